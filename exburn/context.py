@@ -1,0 +1,183 @@
+"""What a layer may know during one forward pass, without passing it through every call."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import itertools
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ArgumentError
+
+__all__ = ["Context", "current", "forward", "key_scope", "set_random_seed"]
+
+
+class Context:
+    """State of one forward pass.
+
+    Attributes:
+        training: Whether layers such as dropout are active.
+        key: PRNG key of this pass, or ``None`` outside of a compiled program.
+        row_mask: ``[batch]`` of booleans, false for rows that are only padding.
+        paths: ``id(module) -> path`` for the modules of the pass.
+        losses: Scalars that layers added with ``add_loss``.
+        builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
+            was met unbuilt; ``None`` in an ordinary pass.
+    """
+
+    def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
+        self.training = training
+        self.key = key
+        self.row_mask = row_mask
+        self.paths: dict[int, str] = {}
+        self.losses: list[Any] = []
+        self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
+        self._draws: Counter[str] = Counter()
+        self._masks: dict[int, tuple[Any, Any]] = {}
+
+    def random_key(self, path: str) -> jax.Array:
+        """A key that depends on the pass's key, the path, and how often it was asked."""
+        draw = self._draws[path]
+        self._draws[path] += 1
+        if self.key is None:
+            return _outer_key()
+        return jax.random.fold_in(self.key, path_hash(path, draw))
+
+    def mask_of(self, value: Any) -> Any:
+        """The mask attached to an array in this pass, or ``None``."""
+        entry = self._masks.get(id(value))
+        return entry[1] if entry is not None and entry[0] is value else None
+
+    def set_mask(self, value: Any, mask: Any) -> None:
+        self._masks[id(value)] = (value, mask)
+
+
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "exburn_context", default=None
+)
+_key_scope: contextvars.ContextVar[list | None] = contextvars.ContextVar(
+    "exburn_key", default=None
+)
+
+
+def current() -> Context | None:
+    """The context of the forward pass under way, or ``None``."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def forward(context: Context) -> Iterator[Context]:
+    """Runs the block as (part of) the forward pass of ``context``."""
+    token = _current.set(context)
+    try:
+        yield context
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
+def key_scope(key: jax.Array) -> Iterator[None]:
+    """Gives layers such as Dropout a PRNG key in hand-written training code.
+
+    Args:
+        key: A ``jax.random.key``; pass a fresh one for every step.
+
+    Example:
+        >>> from exburn.layers import Dropout
+        >>> import jax.numpy as jnp
+        >>> drop = Dropout(0.5)
+        >>> def f(x, key):
+        ...     with key_scope(key):
+        ...         return drop(x, training=True)
+        >>> jax.jit(f)(jnp.ones(4), jax.random.key(0)).shape
+        (4,)
+    """
+    token = _key_scope.set([key, itertools.count()])
+    try:
+        yield
+    finally:
+        _key_scope.reset(token)
+
+
+def path_hash(path: str, draw: int = 0) -> int:
+    """A stable 31-bit number for a path; equal on every machine and Python."""
+    return (zlib.crc32(path.encode()) + 0x9E3779B1 * draw) & 0x7FFFFFFF
+
+
+class _Seeds:
+    """The process' seed, and the stream of keys for eager calls drawn from it."""
+
+    def __init__(self):
+        self.seed: int | None = None
+        self.drawn = False
+        self.count = itertools.count()
+
+    def get(self) -> int:
+        if self.seed is None:
+            self.seed, self.drawn = int.from_bytes(os.urandom(4)) >> 1, True
+        return self.seed
+
+
+_seeds = _Seeds()
+
+
+def set_random_seed(seed: int) -> None:
+    """Makes everything that follows reproducible: weights, shuffling, dropout.
+
+    Seeds Python's and NumPy's global generators as well, as Keras does.
+
+    Args:
+        seed: An integer ≥ 0 and < 2**32.
+
+    Raises:
+        ArgumentError: ``seed`` is not such an integer.
+
+    Example:
+        >>> set_random_seed(7)
+    """
+    import random
+
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ArgumentError("set_random_seed", f"an integer is needed, not {seed!r}")
+    if not 0 <= seed < 2**32:
+        raise ArgumentError("set_random_seed", f"0 <= seed < 2**32, received {seed}")
+    random.seed(int(seed))
+    np.random.seed(int(seed))
+    _seeds.seed, _seeds.drawn, _seeds.count = int(seed), False, itertools.count()
+
+
+def global_seed() -> int:
+    """The seed of the process; drawn from the operating system when none was set."""
+    return _seeds.get()
+
+
+def _outer_key() -> jax.Array:
+    """A key for a call outside of ExBurn's own programs."""
+    scope = _key_scope.get()
+    if scope is not None:
+        return jax.random.fold_in(scope[0], next(scope[1]))
+    if tracing():
+        raise ArgumentError(
+            "random layer",
+            "a layer drew random numbers inside jax.jit without a key, "
+            "so every call of the compiled function would draw the same",
+            hint="Wrap the call: with exburn.key_scope(key): model(x, training=True)",
+        )
+    return jax.random.fold_in(jax.random.key(_seeds.get()), next(_seeds.count))
+
+
+def tracing() -> bool:
+    """Whether JAX is staging the current call out (jit, scan, vmap of jit …)."""
+    return isinstance(jax.lax.full((), 0), jax.core.Tracer)
+
+
+def philox(path: str, seed: int) -> np.random.Generator:
+    """The NumPy generator of one parameter: a function of seed and path alone."""
+    return np.random.Generator(np.random.Philox(key=[seed, path_hash(path)]))

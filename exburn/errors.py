@@ -1,0 +1,141 @@
+"""Every error ExBurn raises on purpose.
+
+An error says what must hold, what was received, and what to do next, in at most
+twelve lines. Each class also derives from the built-in exception that fits, so
+``except ValueError`` keeps working in code written for Keras or NumPy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "ArgumentError",
+    "CallbackError",
+    "DataError",
+    "DTypeError",
+    "ExBurnError",
+    "FileFormatError",
+    "GraphError",
+    "MissingDependencyError",
+    "NotBuiltError",
+    "NotCompiledError",
+    "ShapeError",
+    "TargetError",
+    "UnknownNameError",
+    "unknown_name",
+]
+
+_MAX_LINES = 12
+
+
+class ExBurnError(Exception):
+    """Root of all ExBurn errors.
+
+    Args:
+        op: The operation that failed, for example ``"fit"`` or ``"Dense"``.
+        reason: What must hold, and what was received instead.
+        details: Named facts (argument, shape, first offending value), one line each.
+        hint: What to do next.
+
+    Example:
+        >>> str(ExBurnError("matmul", "shapes differ", {"lhs": (3, 4)}, hint="Transpose."))
+        'matmul: shapes differ\\n  lhs: (3, 4)\\n  → Transpose.'
+    """
+
+    def __init__(
+        self,
+        op: str,
+        reason: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        hint: str | None = None,
+    ):
+        self.op = op
+        self.reason = reason
+        self.details = dict(details or {})
+        self.hint = hint
+        lines = [f"{op}: {reason}"]
+        lines += [f"  {key}: {_short(value)}" for key, value in self.details.items()]
+        if len(lines) > _MAX_LINES - 1:
+            hidden = len(lines) - (_MAX_LINES - 2)
+            lines = lines[: _MAX_LINES - 2] + [f"  … and {hidden} more"]
+        if hint:
+            lines.append(f"  → {hint}")
+        super().__init__("\n".join(lines))
+
+
+def _short(value: Any) -> str:
+    text = str(value).replace("\n", " ")
+    return text if len(text) <= 200 else text[:197] + "…"
+
+
+class ArgumentError(ExBurnError, ValueError):
+    """An argument has a value that can never work (``batch_size=0``)."""
+
+
+class ShapeError(ExBurnError, ValueError):
+    """Shapes or ranks do not fit together."""
+
+
+class DTypeError(ExBurnError, TypeError):
+    """A value has a type or dtype that ExBurn cannot compute with."""
+
+
+class DataError(ExBurnError, ValueError):
+    """Data that cannot be trained on: empty, unequal lengths, NaN, ragged …"""
+
+
+class TargetError(DataError):
+    """Targets that do not fit the loss: labels out of range, one-hot for sparse …"""
+
+
+class GraphError(ExBurnError, ValueError):
+    """A functional model's graph is not well formed."""
+
+
+class NotBuiltError(ExBurnError, RuntimeError):
+    """The operation needs weights, and the layer or model has none yet."""
+
+
+class NotCompiledError(ExBurnError, RuntimeError):
+    """The operation needs ``model.compile(...)`` first."""
+
+
+class CallbackError(ExBurnError, ValueError):
+    """A callback is misconfigured, for example an unknown ``monitor``."""
+
+
+class FileFormatError(ExBurnError, ValueError):
+    """A file is damaged, or is not what it claims to be."""
+
+
+class MissingDependencyError(ExBurnError, ImportError):
+    """An optional package is needed; the hint holds the install command."""
+
+
+class UnknownNameError(ExBurnError, ValueError):
+    """A name (of a loss, layer, metric …) that nothing is registered under."""
+
+
+def unknown_name(
+    kind: str, name: Any, known: Iterable[str], *, op: str = "get"
+) -> UnknownNameError:
+    """Builds the error for an unknown name, with the closest known ones.
+
+    Example:
+        >>> print(unknown_name("loss", "mze", ["mse", "mae"]))
+        get: unknown loss 'mze'
+          known: mae, mse
+          → Did you mean 'mse'?
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    hint = None
+    if close:
+        hint = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return UnknownNameError(
+        op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint
+    )

@@ -1,0 +1,828 @@
+"""The contract of a layer: ``build`` makes parameters, ``call`` computes.
+
+``Layer.__call__`` is the only place that knows symbols. Weights are created as specs
+and filled from the seed and their path once the root of the model is known, so the
+same model has the same weights whatever the order in which it was built.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn import constraints, context, initializers, registry, regularizers
+from exburn.dtypes import Precision, is_float
+from exburn.errors import ArgumentError, ExBurnError, GraphError, NotBuiltError
+from exburn.errors import ShapeError
+from exburn.symbol import Symbol, describe, has_symbol, public_shape, record
+from exburn.symbol import trace_shapes
+from exburn.weights import Buffer, InputSpec, Parameter, Static, Weight
+
+__all__ = ["Layer", "clone", "infer", "iter_weights", "materialize"]
+
+
+class Layer(nnx.Module):
+    """A piece of a model with weights: subclass it and write ``build`` and ``call``.
+
+    Args:
+        activity_regularizer: Regularizer of the output, added to the loss.
+        trainable: Whether training changes the weights.
+        dtype: Precision policy (name, dtype or ``Precision``); the global one if None.
+        autocast: Whether floating inputs are cast to the policy's compute dtype.
+        name: Unique within its model; by default the class name in snake case.
+
+    Raises:
+        ShapeError: The input does not fit what the layer was built for.
+        NotBuiltError: Weights are asked for before any shape is known.
+
+    Example:
+        >>> import numpy as np
+        >>> class Scale(Layer):
+        ...     def build(self, input_shape):
+        ...         self.s = self.add_weight((input_shape[-1],), "ones")
+        ...     def call(self, x):
+        ...         return x * self.s
+        >>> Scale()(np.ones((2, 3))).shape
+        (2, 3)
+    """
+
+    built = False
+    supports_masking = False
+    input_spec: Any = None
+    _name: str | None = None
+    _auto_name = True
+    _trainable = True
+    _policy: Precision | None = None
+    _autocast = True
+    _given_shape: tuple | None = None
+    activity_regularizer: Any = None
+
+    def __new__(cls, *args, **kwargs):
+        self = object.__new__(cls)
+        object.__setattr__(self, "_book", Static(_Book(args, kwargs)))
+        return self
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer=None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs,
+    ):
+        for key in ("input_shape", "batch_input_shape", "input_dim"):
+            if key in kwargs:
+                value = kwargs.pop(key)
+                shape = (value,) if isinstance(value, int) else tuple(value)
+                self._given_shape = shape[1:] if key.startswith("batch") else shape
+        if kwargs:
+            raise ArgumentError(
+                type(self).__name__,
+                f"unknown argument {next(iter(kwargs))!r}",
+                {"known": ", ".join(_init_names(type(self)))},
+            )
+        if name is not None:
+            self._name, self._auto_name = _check_name(type(self).__name__, name), False
+        if not trainable:
+            self._trainable = False
+        self._policy = Precision.of(dtype)
+        if not autocast:
+            self._autocast = False
+        if activity_regularizer is not None:
+            self.activity_regularizer = regularizers.get(activity_regularizer)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "call" in cls.__dict__:
+            cls._call_info = _CallInfo(cls.call)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        value = _as_nnx_container(value)
+        descriptor = getattr(type(self), name, None)
+        if isinstance(descriptor, property):
+            object.__setattr__(self, name, value)
+            return
+        old = vars(self).get(name, _MISSING)
+        if old is not _MISSING and nnx.is_data(old) != nnx.is_data(value):
+            delattr(self, name)  # `self.bias = None` in __init__, a weight in build
+        super().__setattr__(name, value)
+
+    # ------------------------------------------------------------------ identity
+    @property
+    def name(self) -> str:
+        return self._name or snake_case(type(self).__name__)
+
+    @name.setter
+    def name(self, value: str):
+        raise ArgumentError(
+            self.name, "a layer's name is fixed", hint="Pass name= when making it."
+        )
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool):
+        self._trainable = bool(value)
+        for layer in self._direct_layers():
+            layer.trainable = value
+
+    @property
+    def precision(self) -> Precision:
+        if self._policy is None:  # a subclass that did not call super().__init__()
+            self._policy = Precision.of(None)
+        return self._policy
+
+    dtype_policy = precision
+
+    @property
+    def dtype(self) -> str:
+        return self.precision.param
+
+    variable_dtype = dtype
+
+    @property
+    def compute_dtype(self) -> str:
+        return self.precision.compute
+
+    # ------------------------------------------------------------------ to override
+    def build(self, *shapes) -> None:
+        """Creates the weights. Shapes are tuples with ``None`` for unknown sizes."""
+
+    def call(self, *args, **kwargs):
+        """Computes the output. May take ``training`` and ``mask`` if it wants them."""
+        raise ArgumentError(
+            type(self).__name__, "a layer needs a method call(self, inputs)"
+        )
+
+    def compute_mask(self, inputs, previous_mask=None):
+        """Mask of the output; by default the input's, if the layer supports masking."""
+        return previous_mask if self.supports_masking else None
+
+    # ------------------------------------------------------------------ weights
+    def add_weight(
+        self,
+        shape=None,
+        initializer=None,
+        dtype=None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer=None,
+        constraint=None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Weight:
+        """Creates a weight, filled from the seed and its path when the model is known.
+
+        Args:
+            shape: Its shape; ``()`` by default.
+            initializer: ``glorot_uniform`` for floats by default, else zeros.
+            dtype: The layer's parameter dtype by default.
+            trainable: Whether the optimizer updates it.
+            regularizer: Function of the weight, added to the loss.
+            constraint: Projection applied after every update.
+            name: Shown in paths until the weight is an attribute; then that name is.
+
+        Raises:
+            ShapeError: A size is unknown.
+        """
+        shape = tuple(shape or ())
+        if any(d is None or not isinstance(d, int | np.integer) for d in shape):
+            raise ShapeError(
+                self.name,
+                f"a weight's shape must be known, received {shape}",
+                hint="Give the sizes in Input(shape), except for free axes.",
+            )
+        dtype = jnp.dtype(dtype or self.variable_dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if is_float(dtype) else "zeros"
+        meta = {"initializer": initializers.get(initializer)}
+        if name:
+            meta["label"] = name
+        if regularizer is not None:
+            meta["regularizer"] = regularizers.get(regularizer)
+        if constraint is not None:
+            meta["constraint"] = constraints.get(constraint)
+        kind = Parameter if trainable else Buffer
+        pass_ = context.current()
+        if pass_ is not None and pass_.builds is not None:
+            return kind(jnp.zeros(shape, dtype), **meta)
+        return kind(
+            jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)), **meta
+        )
+
+    def add_loss(self, loss) -> None:
+        """Adds a scalar to the training loss; call it from ``call``."""
+        pass_ = context.current()
+        if pass_ is not None:
+            pass_.losses += loss if isinstance(loss, list | tuple) else [loss]
+
+    def random_key(self) -> jax.Array:
+        """A fresh PRNG key for this call: a function of seed, step and path."""
+        pass_ = context.current() or context.Context()
+        return pass_.random_key(pass_.paths.get(id(self), self.name))
+
+    def cast(self, value, dtype=None):
+        """A weight or array in the compute dtype."""
+        return jnp.asarray(_value(value), dtype or self.compute_dtype)
+
+    # ------------------------------------------------------------------ calling
+    def __call__(self, *args, **kwargs):
+        if has_symbol((args, kwargs)):
+            return self._call_symbols(args, kwargs)
+        if context.current() is None:
+            pass_ = context.Context(training=bool(kwargs.get("training") or False))
+            pass_.paths = module_paths(self)
+            with context.forward(pass_):
+                return self._call_arrays(args, kwargs)
+        return self._call_arrays(args, kwargs)
+
+    def _call_symbols(self, args, kwargs):
+        leaves, treedef = jax.tree.flatten((args, kwargs))
+        is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
+        specs = [v.spec for v in leaves if isinstance(v, Symbol)]
+
+        def rebuild(values):
+            values = iter(values)
+            full = [
+                next(values) if s else v
+                for s, v in zip(is_symbol, leaves, strict=True)
+            ]
+            return jax.tree.unflatten(treedef, full)
+
+        outputs = infer(self, rebuild, specs)
+        symbols = record(self, args, kwargs, outputs)
+        if leaves := jax.tree.leaves(symbols):
+            self._book.value.calls.append(leaves[0].call)
+        return symbols
+
+    def _call_arrays(self, args, kwargs):
+        info = type(self)._call_info
+        pass_ = context.current()
+        assert pass_ is not None
+        args, kwargs = self._cast_inputs(args, kwargs)
+        try:
+            self._ensure_built(info, args, kwargs, pass_)
+            self._check_input(args)
+            outer = pass_.training
+            if kwargs.get("training") is not None:
+                pass_.training = bool(kwargs["training"])
+            try:
+                if info.takes_training:
+                    kwargs["training"] = pass_.training
+                elif not info.takes_any:
+                    kwargs.pop("training", None)
+                masks = self._input_masks(info, args, kwargs, pass_)
+                outputs = self.call(*args, **kwargs)
+            finally:
+                pass_.training = outer
+        except Exception as error:
+            self._note(error, args, pass_)
+            raise
+        if masks is not None and self.supports_masking or self._makes_mask():
+            mask = self.compute_mask(args[0] if args else None, masks)
+            self._attach_masks(outputs, mask, pass_)
+        if self.activity_regularizer is not None:
+            for out in jax.tree.leaves(outputs):
+                rows = max(out.shape[0], 1) if out.ndim else 1
+                pass_.losses.append(self.activity_regularizer(out) / rows)
+        return outputs
+
+    def _makes_mask(self) -> bool:
+        return type(self).compute_mask is not Layer.compute_mask
+
+    def _input_masks(self, info, args, kwargs, pass_):
+        """The mask of the first argument; passed to ``call`` if it takes one."""
+        if not args:
+            return kwargs.get("mask")
+        leaves = jax.tree.leaves(args[0])
+        found = [pass_.mask_of(leaf) for leaf in leaves]
+        if isinstance(args[0], list | tuple | dict):
+            mask = found if any(m is not None for m in found) else None
+        else:
+            mask = found[0] if found else None
+        if info.takes_mask and kwargs.get("mask") is None and mask is not None:
+            kwargs["mask"] = mask
+        return kwargs["mask"] if kwargs.get("mask") is not None else mask
+
+    def _attach_masks(self, outputs, mask, pass_):
+        leaves = jax.tree.leaves(outputs)
+        masks = mask if isinstance(mask, list | tuple) else [mask] * len(leaves)
+        for leaf, m in zip(leaves, masks, strict=False):
+            if m is not None:
+                pass_.set_mask(leaf, m)
+
+    def _cast_inputs(self, args, kwargs):
+        dtype = jnp.dtype(self.compute_dtype)
+        cast = self._autocast
+
+        def convert(value):
+            if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+                return value
+            if isinstance(value, nnx.Variable):
+                value = value.get_value()
+            if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+                return value
+            if cast and is_float(value.dtype) and value.dtype != dtype:
+                mask = _mask_of(value)
+                value = jnp.asarray(value, dtype)
+                if mask is not None:
+                    pass_ = context.current()
+                    assert pass_ is not None
+                    pass_.set_mask(value, mask)
+                return value
+            return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+        args = jax.tree.map(convert, args)
+        return args, {
+            k: v if k in ("mask", "training") else jax.tree.map(convert, v)
+            for k, v in kwargs.items()
+        }
+
+    def _ensure_built(self, info, args, kwargs, pass_):
+        if self.built:
+            return
+        shapes = info.shapes(self, args, kwargs)
+        if pass_.builds is not None:
+            self._build(shapes)
+            pass_.builds.append((id(self), shapes))
+            return
+        if context.tracing():
+            raise NotBuiltError(
+                self.name,
+                "a layer must be built before it is called inside jax.jit",
+                hint="Call it once on data, or give the model an Input(shape).",
+            )
+        leaves, treedef = jax.tree.flatten((args, kwargs))
+        arrays = [i for i, v in enumerate(leaves) if hasattr(v, "shape")]
+
+        def rebuild(values):
+            full = list(leaves)
+            for i, value in zip(arrays, values, strict=True):
+                full[i] = value
+            return jax.tree.unflatten(treedef, full)
+
+        specs = [
+            jax.ShapeDtypeStruct(leaves[i].shape, leaves[i].dtype) for i in arrays
+        ]
+        infer(self, rebuild, specs)
+        materialize(self)
+
+    def _build(self, shapes: tuple) -> None:
+        """Runs ``build`` once, on public shapes."""
+        self.build(*shapes)
+        self.built = True
+
+    def _check_input(self, args) -> None:
+        if self.input_spec is None or not args:
+            return
+        specs = self.input_spec
+        specs = list(specs) if isinstance(specs, list | tuple) else [specs]
+        values = jax.tree.leaves(args[0])
+        if len(specs) != len(values):
+            raise ShapeError(
+                self.name, f"{len(specs)} inputs are needed, received {len(values)}"
+            )
+        for spec, value in zip(specs, values, strict=True):
+            if spec is not None and hasattr(value, "shape"):
+                spec.check(self.name, value)
+
+    def _note(self, error: Exception, args, pass_) -> None:
+        if getattr(error, "_exburn_noted", False):
+            return
+        path = pass_.paths.get(id(self)) or self.name
+        shapes = ", ".join(describe(v) for v in jax.tree.leaves(args))
+        error.add_note(f"in layer {path!r} ({type(self).__name__}): received {shapes}")
+        error._exburn_noted = True  # type: ignore[attr-defined]
+
+    # ------------------------------------------------------------------ accessors
+    def _direct_layers(self) -> list[Layer]:
+        return [child for _, child in _children(self) if isinstance(child, Layer)]
+
+    def _weights(self, trainable: bool | None = None) -> list[Weight]:
+        self._require_weights()
+        return [
+            w
+            for _, w, learns in iter_weights(self)
+            if trainable is None or learns is trainable
+        ]
+
+    def _require_weights(self) -> None:
+        if any(is_abstract(w) for _, w, _ in iter_weights(self)):
+            materialize(self)
+
+    @property
+    def weights(self) -> list[Weight]:
+        """All weights: the trainable ones first, then the others."""
+        return self.trainable_weights + self.non_trainable_weights
+
+    variables = weights
+
+    @property
+    def trainable_weights(self) -> list[Weight]:
+        return self._weights(True)
+
+    @property
+    def non_trainable_weights(self) -> list[Weight]:
+        return self._weights(False)
+
+    trainable_variables = trainable_weights
+    non_trainable_variables = non_trainable_weights
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Host copies of the weights, in the order of ``weights``."""
+        return [np.array(w.get_value()) for w in self.weights]
+
+    def set_weights(self, weights) -> None:
+        """Replaces the weights by arrays of the same shapes, in the same order.
+
+        Raises:
+            ShapeError: The number of arrays or a shape differs; nothing is changed then.
+        """
+        own = self.weights
+        weights = list(weights)
+        if len(own) != len(weights):
+            raise ShapeError(
+                f"{self.name}.set_weights",
+                f"{len(own)} arrays are needed, received {len(weights)}",
+            )
+        for w, new in zip(own, weights, strict=True):
+            if tuple(np.shape(new)) != tuple(w.shape):
+                raise ShapeError(
+                    f"{self.name}.set_weights",
+                    f"{w.path} has shape {tuple(w.shape)}, received {np.shape(new)}",
+                )
+        for w, new in zip(own, weights, strict=True):
+            w.assign(new)
+
+    def count_params(self) -> int:
+        """Number of scalars in all weights."""
+        if not self.built:
+            raise NotBuiltError(self.name, "the layer has no weights before it is built")
+        return sum(int(np.prod(w.shape)) for _, w, _ in iter_weights(self))
+
+    @property
+    def input(self):
+        """The symbols the layer was called on; one call only."""
+        args = self._the_call("input").args
+        return args[0] if len(args) == 1 else list(args)
+
+    @property
+    def output(self):
+        """The symbols the layer's call returned; one call only."""
+        return self._the_call("output").outputs
+
+    def _the_call(self, what: str):
+        calls = self._book.value.calls
+        if not calls:
+            raise GraphError(
+                self.name, f"{what}: the layer was not called in a functional model"
+            )
+        return calls[0]
+
+    @property
+    def input_shape(self):
+        return jax.tree.map(lambda s: s.shape, self.input)
+
+    @property
+    def output_shape(self):
+        return jax.tree.map(lambda s: s.shape, self.output)
+
+    def compute_output_spec(self, *args, **kwargs):
+        """Specs of the outputs for symbols or specs, without computing anything."""
+        to_symbol = lambda v: Symbol(v) if isinstance(v, jax.ShapeDtypeStruct) else v  # noqa: E731
+        args, kwargs = jax.tree.map(to_symbol, (args, kwargs))
+        out = self._call_symbols(args, kwargs)
+        return jax.tree.map(lambda s: s.spec, out)
+
+    def compute_output_shape(self, *shapes):
+        """Output shape for input shapes (tuples with ``None``), as in Keras."""
+        from exburn.symbol import spec_of
+
+        is_shape = lambda v: isinstance(v, tuple) and all(  # noqa: E731
+            d is None or isinstance(d, int) for d in v
+        )
+        symbols = jax.tree.map(
+            lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape
+        )
+        out = self.compute_output_spec(*symbols)
+        return jax.tree.map(lambda s: public_shape(s.shape), out)
+
+    # ------------------------------------------------------------------ config
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able; ``from_config`` makes an equal layer."""
+        return registry.serialize(self._init_config())
+
+    def _init_config(self) -> dict[str, Any]:
+        signature = inspect.signature(type(self).__init__)
+        try:
+            book = self._book.value
+            bound = signature.bind(self, *book.args, **book.kwargs)
+        except TypeError:  # a subclass whose own __init__ takes other arguments
+            return {"name": self.name}
+        bound.apply_defaults()
+        config: dict[str, Any] = {}
+        for key, value in list(bound.arguments.items())[1:]:
+            kind = signature.parameters[key].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                config.update(value)
+            elif kind is inspect.Parameter.VAR_POSITIONAL:
+                config[key] = list(value)
+            else:
+                config[key] = value
+        takes = set(_init_names(type(self)))
+        if "name" in takes:
+            config["name"] = self.name
+        if "trainable" in takes:
+            config["trainable"] = self.trainable
+        if "dtype" in takes:
+            config["dtype"] = self.precision.name
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]):
+        """Makes a layer from ``get_config``'s result; weights are fresh."""
+        config = {k: registry.deserialize(v) for k, v in config.items()}
+        varargs = [
+            p.name
+            for p in inspect.signature(cls.__init__).parameters.values()
+            if p.kind is inspect.Parameter.VAR_POSITIONAL
+        ]
+        args = config.pop(varargs[0], []) if varargs else []
+        return cls(*args, **config)
+
+    def clone(self):
+        """A copy with the same configuration and weights, sharing no arrays.
+
+        Raises:
+            ArgumentError: The configuration cannot be described (see ``register``).
+        """
+        return clone(self)
+
+
+_MISSING = object()
+
+
+class _Book:
+    """What a layer remembers that is neither its state nor its graph.
+
+    Attributes:
+        args, kwargs: The constructor's arguments, for ``get_config``.
+        calls: The symbolic calls, for ``layer.output``.
+        initial: Weights as they were first filled, by path, for ``reseed``.
+    """
+
+    def __init__(self, args: tuple, kwargs: dict):
+        self.args, self.kwargs = args, kwargs
+        self.calls: list[Any] = []
+        self.initial: dict[str, Any] = {}
+
+
+class _CallInfo:
+    """What a ``call`` method takes; looked up once a class."""
+
+    def __init__(self, call):
+        parameters = list(inspect.signature(call).parameters.values())[1:]
+        names = {p.name for p in parameters}
+        self.takes_training = "training" in names
+        self.takes_mask = "mask" in names
+        self.takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self.order = [
+            p.name
+            for p in parameters
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+
+    def shapes(self, layer: Layer, args: tuple, kwargs: dict) -> tuple:
+        """The shapes that ``layer.build`` takes, as Keras passes them."""
+        named = dict(zip(self.order, args, strict=False))
+        named.update(kwargs)
+        wanted = [
+            p.name
+            for p in inspect.signature(layer.build).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(wanted) > 1:
+            return tuple(
+                _shapes(named.get(name.removesuffix("_shape"))) for name in wanted
+            )
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        return (_shapes(first),)
+
+
+Layer._call_info = _CallInfo(Layer.call)  # type: ignore[attr-defined]
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(
+        lambda v: public_shape(v.shape) if hasattr(v, "shape") else None, tree
+    )
+
+
+def snake_case(name: str) -> str:
+    """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _check_name(op: str, name: Any) -> str:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ArgumentError(
+            op, f"a name is a non-empty string without '/', received {name!r}"
+        )
+    return name
+
+
+@functools.cache
+def _init_names(cls: type) -> tuple[str, ...]:
+    """Keyword arguments of a class, following ``**kwargs`` up the inheritance."""
+    names: list[str] = []
+    for base in cls.__mro__:
+        if base is nnx.Module or "__init__" not in base.__dict__:
+            continue
+        parameters = inspect.signature(base.__init__).parameters.values()
+        names += [
+            p.name
+            for p in parameters
+            if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        ]
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return tuple(dict.fromkeys(names))
+
+
+def _as_nnx_container(value: Any) -> Any:
+    """Lists and dicts of modules as nnx containers, so that plain lists work."""
+    if isinstance(value, list) and not isinstance(value, nnx.List):
+        if not value or any(isinstance(v, nnx.Module | nnx.Variable) for v in value):
+            return nnx.List(value)
+    elif isinstance(value, tuple) and any(isinstance(v, nnx.Module) for v in value):
+        return nnx.List(list(value))
+    elif type(value) is dict and any(
+        isinstance(v, nnx.Module | nnx.Variable) for v in value.values()
+    ):
+        return nnx.Dict(value)
+    return value
+
+
+def _value(value: Any) -> Any:
+    return value.get_value() if isinstance(value, nnx.Variable) else value
+
+
+def _mask_of(value: Any) -> Any:
+    pass_ = context.current()
+    return None if pass_ is None else pass_.mask_of(value)
+
+
+# ---------------------------------------------------------------------- traversal
+def _children(module: Any) -> Iterator[tuple[str, Any]]:
+    """Modules and variables directly inside, in the order they were assigned.
+
+    Containers that a model keeps its layers in (``nodes``) add no path segment.
+    """
+    for key, value in vars(module).items():
+        if key.startswith("_pytree__"):
+            continue
+        if isinstance(value, nnx.List | nnx.Dict):
+            prefix = "" if key == "nodes" else f"{key}/"
+            yield from ((prefix + k, v) for k, v in _children(value))
+        elif isinstance(value, nnx.Module | nnx.Variable):
+            yield key, value
+        elif isinstance(value, nnx.Pytree):
+            yield from ((f"{key}/{k}", v) for k, v in _children(value))
+
+
+def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every module below (and with) ``root``, each once, with its path."""
+    seen: set[int] = set()
+
+    def walk(module, path):
+        if id(module) in seen:
+            return
+        seen.add(id(module))
+        yield path, module
+        for key, child in _children(module):
+            if isinstance(child, nnx.Module):
+                yield from walk(child, f"{path}/{key}" if path else key)
+
+    yield from walk(root, prefix)
+
+
+def module_paths(root: Any) -> dict[int, str]:
+    """``id(module) -> path`` below the root."""
+    return {id(m): path for path, m in iter_modules(root)}
+
+
+def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
+    """Every weight below ``root`` once: its path, itself, and whether it is trained."""
+    seen: set[int] = set()
+
+    def walk(module, path, trainable):
+        if id(module) in seen:
+            return
+        seen.add(id(module))
+        trainable = trainable and getattr(module, "_trainable", True)
+        for key, child in _children(module):
+            child_path = f"{path}/{key}" if path else key
+            if isinstance(child, nnx.Module):
+                yield from walk(child, child_path, trainable)
+            elif id(child) not in seen and not isinstance(child, nnx.RngState):
+                seen.add(id(child))
+                yield child_path, child, trainable and isinstance(child, nnx.Param)
+
+    yield from walk(root, "", True)
+
+
+def is_abstract(weight: Any) -> bool:
+    return isinstance(weight.get_raw_value(), jax.ShapeDtypeStruct)
+
+
+def materialize(root: Layer, seed: int | None = None) -> None:
+    """Fills the weights that are still specs, from the seed and their paths."""
+    seed = context.global_seed() if seed is None else seed
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    initial = root._book.value.initial
+    for path, weight, _ in iter_weights(root):
+        spec = weight.get_raw_value()
+        if not isinstance(spec, jax.ShapeDtypeStruct):
+            continue
+        make = weight.get_metadata("initializer")
+        value = make(spec.shape, spec.dtype, rng=context.philox(top + path, seed))
+        value = jax.device_put(np.asarray(value, spec.dtype))
+        weight.set_raw_value(value)
+        initial[top + path] = value
+
+
+def reseed(root: Layer, seed: int) -> None:
+    """Draws the weights again that nobody has changed since they were made."""
+    initial = root._book.value.initial
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, weight, _ in iter_weights(root):
+        value = weight.get_raw_value()
+        if initial.get(top + path) is value and "initializer" in weight.get_metadata():
+            weight.set_raw_value(jax.ShapeDtypeStruct(value.shape, value.dtype))
+    materialize(root, seed)
+
+
+# ---------------------------------------------------------------------- shapes
+def infer(layer: Layer, rebuild, specs: list) -> Any:
+    """Output specs for input specs; builds every layer that the call reaches.
+
+    The call is traced on a copy. Layers that the copy met unbuilt are then built in the
+    original, outside of the trace, until a trace meets none.
+    """
+    args, kwargs = rebuild(specs)
+    info = type(layer)._call_info
+    if not layer.built:
+        layer._build(info.shapes(layer, args, kwargs))
+    while True:
+        graphdef, state = nnx.split(layer)
+        abstract, treedef = jax.tree.flatten(state)
+        found: list[tuple[str, tuple]] = []
+
+        def run(*values, graphdef=graphdef, treedef=treedef, found=found):
+            state = jax.tree.unflatten(treedef, values[len(specs) :])
+            copy = nnx.merge(graphdef, state)
+            pass_ = context.Context(key=jax.random.key(0), discovering=True)
+            pass_.paths = module_paths(copy)
+            args, kwargs = rebuild(values[: len(specs)])
+            with context.forward(pass_):
+                out = copy._call_arrays(args, kwargs)
+            assert pass_.builds is not None
+            known = {i: path for i, path in pass_.paths.items()}
+            for module_id, shapes in pass_.builds:
+                if module_id in known:
+                    found.append((known[module_id], shapes))
+            return out
+
+        params = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in abstract]
+        outputs = trace_shapes(run, [*specs, *params], where=f"layer {layer.name!r}")
+        if not found:
+            return outputs
+        originals = {path: m for path, m in iter_modules(layer)}
+        for path, shapes in found:
+            if not originals[path].built:
+                originals[path]._build(shapes)
+
+
+def clone(layer: Layer) -> Layer:
+    """A layer of the same configuration with copies of the weights."""
+    copy = type(layer).from_config(layer.get_config())
+    pairs = {path: w for path, w, _ in iter_weights(layer)}
+    if layer.built and not copy.built:
+        raise ExBurnError(layer.name, "a built layer is copied inside its model")
+    for path, weight, _ in iter_weights(copy):
+        weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
+    return copy

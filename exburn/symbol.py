@@ -1,0 +1,316 @@
+"""Tensors that do not exist yet.
+
+A :class:`Symbol` is a ``jax.ShapeDtypeStruct``, whose unknown dimensions are symbolic,
+together with the call that makes it. Shapes come from JAX itself: every call is traced
+abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from exburn.errors import ShapeError
+
+__all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "spec_of"]
+
+_scope = export.SymbolicScope()
+_dims: dict[str, Any] = {}
+_ids = itertools.count()
+
+
+def dim(axis: int) -> Any:
+    """The unknown size of an axis: ``batch`` for the first, one name per further axis.
+
+    Unknown sizes of the same axis are taken to be equal, as the broadcasting of two
+    inputs of shape ``(None, 8)`` asks for.
+    """
+    name = "batch" if axis == 0 else f"d{axis}"
+    if name not in _dims:
+        _dims[name] = export.symbolic_shape(name, scope=_scope)[0]
+    return _dims[name]
+
+
+def spec_of(shape: tuple, dtype: Any) -> jax.ShapeDtypeStruct:
+    """A spec whose ``None`` dimensions are symbolic."""
+    dims = tuple(dim(i) if d is None else d for i, d in enumerate(shape))
+    return jax.ShapeDtypeStruct(dims, jnp.dtype(dtype))
+
+
+def public_shape(shape: tuple) -> tuple[int | None, ...]:
+    """A shape as users see it, with ``None`` for what is not known."""
+    return tuple(d if isinstance(d, int) else None for d in shape)
+
+
+class Call:
+    """One call of a layer or operation on symbols (and constants)."""
+
+    __slots__ = ("args", "callee", "kwargs", "order", "outputs")
+
+    def __init__(self, callee: Any, args: tuple, kwargs: dict):
+        self.callee, self.args, self.kwargs = callee, args, kwargs
+        self.order = next(_ids)
+        self.outputs: Any = None
+
+
+class Symbol:
+    """A tensor of a model under construction.
+
+    Arithmetic, comparisons, indexing, NumPy functions and ``exburn.ops`` work on it.
+
+    Example:
+        >>> x = Symbol(spec_of((None, 4), "float32"))
+        >>> (x * 2 + 1)[:, :3].shape
+        (None, 3)
+    """
+
+    __slots__ = ("__weakref__", "call", "index", "name", "spec")
+    __array_priority__ = 1000
+
+    def __init__(self, spec, call: Call | None = None, index: int = 0, name=None):
+        self.spec, self.call, self.index, self.name = spec, call, index, name
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return public_shape(self.spec.shape)
+
+    @property
+    def dtype(self) -> str:
+        return np.dtype(self.spec.dtype).name
+
+    @property
+    def ndim(self) -> int:
+        return len(self.spec.shape)
+
+    def __repr__(self) -> str:
+        return f"<Symbol shape={self.shape} dtype={self.dtype} name={self.name}>"
+
+    def __len__(self):
+        size = self.shape[0] if self.ndim else None
+        if size is None:
+            raise TypeError(f"the length of {self!r} is not known before data comes")
+        return size
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self):
+        raise TypeError(
+            f"{self!r} has no value yet, so Python cannot branch on it; "
+            "use jax.numpy.where inside exburn.fn(...)"
+        )
+
+    def __array__(self, *_, **__):
+        raise TypeError(f"{self!r} has no value yet and is no NumPy array")
+
+    @property
+    def __jax_array__(self):
+        raise TypeError(
+            f"jax.numpy cannot compute with {self!r}: it has no value yet.\n"
+            "  → Use the same function from exburn.ops (ops.tanh(x)), "
+            "or wrap any function: exburn.fn(jnp.tanh)(x)."
+        )
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        target = getattr(jnp, ufunc.__name__, None)
+        if method != "__call__" or target is None:
+            return NotImplemented
+        return lift(target)(*inputs, **kwargs)
+
+    def __array_function__(self, func, types, args, kwargs):
+        target = getattr(jnp, func.__name__, None)
+        if target is None:
+            return NotImplemented
+        return lift(target)(*args, **kwargs)
+
+    def __getitem__(self, index):
+        return lift(operator.getitem, name="get_item")(self, index)
+
+    def astype(self, dtype):
+        return lift(jnp.astype, name="cast")(self, dtype)
+
+    def reshape(self, *shape):
+        shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return lift(jnp.reshape)(self, shape)
+
+    @property
+    def T(self):
+        return lift(jnp.transpose)(self)
+
+
+def _method(fn: Callable, reflected: bool = False):
+    def method(self, other):
+        args = (other, self) if reflected else (self, other)
+        return lift(fn)(*args)
+
+    return method
+
+
+for _name, _fn in {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "truediv": jnp.true_divide,
+    "floordiv": jnp.floor_divide,
+    "mod": jnp.mod,
+    "pow": jnp.power,
+    "matmul": jnp.matmul,
+    "and": jnp.bitwise_and,
+    "or": jnp.bitwise_or,
+    "xor": jnp.bitwise_xor,
+}.items():
+    setattr(Symbol, f"__{_name}__", _method(_fn))
+    setattr(Symbol, f"__r{_name}__", _method(_fn, reflected=True))
+for _name, _fn in {
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+}.items():
+    setattr(Symbol, f"__{_name}__", _method(_fn))
+for _name, _fn in {
+    "neg": jnp.negative,
+    "abs": jnp.abs,
+    "invert": jnp.invert,
+}.items():
+    setattr(Symbol, f"__{_name}__", lambda self, _fn=_fn: lift(_fn)(self))
+
+
+class Operation:
+    """A pure function as a node of a graph."""
+
+    __slots__ = ("fn", "name")
+
+    def __init__(self, fn: Callable, name: str):
+        self.fn, self.name = fn, name
+
+    def __call__(self, *args, **kwargs):
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self):
+        return f"<Operation {self.name}>"
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, Symbol)
+
+
+def has_symbol(tree: Any) -> bool:
+    """Whether any leaf of the (nested) arguments is a symbol."""
+    return any(map(_is_symbol, jax.tree.leaves(tree)))
+
+
+def lift(fn: Callable, name: str | None = None) -> Callable:
+    """A pure function that works on arrays and, inside a functional model, on symbols.
+
+    Args:
+        fn: Any function of arrays, for example ``jnp.tanh``.
+        name: Name of the node in summaries; the function's name by default.
+
+    Raises:
+        ShapeError: The symbols' shapes do not fit the function.
+
+    Example:
+        >>> x = Symbol(spec_of((None, 4), "float32"))
+        >>> lift(jnp.concatenate)([x, x], axis=-1).shape
+        (None, 8)
+    """
+    label = name or getattr(fn, "__name__", type(fn).__name__).strip("_<>")
+
+    def lifted(*args, **kwargs):
+        if not has_symbol((args, kwargs)):
+            return fn(*args, **kwargs)
+        operation = Operation(fn, label)
+        specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
+        return record(operation, args, kwargs, specs)
+
+    lifted.__name__ = label
+    lifted.__doc__ = fn.__doc__
+    return lifted
+
+
+def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any:
+    """Output specs of ``fn`` on arguments that hold symbols, by tracing.
+
+    Sizes that JAX cannot reason about symbolically are found by tracing with two
+    concrete sizes: what differs between the two is unknown.
+    """
+    leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=_is_symbol)
+    slots = [i for i, leaf in enumerate(leaves) if _is_symbol(leaf)]
+    specs = [leaves[i].spec for i in slots]
+
+    def run(*values):
+        full = list(leaves)
+        for i, value in zip(slots, values, strict=True):
+            full[i] = value
+        args, kwargs = jax.tree.unflatten(treedef, full)
+        return fn(*args, **kwargs)
+
+    return trace_shapes(run, specs, where=where)
+
+
+def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
+    """``jax.eval_shape`` over symbolic specs, with the concrete fallback."""
+    try:
+        return jax.eval_shape(run, *specs)
+    except _INCONCLUSIVE:
+        pass
+    except (TypeError, ValueError) as error:
+        if not isinstance(error, ShapeError):
+            received = ", ".join(describe(s) for s in specs)
+            error.add_note(f"in {where}: received {received}")
+        raise
+    first, second = (
+        jax.eval_shape(run, *[_concrete(s, base) for s in specs]) for base in (840, 1260)
+    )
+    return jax.tree.map(
+        lambda a, b: spec_of(
+            tuple(
+                x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)
+            ),
+            a.dtype,
+        ),
+        first,
+        second,
+    )
+
+
+_INCONCLUSIVE = (
+    jax.core.InconclusiveDimensionOperation,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _concrete(spec: Any, base: int) -> jax.ShapeDtypeStruct:
+    """The spec with every unknown axis i set to ``base * (i + 1)``."""
+    sizes = {str(dim(i)): base * (i + 1) for i in range(len(spec.shape))}
+    shape = tuple(
+        d if isinstance(d, int) else sizes.get(str(d), base) for d in spec.shape
+    )
+    return jax.ShapeDtypeStruct(shape, spec.dtype)
+
+
+def describe(value: Any) -> str:
+    """``float32[None, 28, 28]`` of anything with a shape and a dtype."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        return type(value).__name__
+    dims = ", ".join(str(d) for d in public_shape(tuple(value.shape)))
+    return f"{np.dtype(value.dtype).name}[{dims}]"
+
+
+def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:
+    """Notes the call and returns its output symbols, in the structure of ``specs``."""
+    call = Call(callee, args, kwargs)
+    leaves, treedef = jax.tree.flatten(specs)
+    name = getattr(callee, "name", None)
+    symbols = [Symbol(s, call, i, name) for i, s in enumerate(leaves)]
+    call.outputs = jax.tree.unflatten(treedef, symbols)
+    return call.outputs

@@ -1,0 +1,145 @@
+"""Weights and what layers say about their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn.errors import ShapeError
+
+__all__ = ["Buffer", "InputSpec", "Parameter", "Static", "Weight"]
+
+
+class Static:
+    """Holds any value as a static attribute of a module: compared by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __repr__(self):
+        return "…"
+
+
+class Weight(nnx.Variable):
+    """What Keras code expects of a variable, on top of ``flax.nnx.Variable``."""
+
+    def assign(self, value) -> Weight:
+        """Replaces the value by one of the same shape, in the weight's dtype."""
+        if tuple(np.shape(value)) != tuple(self.shape):
+            raise ShapeError(
+                "assign",
+                f"the weight has shape {tuple(self.shape)}, received {np.shape(value)}",
+            )
+        value = value.get_value() if isinstance(value, nnx.Variable) else value
+        dtype = self.get_raw_value().dtype
+        if isinstance(value, jax.Array):
+            self.set_raw_value(value.astype(dtype))
+        else:
+            self.set_raw_value(jax.device_put(np.array(value, dtype)))
+        return self
+
+    def assign_add(self, value) -> Weight:
+        return self.assign(self.get_value() + value)
+
+    def assign_sub(self, value) -> Weight:
+        return self.assign(self.get_value() - value)
+
+    def numpy(self) -> np.ndarray:
+        return np.asarray(self.get_value())
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.get_value(), dtype=dtype)
+
+    @property
+    def trainable(self) -> bool:
+        return isinstance(self, nnx.Param)
+
+    @property
+    def name(self) -> str:
+        return self.get_metadata().get("label", "variable")
+
+    @property
+    def path(self) -> str:
+        return self.get_metadata().get("label", "variable")
+
+
+class Parameter(Weight, nnx.Param):
+    """A weight that the optimizer updates."""
+
+
+class Buffer(Weight, nnx.Variable):
+    """A weight that only the layer itself changes, such as a running mean."""
+
+
+class InputSpec:
+    """What a layer demands of one input.
+
+    Args:
+        dtype: Ignored for floats; kept for Keras code.
+        shape: Exact shape, ``None`` where free.
+        ndim: Exact rank.
+        max_ndim: Largest rank.
+        min_ndim: Smallest rank.
+        axes: ``{axis: size}`` that must hold.
+
+    Example:
+        >>> InputSpec(ndim=4, axes={-1: 3})
+        InputSpec(ndim=4, axes={-1: 3})
+    """
+
+    def __init__(
+        self,
+        dtype=None,
+        shape=None,
+        ndim=None,
+        max_ndim=None,
+        min_ndim=None,
+        axes=None,
+        allow_last_axis_squeeze=False,
+        name=None,
+        optional=False,
+    ):
+        self.dtype, self.shape = dtype, shape
+        self.ndim = len(shape) if shape is not None else ndim
+        self.max_ndim, self.min_ndim = max_ndim, min_ndim
+        self.axes = {int(k): v for k, v in (axes or {}).items()}
+        self.name = name
+
+    def __repr__(self):
+        fields = ("shape", "ndim", "min_ndim", "max_ndim", "axes")
+        shown = [f"{f}={getattr(self, f)}" for f in fields if getattr(self, f)]
+        return f"InputSpec({', '.join(shown)})"
+
+    def check(self, layer: str, value: Any) -> None:
+        """Raises ShapeError if the value does not fit."""
+        shape, rank = tuple(value.shape), len(value.shape)
+        wanted = None
+        if self.ndim is not None and rank != self.ndim:
+            wanted = f"an input of rank {self.ndim}"
+        elif self.min_ndim is not None and rank < self.min_ndim:
+            wanted = f"an input of rank {self.min_ndim} or more"
+        elif self.max_ndim is not None and rank > self.max_ndim:
+            wanted = f"an input of rank {self.max_ndim} or less"
+        else:
+            sizes = dict(enumerate(self.shape or ())) | self.axes
+            for axis, size in sizes.items():
+                if size is not None and isinstance(shape[axis], int):
+                    if shape[axis] != size:
+                        wanted = f"size {size} on axis {axis}"
+        if wanted:
+            from exburn.symbol import describe
+
+            raise ShapeError(
+                layer, f"the layer needs {wanted}, received {describe(value)}"
+            )
+
+
+def constant_weight(value) -> Buffer:
+    """A buffer that starts from an array."""
+    return Buffer(jnp.asarray(value))
