@@ -183,6 +183,22 @@ for _name, _fn in {
     setattr(Symbol, f"__{_name}__", lambda self, _fn=_fn: lift(_fn)(self))
 
 
+# Functions that a saved graph may name. ``exburn.ops`` adds its own.
+OPERATIONS: dict[str, Callable] = {
+    "get_item": operator.getitem,
+    "cast": jnp.astype,
+    **{
+        fn.__name__: fn
+        for fn in (
+            jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
+            jnp.mod, jnp.power, jnp.matmul, jnp.bitwise_and, jnp.bitwise_or,
+            jnp.bitwise_xor, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
+            jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.transpose,
+        )
+    },
+}  # fmt: skip
+
+
 class Operation:
     """A pure function as a node of a graph."""
 

@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all their set-up on a fresh machine: a virtual
+# environment in .venv, by uv where it is installed, else by python3 and pip.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+READY := $(VENV)/.ready
+DATA ?= digits
+WORKERS ?= 2
+
+# The first interpreter here that is new enough; `make PYTHON=…` overrides it.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+
+# Without it, Python would put this folder first on sys.path, where `import datasets`
+# means the catalogue at the top level and not Hugging Face's package.
+export PYTHONSAFEPATH := 1
+export KERAS_BACKEND ?= jax
+
+.PHONY: demo test setup clean
+
+demo: $(READY)
+	$(PY) -m exburn.demo --data $(DATA)
+
+test: $(READY)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "ExBurn needs Python 3.11 or newer" \
+		"(make PYTHON=/path/to/python3)" >&2; exit 1; }
+	@if command -v uv >/dev/null 2>&1; then \
+		echo "Setting up $(VENV) with uv"; \
+		{ test -x $(PY) || uv venv --quiet --python "$$(command -v $(PYTHON))" $(VENV); } \
+		&& uv pip install --quiet --python $(PY) -e '.[dev]'; \
+	else \
+		echo "Setting up $(VENV) with pip (a few minutes the first time)"; \
+		{ test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); } \
+		&& $(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	fi
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""The epochs' logs as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.errors import CallbackError
+
+__all__ = ["CSVLogger"]
+
+
+class CSVLogger(Callback):
+    """Writes one row for each epoch to a CSV file.
+
+    The columns are `epoch` (counted from 0) and the logged names in alphabetical
+    order; `NA` stands for a value that an epoch did not log. A name that appears
+    later gets a column of its own at the end. The file is complete after every epoch.
+
+    Args:
+        filename: File to write; its folder is made if needed.
+        separator: One character between the values.
+        append: Go on with an existing file instead of overwriting it.
+
+    Raises:
+        CallbackError: If `separator` is not one character, or the file that should be
+            gone on with has no `epoch` column.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
+        >>> logger = CSVLogger(path)
+        >>> logger.on_train_begin()
+        >>> logger.on_epoch_end(0, {"loss": 0.5, "accuracy": 0.9})
+        >>> print(path.read_text().strip())
+        epoch,accuracy,loss
+        0,0.9,0.5
+    """
+
+    light = True
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        separator: str = ",",
+        append: bool = False,
+    ):
+        if len(separator) != 1:
+            raise CallbackError(
+                "CSVLogger",
+                "separator must be one character",
+                {"separator": repr(separator)},
+            )
+        self.filename = os.fspath(filename)
+        self.separator = separator
+        self.append = append
+        self._columns: list[str] = []
+        self._last_epoch: int | None = None
+        self._restored = False
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        os.makedirs(os.path.dirname(self.filename) or ".", exist_ok=True)
+        self._columns = []
+        restored, self._restored = self._restored, False
+        if (self.append or restored) and os.path.exists(self.filename):
+            rows = self._read()
+            if restored and self._columns:
+                # Rows of epochs that the interrupted run had not yet checkpointed.
+                rows = [row for row in rows if int(row["epoch"]) <= self._last_epoch]
+                self._write(rows)
+        else:
+            open(self.filename, "w").close()
+            self._last_epoch = None
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = logs or {}
+        new = sorted(set(logs) - set(self._columns))
+        if new or not self._columns:
+            rows = self._read()
+            self._columns = [*(self._columns or ["epoch"]), *new]
+            self._write(rows)
+        with open(self.filename, "a", newline="") as file:
+            row = {name: _text(value) for name, value in logs.items()}
+            self._writer(file).writerow({**row, "epoch": epoch})
+        self._last_epoch = epoch
+
+    def _read(self) -> list[dict[str, str]]:
+        """Returns the file's rows and takes over its columns."""
+        with open(self.filename, newline="") as file:
+            reader = csv.DictReader(file, delimiter=self.separator)
+            rows = list(reader)
+            self._columns = list(reader.fieldnames or [])
+        if self._columns and "epoch" not in self._columns:
+            raise CallbackError(
+                "CSVLogger",
+                "the file to go on with must have a column 'epoch'",
+                {"filename": self.filename, "columns": ", ".join(self._columns)},
+            )
+        return rows
+
+    def _write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Replaces the file, which is whole at any moment."""
+        temporary = f"{self.filename}.new"
+        with open(temporary, "w", newline="") as file:
+            writer = self._writer(file)
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(temporary, self.filename)
+
+    def _writer(self, file: Any) -> csv.DictWriter:
+        return csv.DictWriter(
+            file, self._columns, restval="NA", delimiter=self.separator
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._last_epoch is None else {"last_epoch": self._last_epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._last_epoch = state["last_epoch"]
+        self._restored = True
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value
+    if getattr(value, "ndim", 1) == 0:
+        return value
+    return f"[{', '.join(map(str, value))}]"

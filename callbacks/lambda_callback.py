@@ -1,0 +1,66 @@
+"""A callback made of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.errors import CallbackError, unknown_name
+
+__all__ = ["LambdaCallback"]
+
+
+class LambdaCallback(Callback):
+    """Makes a callback of functions, one for each hook.
+
+    Args:
+        **hooks: Functions under the names of `Callback`'s hooks, with the hooks'
+            arguments; `every` and `light` may be set as well.
+
+    Raises:
+        UnknownNameError: For a name that is not a hook's.
+        CallbackError: For a hook that is not callable.
+
+    Example:
+        >>> callback = LambdaCallback(on_train_end=lambda logs: print("done", logs))
+        >>> callback.on_train_end({"loss": 0.5})
+        done {'loss': 0.5}
+    """
+
+    def __init__(
+        self,
+        on_epoch_begin: Callable[..., Any] | None = None,
+        on_epoch_end: Callable[..., Any] | None = None,
+        on_train_begin: Callable[..., Any] | None = None,
+        on_train_end: Callable[..., Any] | None = None,
+        on_train_batch_begin: Callable[..., Any] | None = None,
+        on_train_batch_end: Callable[..., Any] | None = None,
+        *,
+        every: int | None = None,
+        light: bool = False,
+        **hooks: Callable[..., Any] | None,
+    ):
+        hooks |= {
+            "on_epoch_begin": on_epoch_begin,
+            "on_epoch_end": on_epoch_end,
+            "on_train_begin": on_train_begin,
+            "on_train_end": on_train_end,
+            "on_train_batch_begin": on_train_batch_begin,
+            "on_train_batch_end": on_train_batch_end,
+        }
+        known = [name for name in vars(Callback) if name.startswith("on_")]
+        for name, function in hooks.items():
+            if name not in known:
+                raise unknown_name("hook", name, known, op="LambdaCallback")
+            if function is None:
+                continue
+            if not callable(function):
+                raise CallbackError(
+                    "LambdaCallback",
+                    f"{name} must be a function",
+                    {"received": repr(function)},
+                )
+            setattr(self, name, function)
+        self.every = every
+        self.light = light

@@ -1,0 +1,117 @@
+"""Watching one logged value: shared by the callbacks that have a `monitor`."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.errors import CallbackError
+
+__all__ = ["MonitorCallback"]
+
+# The last word of a name that says something decides: "accuracy_loss" is a loss.
+_MAXIMISED = frozenset(
+    "acc accuracy auc bleu correlation dice f1 fbeta iou map precision r2 recall "
+    "score sensitivity similarity specificity".split()
+)
+_MINIMISED = frozenset(
+    "crossentropy distance divergence entropy err error hinge logcosh loss mae mape "
+    "mse msle nll perplexity poisson ppl rmse".split()
+)
+
+
+class MonitorCallback(Callback):
+    """Base of callbacks that compare one logged value with the best one so far.
+
+    Args:
+        monitor: Name of the logged value, `val_` in front for the validation's.
+        mode: `"min"`, `"max"`, or `"auto"`: from the name (losses and errors fall,
+            accuracies and scores rise).
+        min_delta: A smaller change than this is no improvement.
+        best: Value to beat, None for none.
+
+    A value that is not a number is never an improvement.
+
+    Raises:
+        CallbackError: For an unknown `mode`; at the first epoch's end for a `monitor`
+            that is not logged, or whose direction its name does not tell.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        mode: str = "auto",
+        min_delta: float = 0.0,
+        best: float | None = None,
+    ):
+        if mode not in ("auto", "min", "max"):
+            raise CallbackError(
+                type(self).__name__,
+                "mode must be 'auto', 'min' or 'max'",
+                {"mode": repr(mode)},
+            )
+        self.monitor = monitor
+        self.mode = mode
+        self.min_delta = abs(min_delta)
+        self.best = best
+
+    def monitored(self, logs: Mapping[str, Any] | None) -> float | None:
+        """Returns the monitored value; None in an epoch without its validation."""
+        logs = logs or {}
+        if self.monitor in logs:
+            value = logs[self.monitor]
+            if getattr(value, "ndim", 0) > 0:
+                raise CallbackError(
+                    type(self).__name__,
+                    f"monitor '{self.monitor}' must be one number",
+                    {"received": f"an array of shape {value.shape}"},
+                )
+            return float(value)
+        validated = any(name.startswith("val_") for name in logs)
+        of_validation = self.monitor.startswith("val_")
+        if of_validation and not validated and (self.params or {}).get("validation"):
+            return None
+        close = difflib.get_close_matches(self.monitor, logs, n=2, cutoff=0.5)
+        if of_validation and not validated:
+            hint = (
+                "Pass validation_data or validation_split to fit, "
+                f"or monitor '{self.monitor.removeprefix('val_')}'."
+            )
+        elif close:
+            hint = "Did you mean " + " or ".join(repr(name) for name in close) + "?"
+        else:
+            hint = "Set monitor to one of these names."
+        raise CallbackError(
+            type(self).__name__,
+            f"monitor '{self.monitor}' is not among the logged values",
+            {"available": ", ".join(sorted(logs)) or "nothing"},
+            hint=hint,
+        )
+
+    def improves(self, value: float, reference: float | None) -> bool:
+        """Whether a value beats the reference by more than `min_delta`."""
+        rises = self._rises()
+        if math.isnan(value):
+            return False
+        if reference is None:
+            return True
+        if rises:
+            return value - self.min_delta > reference
+        return value + self.min_delta < reference
+
+    def _rises(self) -> bool:
+        if self.mode != "auto":
+            return self.mode == "max"
+        name = self.monitor.lower().replace("io_u", "iou")
+        for word in reversed(name.split("_")):
+            if word in _MAXIMISED or word in _MINIMISED:
+                return word in _MAXIMISED
+        raise CallbackError(
+            type(self).__name__,
+            f"the name '{self.monitor}' does not tell whether more or less is better",
+            {"mode": repr(self.mode)},
+            hint="Pass mode='min' or mode='max'.",
+        )

@@ -1,0 +1,248 @@
+"""The progress bar of `fit`, `evaluate` and `predict`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.callbacks.progress_view import Line, View, choose_view
+
+__all__ = ["ProgbarLogger", "ProgressBar"]
+
+_SHARE = 0.01  # of the time may go into drawing
+_LONGEST_PAUSE = 2.0
+
+
+class ProgressBar(Callback):
+    """Shows each epoch's progress: steps, time left, samples/s, loss and metrics.
+
+    A terminal gets a live bar that stays as one line when the epoch is over; a
+    notebook one cell that is updated in place; anything else plain lines. It draws at
+    most ten times a second, and less often where drawing is slow, so that it takes
+    about one hundredth of the time at most.
+
+    Args:
+        verbose: 0 silent, 1 live, 2 one line for each epoch, `"auto"` 1 in a terminal
+            or notebook and 2 elsewhere; None for what `fit` was given.
+        console: A `rich.console.Console` to draw on instead of standard output.
+
+    Attributes:
+        data_wait: Share of the time spent waiting for data, from 0 to 1. A trainer
+            that measures it sets it; from 5 % on it is shown.
+
+    Example:
+        >>> import io
+        >>> from rich.console import Console
+        >>> bar = ProgressBar(verbose=2, console=Console(file=io.StringIO()))
+        >>> bar.set_params({"epochs": 3, "steps": 10})
+        >>> bar.on_train_begin()
+        >>> bar.on_epoch_begin(0)
+        >>> bar.on_chunk_end(10, {"loss": 0.5})
+        >>> bar.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.25})
+        >>> bar.console.file.getvalue().startswith("Epoch 1/3 - 10/10 - 0.0s - ")
+        True
+    """
+
+    light = True
+
+    def __init__(self, verbose: int | str | None = None, console: Any = None):
+        self.verbose = verbose
+        self.console = console
+        self.data_wait: float | None = None
+        self._clock = time.perf_counter
+        self._view: View | None = None
+        self._fitting = False
+        self._steps: int | None = None  # of the last epoch, if nobody knew before
+        self._draw_at = 0.0
+        self._meter = _Meter("", 0, {}, None, 0.0)
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._open()
+        self._fitting = True
+        self._steps = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        epochs = self._params().get("epochs")
+        width = len(f"Epoch {epochs}/{epochs}")
+        self._start(f"Epoch {epoch + 1}/{epochs}", width, self._steps)
+
+    def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
+        self._advance(step, logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._steps = self._meter.step
+        self._finish(logs)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._close()
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if not self._fitting:
+            self._open()
+            self._start("Evaluate")
+
+    def on_test_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
+        if self._fitting:
+            self._meter.validated = step
+            self._draw(self._clock())
+        else:
+            self._advance(step, logs)
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        if not self._fitting:
+            self._finish(logs)
+            self._close()
+
+    def on_predict_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._open()
+        self._start("Predict")
+
+    def on_predict_chunk_end(
+        self, step: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        self._advance(step, None)
+
+    def on_predict_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._finish(None)
+        self._close()
+
+    def on_exit(self, error: BaseException | None = None) -> None:
+        self._close()
+
+    def _params(self) -> Mapping[str, Any]:
+        return self.params or {}
+
+    def _open(self) -> None:
+        self._close()
+        verbose = self._params().get("verbose", "auto")
+        self._view = choose_view(
+            verbose if self.verbose is None else self.verbose, self.console
+        )
+        self._draw_at = 0.0  # the first step compiles: show something at once
+
+    def _close(self) -> None:
+        view, self._view, self._fitting = self._view, None, False
+        if view is not None:
+            view.close()
+
+    def _start(self, label: str, width: int = 0, steps: int | None = None) -> None:
+        now = self._clock()
+        self._meter = _Meter(label, width, self._params(), steps, now)
+        if self._view is not None:
+            if self._draw_at == 0.0 and self._view.live:
+                self._draw(now)
+            else:  # a short epoch needs its last line only
+                self._draw_at = now + self._view.interval
+
+    def _advance(self, step: int, logs: Mapping[str, Any] | None) -> None:
+        now = self._clock()
+        self._meter.advance(step, logs or {}, now)
+        self._draw(now)
+
+    def _draw(self, now: float) -> None:
+        view = self._view
+        if view is None or now < self._draw_at:
+            return
+        view.show(self._meter.line(now, interim=True, data_wait=self.data_wait))
+        done = self._clock()
+        pause = min((done - now) / _SHARE, _LONGEST_PAUSE)
+        self._draw_at = done + max(pause, view.interval)
+
+    def _finish(self, logs: Mapping[str, Any] | None) -> None:
+        if self._view is not None:
+            now, meter = self._clock(), self._meter
+            meter.logs = logs or {}
+            self._view.finish(meter.line(now, interim=False, data_wait=self.data_wait))
+
+
+ProgbarLogger = ProgressBar
+
+
+class _Meter:
+    """How far one epoch, evaluation or prediction is, and how fast."""
+
+    def __init__(
+        self,
+        label: str,
+        width: int,
+        params: Mapping[str, Any],
+        steps: int | None,
+        now: float,
+    ):
+        self.label = label
+        self.width = width
+        self.total = params.get("steps") or steps
+        self.batch_size = params.get("batch_size")
+        self.samples = params.get("samples")
+        self.step = 0
+        self.validated = 0
+        self.logs: Mapping[str, Any] = {}
+        self.began = self.latest = now
+        self.first: tuple[int, float] | None = None  # step and time of the first chunk
+
+    def advance(self, step: int, logs: Mapping[str, Any], now: float) -> None:
+        self.step, self.logs, self.latest = step, logs, now
+        if self.first is None:
+            self.first = (step, now)
+
+    def line(self, now: float, interim: bool, data_wait: float | None) -> Line:
+        fields = tuple(self._fields(now, interim, data_wait))
+        total = self.total if interim else (self.total or self.step)
+        return Line(self.label, self.width, self.step, total, fields)
+
+    def _fields(
+        self, now: float, interim: bool, data_wait: float | None
+    ) -> Iterator[str]:
+        total = self.total if interim else (self.total or self.step)
+        yield f"{self.step}/{total}" if total else f"{self.step} steps"
+        yield _duration(now - self.began)
+        # While running, leave out the first chunk: it may have waited for the compiler.
+        start_step, start = 0, self.began
+        steady = self.first is not None and self.first[0] < self.step
+        if interim and steady and self.first is not None:
+            start_step, start = self.first
+        seconds = self.latest - start
+        if seconds > 0 and self.step > start_step:
+            pace = (self.step - start_step) / seconds
+            left = (total or 0) - self.step
+            if interim and steady and left > 0:
+                yield f"ETA {_duration(left / pace)}"
+            if self.batch_size:
+                count = self._samples(self.step) - self._samples(start_step)
+                yield f"{_rate(count / seconds)} samples/s"
+            else:
+                yield f"{_rate(pace)} steps/s"
+        if data_wait is not None and data_wait >= 0.05:
+            yield f"data wait {data_wait:.0%}"
+        for name, value in self.logs.items():
+            yield f"{name}: {_number(value)}"
+        if interim and self.validated:
+            yield f"validation {self.validated}"
+
+    def _samples(self, step: int) -> int:
+        count = step * (self.batch_size or 0)
+        return count if self.samples is None else min(count, self.samples)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return str(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:.4f}"
+    return f"{value:.4e}"  # NaN and infinity come out as themselves

@@ -1,0 +1,235 @@
+"""Where progress is drawn: a terminal, a notebook, or plain text."""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["Line", "NotebookView", "PlainView", "TerminalView", "View", "choose_view"]
+
+_SEPARATOR = " · "
+
+
+@dataclass(frozen=True)
+class Line:
+    """The progress of one epoch, of `evaluate`, or of `predict`.
+
+    Attributes:
+        label: What runs: `"Epoch 3/10"`, `"Evaluate"`, `"Predict"`.
+        width: Width for the label, so that the bars of a run stand in one column.
+        step: Batches done.
+        total: Batches to do, None if unknown.
+        fields: Texts to show beside the bar.
+    """
+
+    label: str
+    width: int
+    step: int
+    total: int | None
+    fields: tuple[str, ...]
+
+
+class View(Protocol):
+    """What the progress bar needs from a place to draw on.
+
+    Attributes:
+        live: Whether a line can change after it was drawn.
+        interval: Seconds that must pass between two calls of `show`.
+    """
+
+    live: bool
+    interval: float
+
+    def show(self, line: Line) -> None:
+        """Draws a line that will change."""
+        ...
+
+    def finish(self, line: Line) -> None:
+        """Draws a line that stays."""
+        ...
+
+    def close(self) -> None:
+        """Leaves the place tidy, also in the middle of a line."""
+        ...
+
+
+def choose_view(verbose: Any, console: Any = None) -> View | None:
+    """Returns the view for a `verbose` argument, None for silence.
+
+    `"auto"` is 1 in a terminal or notebook and 2 elsewhere. 1 is a live bar where
+    there can be one, else plain lines; 2 is one plain line for each epoch.
+    """
+    if not verbose:
+        return None
+    notebook = console is None and in_notebook()
+    if console is not None:
+        terminal = console.is_terminal and not console.is_dumb_terminal
+    else:
+        terminal = not notebook and _stdout_is_terminal()
+    if verbose in ("auto", 1) and notebook:
+        return NotebookView()
+    if verbose in ("auto", 1) and terminal:
+        return TerminalView(console)
+    file = None if console is None else console.file
+    return PlainView(file, interval=10.0 if verbose == 1 else float("inf"))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _stdout_is_terminal() -> bool:
+    if not (hasattr(sys.stdout, "isatty") and sys.stdout.isatty()):
+        return False
+    from rich import get_console
+
+    return not get_console().is_dumb_terminal
+
+
+def _bar(line: Line, ascii_only: bool, width: int = 20) -> tuple[str, str]:
+    """Returns the done and the remaining part of a bar; empty for unknown lengths."""
+    if not line.total:
+        return "", ""
+    full, half, rest = ("#", "#", ".") if ascii_only else ("━", "╸", "─")
+    halves = min(2 * width, 2 * width * line.step // line.total)
+    done = full * (halves // 2) + half * (halves % 2)
+    return done, rest * (width - len(done))
+
+
+class PlainView:
+    """Plain lines of text, for files, pipes and `verbose=2`."""
+
+    live = False
+
+    def __init__(self, file: Any = None, interval: float = 10.0):
+        self.file = file
+        self.interval = interval
+
+    def show(self, line: Line) -> None:
+        self.finish(line)
+
+    def finish(self, line: Line) -> None:
+        text = " - ".join((line.label, *line.fields))
+        print(text, file=self.file or sys.stdout, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+
+class TerminalView:
+    """A live bar that becomes a static line; other output appears above it."""
+
+    live = True
+    interval = 0.1
+
+    def __init__(self, console: Any = None):
+        from rich import get_console
+
+        # The common console: what the user prints with rich appears above the bar.
+        self.console = get_console() if console is None else console
+        self._live: Any = None
+
+    def show(self, line: Line) -> None:
+        text = self._text(line)
+        if self._live is None:
+            from rich.live import Live
+
+            # Drawn by us, at our pace: rich's own thread would take the GIL.
+            self._live = Live(text, console=self.console, auto_refresh=False)
+            self._live.start(refresh=True)
+        else:
+            self._live.update(text, refresh=True)
+
+    def finish(self, line: Line) -> None:
+        if self._live is None:
+            self.console.print(self._text(line))
+        else:
+            self._live.update(self._text(line))
+            self.close()
+
+    def close(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _text(self, line: Line) -> Any:
+        from rich.text import Text
+
+        done, rest = _bar(line, self.console.options.ascii_only)
+        text = Text(line.label.ljust(line.width))
+        if line.total:
+            text.append("  ")
+            text.append(done, "green" if line.step >= line.total else "cyan")
+            text.append(rest, "bright_black")
+        column = len(text)
+        for index, field in enumerate(line.fields):
+            separator = _SEPARATOR if index else "  "
+            if column + len(separator) + len(field) > self.console.width:
+                separator, column = "\n    ", -1
+            text.append(separator + field)
+            column += len(separator) + len(field)
+        return text
+
+
+class NotebookView:
+    """One output cell for a whole run, updated in place.
+
+    It holds the latest epochs only, so that a run of a thousand epochs floods neither
+    the page nor the saved notebook.
+    """
+
+    live = True
+    interval = 0.1
+    kept = 12
+
+    def __init__(self):
+        self._finished: deque[Line] = deque(maxlen=self.kept)
+        self._count = 0
+        self._current: Line | None = None
+        self._handle: Any = None
+        self._drawn_at = 0.0
+
+    def show(self, line: Line) -> None:
+        self._current = line
+        self._draw()
+
+    def finish(self, line: Line) -> None:
+        self._finished.append(line)
+        self._count += 1
+        self._current = None
+        if time.perf_counter() - self._drawn_at >= self.interval:
+            self._draw()
+
+    def close(self) -> None:
+        if self._count or self._current is not None:
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(self, display_id=True)
+        else:
+            self._handle.update(self)
+        self._drawn_at = time.perf_counter()
+
+    def __repr__(self) -> str:
+        hidden = self._count - len(self._finished)
+        lines = [f"… {hidden} earlier epochs"] if hidden else []
+        for line in (*self._finished, self._current):
+            if line is not None:
+                bar = "".join(_bar(line, ascii_only=False))
+                head = f"{line.label.ljust(line.width)}  {bar}".rstrip()
+                lines.append(f"{head}  {_SEPARATOR.join(line.fields)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        style = "white-space:pre-wrap;line-height:1.35;margin:0"
+        return f'<pre style="{style}">{html.escape(repr(self))}</pre>'

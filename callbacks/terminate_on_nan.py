@@ -1,0 +1,65 @@
+"""Stopping when the loss is no longer a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.errors import CallbackError
+
+__all__ = ["TerminateOnNaN"]
+
+
+class TerminateOnNaN(Callback):
+    """Stops the training when the loss becomes NaN or infinite.
+
+    It looks at the running mean after every chunk (about 0.1 s of work), which is
+    never finite again once one step's loss was not: no step goes unseen, and the
+    trainer need not run single steps for it.
+
+    Args:
+        raise_error: Raise instead of ending the training normally.
+
+    Raises:
+        CallbackError: With `raise_error=True`, when the loss is not finite.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> guard = TerminateOnNaN()
+        >>> guard.set_model(SimpleNamespace(stop_training=False))
+        >>> guard.on_chunk_end(64, {"loss": float("nan")})
+        Step 64: the loss is nan, training stops
+        >>> guard.model.stop_training
+        True
+    """
+
+    light = True
+
+    def __init__(self, raise_error: bool = False):
+        self.raise_error = raise_error
+        self._reported = False
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._reported = False
+
+    def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
+        self._check(f"Step {step}", logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._check(f"Epoch {epoch + 1}", logs)
+
+    def _check(self, place: str, logs: dict[str, Any] | None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is None or math.isfinite(loss) or self._reported:
+            return
+        self._reported = True
+        if self.raise_error:
+            raise CallbackError(
+                "TerminateOnNaN",
+                f"the loss must stay finite, and is {loss}",
+                {"place": place},
+                hint="Lower the learning rate, clip gradients, or check the data.",
+            )
+        print(f"{place}: the loss is {loss}, training stops")
+        self.model.stop_training = True

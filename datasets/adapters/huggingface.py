@@ -1,0 +1,110 @@
+"""Hugging Face ``datasets`` with a NumPy, JAX or PyTorch format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from exburn.dataset import ArrayDataset, StreamDataset, register_adapter
+from exburn.errors import ArgumentError, DTypeError, unknown_name
+
+__all__ = ["HuggingFaceAdapter", "from_huggingface"]
+
+
+def _base(value: Any) -> str | None:
+    """ "Dataset", "IterableDataset", or None for anything else."""
+    for c in type(value).__mro__:
+        if c.__module__.split(".")[0] == "datasets":
+            if c.__name__ in ("Dataset", "IterableDataset"):
+                return c.__name__
+    return None
+
+
+@register_adapter
+class HuggingFaceAdapter:
+    """A dataset with a format set: x is a dict of all its columns.
+
+    Which column is the target cannot be told from the dataset: use `from_huggingface`.
+    """
+
+    def accepts(self, value: Any) -> bool:
+        return _base(value) is not None
+
+    def load(self, value: Any) -> ArrayDataset | StreamDataset:
+        if _base(value) == "IterableDataset":
+            return _stream(value, 32, lambda row: row)
+        if value.format["type"] not in ("numpy", "jax", "torch"):
+            raise DTypeError(
+                "data",
+                "a Hugging Face dataset needs a format of arrays",
+                {"format": value.format["type"], "columns": value.column_names},
+                hint="exburn.datasets.from_huggingface(ds, inputs=…, targets=…), or "
+                "ds.with_format('numpy').",
+            )
+        return ArrayDataset(dict(value[:]))
+
+
+def from_huggingface(
+    dataset: Any,
+    inputs: str | Sequence[str],
+    targets: str | Sequence[str] | None = None,
+    *,
+    sample_weight: str | None = None,
+    batch_size: int = 32,
+) -> ArrayDataset | StreamDataset:
+    """Picks inputs and targets of a Hugging Face dataset by column name.
+
+    A ``Dataset`` is read whole (its columns as arrays); an ``IterableDataset`` is
+    streamed in batches and is told the epoch, so that its own ``shuffle`` works.
+
+    Args:
+        dataset: ``datasets.Dataset`` or ``datasets.IterableDataset``; any format.
+        inputs: A column, or several: x is then a dict by column name.
+        targets: The same for y.
+        sample_weight: A column of weights.
+        batch_size: Rows a batch of a stream; a ``Dataset`` is batched by ``fit``.
+
+    Raises:
+        DTypeError: Not a Hugging Face dataset, or columns that are not numeric.
+        UnknownNameError: A column that does not exist.
+        ArgumentError: ``batch_size`` below 1.
+    """
+    op = "from_huggingface"
+    kind = _base(dataset)
+    if kind is None:
+        raise DTypeError(
+            op,
+            "expected a datasets.Dataset or IterableDataset",
+            {"received": type(dataset).__name__},
+            hint="Of a DatasetDict pass one split: ds['train'].",
+        )
+    if batch_size < 1:
+        raise ArgumentError(op, "batch_size must be at least 1", {"got": batch_size})
+    wanted = [
+        [c] if isinstance(c, str) else list(c or ())
+        for c in (inputs, targets, sample_weight)
+    ]
+    columns = list(dict.fromkeys(c for part in wanted for c in part))
+    for column in columns:
+        if dataset.column_names is not None and column not in dataset.column_names:
+            raise unknown_name("column", column, dataset.column_names, op=op)
+
+    def arrange(rows: Any) -> tuple:
+        return tuple(
+            rows[choice] if isinstance(choice, str) else
+            {c: rows[c] for c in choice} if choice else None
+            for choice in (inputs, targets, sample_weight)
+        )  # fmt: skip
+
+    chosen = dataset.select_columns(columns).with_format("numpy")
+    if kind == "IterableDataset":
+        return _stream(chosen, batch_size, arrange)
+    return ArrayDataset(*arrange(chosen[:]), op=op)
+
+
+def _stream(dataset: Any, batch_size: int, arrange: Any) -> StreamDataset:
+    def start(epoch: int) -> Iterator:
+        dataset.set_epoch(epoch)
+        return map(arrange, dataset.iter(batch_size=batch_size))
+
+    return StreamDataset(start, batch_size=batch_size, name="IterableDataset")

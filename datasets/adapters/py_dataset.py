@@ -1,0 +1,159 @@
+"""Keras-style `PyDataset`: batches by index, made ahead by threads or processes."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset import PyDataset, StreamDataset, register_adapter
+from exburn.errors import DataError
+
+__all__ = ["PyDatasetAdapter"]
+
+
+@register_adapter
+class PyDatasetAdapter:
+    """`exburn.dataset.PyDataset`, and Keras' own class of that name.
+
+    With a seed the order of the batches is permuted every epoch (``fit`` shuffles
+    batches, as Keras does); ``on_epoch_begin`` and ``on_epoch_end`` run in the thread
+    that reads the batches.
+    """
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, PyDataset):
+            return True
+        return any(
+            c.__name__ == "PyDataset" and c.__module__.startswith("keras.")
+            for c in type(value).__mro__
+        )
+
+    def load(self, value: Any) -> StreamDataset:
+        total = value.num_batches if isinstance(value, PyDataset) else _length(value)
+        fetch = _fetcher(value)
+
+        def start(epoch: int, seed: int | None) -> Iterator:
+            order: Iterable[int] = itertools.count() if total is None else range(total)
+            if total is not None and seed is not None:
+                rng = np.random.default_rng((seed, epoch))
+                order = rng.permutation(total).tolist()
+            value.on_epoch_begin()
+            made = 0
+            try:
+                for batch in fetch(order):
+                    made += 1
+                    yield batch
+            finally:  # also when the reader stops right after the last batch
+                if made == total:
+                    value.on_epoch_end()
+
+        return StreamDataset(
+            start, batches=total, shuffles=True, name=type(value).__name__
+        )
+
+
+def _length(value: Any) -> int | None:
+    return len(value) if hasattr(type(value), "__len__") else None
+
+
+def _fetcher(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
+    """A function from an order of indices to their batches, in that order."""
+    if dataset.use_multiprocessing:
+        return _processes(dataset)
+    if dataset.workers <= 1:
+        return lambda order: (dataset[index] for index in order)
+
+    def threads(order: Iterable[int]) -> Iterator:
+        pool = ThreadPoolExecutor(dataset.workers, "exburn-batch")
+        try:
+            yield from _ahead(pool, dataset.__getitem__, order, dataset.max_queue_size)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    return threads
+
+
+def _ahead(
+    pool: Executor, get: Callable[[int], Any], order: Iterable[int], depth: int
+) -> Iterator:
+    indices, waiting = iter(order), collections.deque()
+    for index in itertools.islice(indices, depth):
+        waiting.append(pool.submit(get, index))
+    while waiting:
+        batch = waiting.popleft().result()
+        for index in itertools.islice(indices, 1):
+            waiting.append(pool.submit(get, index))
+        yield batch
+
+
+_in_worker: Any = None  # the data set, in a worker process
+
+
+def _receive(pickled: bytes) -> None:
+    global _in_worker
+    _in_worker = pickle.loads(pickled)  # our own parent process wrote it
+
+
+def _get(index: int) -> Any:
+    return _in_worker[index]
+
+
+def _processes(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
+    name = type(dataset).__name__
+    # A hook may change the data set between epochs: then each epoch sends it anew.
+    changes = (
+        any(
+            getattr(type(dataset), hook).__module__ == type(dataset).__module__
+            for hook in ("on_epoch_begin", "on_epoch_end")
+        )
+        and type(dataset) is not PyDataset
+    )
+    kept: list[ProcessPoolExecutor] = []
+
+    def open_pool() -> ProcessPoolExecutor:
+        try:
+            pickled = pickle.dumps(dataset)
+        except Exception as error:
+            raise DataError(
+                name,
+                "use_multiprocessing=True needs a data set that pickle can copy",
+                {"cause": error},
+                hint="Open files in __getitem__, or use threads "
+                "(use_multiprocessing=False).",
+            ) from error
+        return ProcessPoolExecutor(
+            max(1, dataset.workers),
+            multiprocessing.get_context("spawn"),
+            initializer=_receive,
+            initargs=(pickled,),
+        )
+
+    def fetch(order: Iterable[int]) -> Iterator:
+        pool = kept.pop() if kept else open_pool()
+        healthy = False
+        try:
+            yield from _ahead(pool, _get, order, dataset.max_queue_size)
+            healthy = not changes
+        except BrokenProcessPool as error:
+            raise DataError(
+                name,
+                "a worker process died before it gave its batch",
+                {"cause": error},
+                hint="Define the class in an importable file, and start training under "
+                "if __name__ == '__main__': (workers are spawned, not forked).",
+            ) from error
+        finally:
+            if healthy:
+                kept.append(pool)
+            else:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    return fetch

@@ -1,0 +1,37 @@
+"""SciPy's sparse matrices and arrays, made dense when they are small enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset import register_adapter
+from exburn.errors import DataError
+
+__all__ = ["LIMIT", "SparseAdapter"]
+
+LIMIT = 2**30
+"""Largest dense size, in bytes, that is made without being asked for."""
+
+
+@register_adapter
+class SparseAdapter:
+    """Any ``scipy.sparse`` format; beyond `LIMIT` bytes the user has to decide."""
+
+    def accepts(self, value: Any) -> bool:
+        return type(value).__module__.startswith("scipy.sparse") and hasattr(
+            value, "toarray"
+        )
+
+    def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
+        size = int(np.prod(value.shape)) * value.dtype.itemsize
+        if size > LIMIT:
+            raise DataError(
+                op,
+                f"{name} is sparse and would take {size / 2**30:.1f} GiB when dense",
+                {"shape": value.shape, "stored values": value.nnz},
+                hint="Densify batch by batch in a generator (rows.toarray()), or "
+                "reduce the columns (TruncatedSVD).",
+            )
+        return value.toarray()

@@ -1,0 +1,75 @@
+"""PyTorch: a ``DataLoader`` is a stream of batches, a tensor is an array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset import StreamDataset, register_adapter
+from exburn.errors import DTypeError
+
+__all__ = ["TorchLoaderAdapter", "TorchTensorAdapter"]
+
+
+def _has_base(value: Any, name: str, module: str) -> bool:
+    return any(
+        c.__name__ == name and c.__module__.startswith(module)
+        for c in type(value).__mro__
+    )
+
+
+@register_adapter
+class TorchTensorAdapter:
+    """A tensor on any device; half precision becomes float32."""
+
+    def accepts(self, value: Any) -> bool:
+        return _has_base(value, "Tensor", "torch")
+
+    def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
+        value = value.detach().cpu()
+        if value.layout != value.layout.__class__ and "strided" not in str(
+            value.layout
+        ):
+            value = value.to_dense()
+        if value.is_floating_point():
+            value = value.float()
+        return value.numpy()
+
+
+@register_adapter
+class TorchLoaderAdapter:
+    """A ``DataLoader``; a sampler with ``set_epoch`` is told the epoch.
+
+    Raises:
+        DTypeError: For a bare ``Dataset``, which has samples but no batches.
+    """
+
+    def accepts(self, value: Any) -> bool:
+        return _has_base(value, "DataLoader", "torch.utils.data") or _has_base(
+            value, "Dataset", "torch.utils.data"
+        )
+
+    def load(self, value: Any) -> StreamDataset:
+        if not _has_base(value, "DataLoader", "torch.utils.data"):
+            raise DTypeError(
+                "data",
+                "a torch Dataset gives single samples, not batches",
+                {"received": type(value).__name__},
+                hint="Wrap it: torch.utils.data.DataLoader(dataset, batch_size=32).",
+            )
+
+        def start(epoch: int) -> Iterator:
+            for sampler in (value.sampler, value.batch_sampler):
+                if hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(epoch)
+            return iter(value)
+
+        try:
+            batches = len(value)
+        except TypeError:  # an IterableDataset without a length
+            batches = None
+        return StreamDataset(
+            start, batches=batches, batch_size=value.batch_size, name="DataLoader"
+        )

@@ -1,0 +1,310 @@
+"""Projections of weights that are applied after every update."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn import registry
+from exburn.errors import ArgumentError, ShapeError, UnknownNameError, unknown_name
+
+__all__ = [
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "deserialize",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "serialize",
+    "unit_norm",
+]
+
+_EPSILON = 1e-7
+
+Axis = int | Sequence[int] | None
+
+
+class Constraint:
+    """Base of constraints: an object called with a weight, giving one it allows.
+
+    Any function of the same kind works in its place.
+
+    Shape:
+        ``w: […] → […]``
+
+    Example:
+        >>> class Rounded(Constraint):
+        ...     def __call__(self, w):
+        ...         return jnp.round(w)
+        >>> Rounded()(jnp.array([0.2, 0.9])).tolist()
+        [0.0, 1.0]
+    """
+
+    def __call__(self, w) -> jax.Array:
+        return w
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able."""
+        if inspect.signature(type(self)).parameters:
+            raise ArgumentError(
+                type(self).__name__,
+                "a class whose constructor takes arguments must define get_config()",
+            )
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Constraint:
+        """Makes a constraint from ``get_config``'s result."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        takes = inspect.signature(type(self)).parameters
+        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@registry.register_builtin
+class MaxNorm(Constraint):
+    """Shrinks vectors that are longer than ``max_value``.
+
+    ``w · min(‖w‖, max_value) / ‖w‖``
+
+    Args:
+        max_value: The largest length.
+        axis: Axis or axes that make up one vector: 0 for the inputs of a Dense kernel,
+            ``(0, 1, 2)`` for the filters of a Conv2D kernel.
+
+    Raises:
+        ArgumentError: ``max_value`` is negative.
+        ShapeError: The weight has no such axis.
+
+    Example:
+        >>> MaxNorm(2.5)(jnp.array([[3.0, 0.0], [4.0, 1.0]])).round(3).tolist()
+        [[1.5, 0.0], [2.0, 1.0]]
+
+    Source: Srebro & Shraibman, *Rank, Trace-Norm and Max-Norm*, 2005.
+    """
+
+    def __init__(self, max_value: float = 2, axis: Axis = 0):
+        if not max_value >= 0:
+            raise ArgumentError(
+                "MaxNorm", f"max_value must be >= 0, received {max_value!r}"
+            )
+        self.max_value, self.axis = max_value, axis
+
+    def __call__(self, w):
+        w, norm = _with_norm("MaxNorm", w, self.axis)
+        return w * (jnp.clip(norm, 0, self.max_value) / (_EPSILON + norm))
+
+    def get_config(self):
+        return {"max_value": self.max_value, "axis": _plain(self.axis)}
+
+
+@registry.register_builtin
+class NonNeg(Constraint):
+    """Sets negative weights to 0.
+
+    Example:
+        >>> NonNeg()(jnp.array([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
+
+    def __call__(self, w):
+        return jnp.maximum(jnp.asarray(w), 0)
+
+
+@registry.register_builtin
+class UnitNorm(Constraint):
+    """Scales vectors to length 1: ``w / ‖w‖``.
+
+    Args:
+        axis: Axis or axes that make up one vector; see :class:`MaxNorm`.
+
+    Raises:
+        ShapeError: The weight has no such axis.
+
+    Example:
+        >>> UnitNorm()(jnp.array([[3.0], [4.0]])).round(3).tolist() == [
+        ...     [jnp.float32(0.6)], [jnp.float32(0.8)]]
+        True
+    """
+
+    def __init__(self, axis: Axis = 0):
+        self.axis = axis
+
+    def __call__(self, w):
+        w, norm = _with_norm("UnitNorm", w, self.axis)
+        return w / (_EPSILON + norm)
+
+    def get_config(self):
+        return {"axis": _plain(self.axis)}
+
+
+@registry.register_builtin
+class MinMaxNorm(Constraint):
+    """Brings the lengths of vectors between two bounds.
+
+    ``w · (rate · clip(‖w‖, min_value, max_value) + (1 - rate) · ‖w‖) / ‖w‖``
+
+    Args:
+        min_value: The smallest length.
+        max_value: The largest length.
+        rate: How much of the way to go at a time: 1 for all of it.
+        axis: Axis or axes that make up one vector; see :class:`MaxNorm`.
+
+    Raises:
+        ArgumentError: Not ``0 <= min_value <= max_value``.
+        ShapeError: The weight has no such axis.
+
+    Example:
+        >>> MinMaxNorm(5.0, 10.0)(jnp.array([[0.75], [1.0]])).round(3).tolist()
+        [[3.0], [4.0]]
+    """
+
+    def __init__(
+        self,
+        min_value: float = 0.0,
+        max_value: float = 1.0,
+        rate: float = 1.0,
+        axis: Axis = 0,
+    ):
+        if not 0 <= min_value <= max_value:
+            raise ArgumentError(
+                "MinMaxNorm",
+                "0 <= min_value <= max_value must hold",
+                {"min_value": min_value, "max_value": max_value},
+            )
+        self.min_value, self.max_value = min_value, max_value
+        self.rate, self.axis = rate, axis
+
+    def __call__(self, w):
+        w, norm = _with_norm("MinMaxNorm", w, self.axis)
+        clipped = jnp.clip(norm, self.min_value, self.max_value)
+        desired = self.rate * clipped + (1 - self.rate) * norm
+        return w * (desired / (_EPSILON + norm))
+
+    def get_config(self):
+        return {
+            "min_value": self.min_value,
+            "max_value": self.max_value,
+            "rate": self.rate,
+            "axis": _plain(self.axis),
+        }
+
+
+max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm
+
+_names: dict[str, type[Constraint]] = {
+    "MaxNorm": MaxNorm,
+    "MinMaxNorm": MinMaxNorm,
+    "NonNeg": NonNeg,
+    "UnitNorm": UnitNorm,
+    "max_norm": MaxNorm,
+    "min_max_norm": MinMaxNorm,
+    "non_neg": NonNeg,
+    "unit_norm": UnitNorm,
+}
+
+
+def _plain(axis: Axis) -> Any:
+    return axis if axis is None or isinstance(axis, int) else [int(a) for a in axis]
+
+
+def _with_norm(op: str, w: Any, axis: Axis) -> tuple[jax.Array, jax.Array]:
+    w = jnp.asarray(w)
+    axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
+    for one in (axes,) if isinstance(axes, int) else axes or ():
+        if not -w.ndim <= one < w.ndim:
+            raise ShapeError(
+                op, f"the weight has no axis {one}", {"w": tuple(w.shape), "axis": axis}
+            )
+    return w, jnp.sqrt(jnp.sum(jnp.square(w), axis=axes, keepdims=True))
+
+
+def get(identifier: Any) -> Any:
+    """The constraint that an identifier stands for.
+
+    Args:
+        identifier: A name, a configuration, a class, or any callable of a weight.
+
+    Returns:
+        A callable, or ``None`` for ``None``.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        ArgumentError: The identifier is none of the above.
+
+    Example:
+        >>> get("max_norm"), get({"class_name": "UnitNorm", "config": {"axis": 1}})
+        (MaxNorm(max_value=2, axis=0), UnitNorm(axis=1))
+    """
+    if isinstance(identifier, str):
+        identifier = _lookup(identifier)
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, type):
+        identifier = identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    raise ArgumentError(
+        "constraints.get",
+        f"{identifier!r} is no constraint",
+        hint="Pass a name such as 'max_norm', a Constraint, or a function.",
+    )
+
+
+def serialize(constraint: Any) -> Any:
+    """The configuration that :func:`deserialize` reads back.
+
+    Example:
+        >>> serialize(NonNeg())
+        {'class_name': 'NonNeg', 'config': {}}
+    """
+    return registry.serialize(constraint)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The constraint of a configuration (ExBurn's or Keras') or a name.
+
+    Args:
+        config: What :func:`serialize` returned, or a name.
+        custom_objects: Further classes and functions by name.
+
+    Example:
+        >>> deserialize({"class_name": "MaxNorm", "config": {"max_value": 3}})
+        MaxNorm(max_value=3, axis=0)
+    """
+    with registry.custom_objects(custom_objects):
+        if not isinstance(config, Mapping):
+            return get(config)
+        name = config.get("registered_name") or config.get("class_name")
+        if name is None:
+            raise ArgumentError(
+                "constraints.deserialize",
+                "a configuration needs 'class_name' and 'config'",
+                {"received": dict(config)},
+            )
+        inner = config.get("config") or {}
+        if name in ("__function__", "function"):
+            return _lookup(inner)
+        return _lookup(name).from_config(inner)
+
+
+def _lookup(name: str) -> Any:
+    if name in _names:
+        return _names[name]
+    try:
+        found = registry.lookup(name, "constraint")
+    except UnknownNameError:
+        found = None
+    if found is None or (isinstance(found, type) and not issubclass(found, Constraint)):
+        raise unknown_name("constraint", name, _names, op="constraints.get")
+    return found

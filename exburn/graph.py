@@ -1,0 +1,295 @@
+"""A functional model's calls as plain data: names and indices, nothing on layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.context import current
+from exburn.dtypes import is_float
+from exburn.errors import DataError, GraphError, ShapeError
+from exburn.layer import Layer, snake_case
+from exburn.symbol import Call, Operation, Symbol, describe, public_shape
+
+__all__ = ["Graph", "Node", "Ref", "assign_names", "trace"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """Output ``index`` of node ``node``; node -1 is the model's inputs."""
+
+    node: int
+    index: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Node:
+    """One call: the layer's key or an operation, and its arguments as references."""
+
+    target: str | Operation
+    leaves: tuple[Any, ...]
+    treedef: Any
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Graph:
+    """What a functional model computes.
+
+    Attributes:
+        inputs: The input symbols' specs, flat.
+        input_names: Their names.
+        input_tree: Structure in which the caller passes them.
+        nodes: Calls in the order of execution.
+        outputs: Where the outputs come from, flat.
+        output_tree: Structure in which they are returned.
+        output_names: A name for each, used in logs.
+    """
+
+    inputs: tuple[jax.ShapeDtypeStruct, ...]
+    input_names: tuple[str, ...]
+    input_tree: Any
+    nodes: tuple[Node, ...]
+    outputs: tuple[Ref, ...]
+    output_tree: Any
+    output_names: tuple[str, ...]
+
+    def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
+        """Computes the outputs with the given layers."""
+        produced: list[list[Any]] = []
+        values = self.match_inputs(inputs)
+
+        def fetch(leaf):
+            if not isinstance(leaf, Ref):
+                return leaf
+            return values[leaf.index] if leaf.node < 0 else produced[leaf.node][leaf.index]
+
+        for node in self.nodes:
+            args, kwargs = jax.tree.unflatten(
+                node.treedef, [fetch(leaf) for leaf in node.leaves]
+            )
+            if isinstance(node.target, Operation):
+                outputs = node.target(*args, **kwargs)
+            else:
+                outputs = layers[node.target](*args, **kwargs)
+            produced.append(jax.tree.leaves(outputs))
+        return jax.tree.unflatten(self.output_tree, [fetch(r) for r in self.outputs])
+
+    def match_inputs(self, inputs: Any) -> list[Any]:
+        """The given inputs in the graph's order, cast to its dtypes.
+
+        Raises:
+            DataError: Their number or names differ.
+            ShapeError: A rank or a known size differs.
+        """
+        if isinstance(inputs, Mapping) and set(self.input_names) <= set(inputs):
+            values = [inputs[name] for name in self.input_names]
+        else:
+            values = jax.tree.leaves(inputs)
+        if len(values) != len(self.inputs):
+            raise DataError(
+                "model",
+                f"{len(self.inputs)} inputs are needed, received {len(values)}",
+                {
+                    "inputs": ", ".join(self.input_names),
+                    "received": list(inputs) if isinstance(inputs, Mapping) else "",
+                },
+            )
+        return [
+            _fit(value, spec, name)
+            for value, spec, name in zip(
+                values, self.inputs, self.input_names, strict=True
+            )
+        ]
+
+
+def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str) -> Any:
+    """Checks one input; adds Keras' missing last axis of size 1; casts."""
+    rank = len(spec.shape)
+    if isinstance(value, Symbol):
+        return value
+    before, mask = value, None
+    if (context := current()) is not None:
+        mask = context.mask_of(value)
+    if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
+        value = jnp.expand_dims(value, -1)
+    fits = len(value.shape) == rank and all(
+        want == got or not (isinstance(want, int) and isinstance(got, int))
+        for want, got in zip(spec.shape, value.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            "model",
+            f"input {name!r} must be {describe(spec)}, received {describe(value)}",
+            hint="The first axis is the batch.",
+        )
+    if value.dtype != spec.dtype:
+        lossless = is_float(spec.dtype) or not is_float(value.dtype)
+        if not lossless:
+            raise DataError(
+                "model", f"input {name!r} holds {spec.dtype}, received {value.dtype}"
+            )
+        if not (is_float(spec.dtype) and is_float(value.dtype)):
+            value = jnp.asarray(value, spec.dtype)
+    if mask is not None and value is not before and context is not None:
+        context.set_mask(value, mask)
+    return value
+
+
+def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
+    """The graph between symbols, and the layers in it by name.
+
+    Raises:
+        GraphError: Something is no symbol, an output does not depend on the inputs, or
+            two layers share a name.
+    """
+    input_symbols, input_tree = jax.tree.flatten(inputs)
+    output_symbols, output_tree = jax.tree.flatten(outputs)
+    for what, symbols in (("inputs", input_symbols), ("outputs", output_symbols)):
+        if not symbols:
+            raise GraphError("Model", f"{what} are empty")
+        for s in symbols:
+            if not isinstance(s, Symbol):
+                raise GraphError(
+                    "Model",
+                    f"{what} must be symbols, received {describe(s)}",
+                    hint="Start from exburn.Input(shape) and call layers on it.",
+                )
+    if len({id(s) for s in input_symbols}) != len(input_symbols):
+        raise GraphError("Model", "an input is listed twice")
+    source = {id(s): Ref(-1, i) for i, s in enumerate(input_symbols)}
+    calls = _collect(output_symbols, source)
+    index = {id(call): i for i, call in enumerate(calls)}
+    layers = [c.callee for c in calls if isinstance(c.callee, Layer)]
+    keys = assign_names(layers)
+
+    def ref(symbol: Symbol) -> Ref:
+        return source.get(id(symbol)) or Ref(index[id(symbol.call)], symbol.index)
+
+    op_names: Counter[str] = Counter()
+    nodes = []
+    for call in calls:
+        leaves, treedef = jax.tree.flatten((call.args, call.kwargs))
+        refs = tuple(ref(v) if isinstance(v, Symbol) else v for v in leaves)
+        if isinstance(call.callee, Layer):
+            target = name = keys[id(call.callee)]
+        else:
+            target, base = call.callee, call.callee.name
+            name = f"{base}_{op_names[base]}" if op_names[base] else base
+            op_names[base] += 1
+        nodes.append(Node(target, refs, treedef, name))
+    graph = Graph(
+        tuple(s.spec for s in input_symbols),
+        _input_names(inputs, input_symbols),
+        input_tree,
+        tuple(nodes),
+        tuple(ref(s) for s in output_symbols),
+        output_tree,
+        _output_names(outputs, output_symbols, nodes, ref),
+    )
+    return graph, {keys[id(layer)]: layer for layer in layers}
+
+
+def _collect(outputs: list[Symbol], source: Mapping[int, Ref]) -> list[Call]:
+    """The calls that the outputs need, in the order they were made."""
+    calls: dict[int, Call] = {}
+    stack = list(outputs)
+    while stack:
+        symbol = stack.pop()
+        if id(symbol) in source:
+            continue
+        call = symbol.call
+        if call is None or getattr(call.callee, "is_input", False):
+            raise GraphError(
+                "Model",
+                "the graph is disconnected: an output depends on "
+                f"{symbol.name or 'a symbol'!r}, which is not among the inputs",
+                {"symbol": symbol},
+                hint="Add it to inputs=, or build the outputs from the inputs.",
+            )
+        if id(call) not in calls:
+            calls[id(call)] = call
+            leaves = jax.tree.leaves((call.args, call.kwargs))
+            stack += [v for v in leaves if isinstance(v, Symbol)]
+    return sorted(calls.values(), key=lambda call: call.order)
+
+
+def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
+    """Unique names in one model: ``id(layer) -> name``.
+
+    A layer keeps the name it was given. One without gets its class name in snake case,
+    numbered within this model: so equal models have equal names, and equal weights.
+
+    Raises:
+        GraphError: Two layers were given the same name.
+    """
+    unique = list({id(layer): layer for layer in layers}.values())
+    names: dict[int, str] = {}
+    taken: dict[str, Layer] = {}
+    for layer in unique:
+        if layer._auto_name:
+            continue
+        if layer.name in taken:
+            raise GraphError(
+                "Model",
+                f"two layers are named {layer.name!r}",
+                {"layers": f"{type(taken[layer.name]).__name__}, {type(layer).__name__}"},
+                hint="Names are unique within a model: rename one of them.",
+            )
+        taken[layer.name] = layer
+        names[id(layer)] = layer.name
+    for layer in unique:
+        if id(layer) in names:
+            continue
+        wanted = layer._name
+        if wanted is None or wanted in taken:
+            base = snake_case(type(layer).__name__)
+            wanted, i = base, 0
+            while wanted in taken:
+                i += 1
+                wanted = f"{base}_{i}"
+        if layer._name is None:
+            layer._name = wanted
+        taken[wanted] = layer
+        names[id(layer)] = wanted
+    return names
+
+
+def _input_names(tree: Any, symbols: list[Symbol]) -> tuple[str, ...]:
+    if isinstance(tree, Mapping) and len(tree) == len(symbols):
+        return tuple(sorted(tree))
+    names: list[str] = []
+    for s in symbols:
+        base = s.name or "input"
+        name, i = base, 0
+        while name in names:
+            i += 1
+            name = f"{base}_{i}"
+        names.append(name)
+    return tuple(names)
+
+
+def _output_names(tree: Any, symbols, nodes, ref) -> tuple[str, ...]:
+    if isinstance(tree, Mapping) and len(tree) == len(symbols):
+        return tuple(sorted(tree))
+    names: list[str] = []
+    for symbol in symbols:
+        node = ref(symbol).node
+        base = nodes[node].name if node >= 0 else symbol.name or "input"
+        name, i = base, 0
+        while name in names:
+            i += 1
+            name = f"{base}_{i}"
+        names.append(name)
+    return tuple(names)
+
+
+def input_shapes(graph: Graph) -> Any:
+    """Shapes of the inputs in the caller's structure."""
+    shapes = [public_shape(spec.shape) for spec in graph.inputs]
+    return shapes[0] if len(shapes) == 1 else shapes

@@ -1,0 +1,171 @@
+"""Initial values of weights, made on the host by NumPy.
+
+``get("glorot_uniform")`` finds one by name, configuration, class, object, array, or
+function; the engine calls it with the shape, the dtype and a generator that belongs to
+the weight's path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exburn import registry
+from exburn.errors import ArgumentError, UnknownNameError, unknown_name
+from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
+from exburn.initializers.constant import Constant, Identity, Ones, Zeros
+from exburn.initializers.random import (
+    GlorotNormal,
+    GlorotUniform,
+    HeNormal,
+    HeUniform,
+    LecunNormal,
+    LecunUniform,
+    Orthogonal,
+    RandomInitializer,
+    RandomNormal,
+    RandomUniform,
+    TruncatedNormal,
+    VarianceScaling,
+    compute_fans,
+)
+from exburn.initializers.stft import STFT, window
+
+constant = Constant
+glorot_normal = GlorotNormal
+glorot_uniform = GlorotUniform
+he_normal = HeNormal
+he_uniform = HeUniform
+identity = IdentityInitializer = Identity
+lecun_normal = LecunNormal
+lecun_uniform = LecunUniform
+ones = Ones
+orthogonal = OrthogonalInitializer = Orthogonal
+random_normal = RandomNormal
+random_uniform = RandomUniform
+stft = STFTInitializer = STFT
+truncated_normal = TruncatedNormal
+variance_scaling = VarianceScaling
+zeros = Zeros
+
+_names: dict[str, type[Initializer]] = {
+    name: value
+    for name, value in list(globals().items())
+    if isinstance(value, type)
+    and issubclass(value, Initializer)
+    and value not in (Initializer, RandomInitializer)
+}
+_names |= {"normal": RandomNormal, "uniform": RandomUniform, "one": Ones, "zero": Zeros}
+
+__all__ = [
+    "ArrayInitializer",
+    "FunctionInitializer",
+    "Initializer",
+    "RandomInitializer",
+    "compute_fans",
+    "deserialize",
+    "get",
+    "serialize",
+    "window",
+    *sorted(_names.keys() - {"normal", "uniform", "one", "zero"}),
+]
+
+
+def get(identifier: Any) -> Any:
+    """The initializer that an identifier stands for.
+
+    Args:
+        identifier: A name (``"he_normal"``, ``"HeNormal"``), a configuration, a class,
+            an initializer, an array of values, or a function ``f(shape, dtype)`` as in
+            Keras or ``f(key, shape, dtype)`` as in ``jax.nn.initializers``.
+
+    Returns:
+        An :class:`Initializer`, or ``None`` for ``None``.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        ArgumentError: The identifier is none of the above.
+
+    Example:
+        >>> get("he_normal")
+        HeNormal(seed=None, input_axes=None, output_axes=None)
+        >>> get({"class_name": "Constant", "config": {"value": 2.0}})
+        Constant(value=2.0)
+    """
+    if identifier is None or isinstance(identifier, Initializer):
+        return identifier
+    if isinstance(identifier, str):
+        return _adapt(_lookup(identifier))
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    return _adapt(identifier)
+
+
+def serialize(initializer: Any) -> Any:
+    """The configuration that :func:`deserialize` reads back.
+
+    Example:
+        >>> serialize(Constant(2.0))
+        {'class_name': 'Constant', 'config': {'value': 2.0}}
+    """
+    return registry.serialize(initializer)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The initializer of a configuration (ExBurn's or Keras') or a name.
+
+    Args:
+        config: What :func:`serialize` returned, or a name.
+        custom_objects: Further classes and functions by name.
+
+    Example:
+        >>> deserialize({"class_name": "Orthogonal", "config": {"gain": 2.0}})
+        Orthogonal(gain=2.0, seed=None)
+    """
+    with registry.custom_objects(custom_objects):
+        if not isinstance(config, Mapping):
+            return get(config)
+        name = config.get("registered_name") or config.get("class_name")
+        if name is None:
+            raise ArgumentError(
+                "initializers.deserialize",
+                "a configuration needs 'class_name' and 'config'",
+                {"received": dict(config)},
+            )
+        inner = config.get("config") or {}
+        if name in ("__function__", "function"):
+            return _adapt(_lookup(inner))
+        cls = _lookup(name)
+        return _adapt(cls.from_config(inner) if hasattr(cls, "from_config") else cls)
+
+
+def _lookup(name: str) -> Any:
+    if name in _names:
+        return _names[name]
+    try:
+        found = registry.lookup(name, "initializer")
+    except UnknownNameError:
+        found = None
+    if found is None or (
+        isinstance(found, type) and not issubclass(found, Initializer)
+    ):
+        raise unknown_name("initializer", name, _names, op="initializers.get")
+    return found
+
+
+def _adapt(value: Any) -> Initializer:
+    if isinstance(value, type):
+        value = value()
+    if isinstance(value, Initializer):
+        return value
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return ArrayInitializer(np.asarray(value))
+    if callable(value):
+        return FunctionInitializer(value)
+    raise ArgumentError(
+        "initializers.get",
+        f"{value!r} is no initializer",
+        hint="Pass a name, a configuration, an Initializer, an array or a function.",
+    )

@@ -1,0 +1,360 @@
+"""The contract of a loss: `Loss`, and `FunctionLoss` for any function."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from exburn import registry
+from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
+from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
+
+__all__ = ["FormulaLoss", "FunctionLoss", "Loss"]
+
+
+class Loss:
+    """Base class of all losses: override :meth:`call`, and get reductions, weights
+    and masks.
+
+    Args:
+        name: Name in logs; by default the class name in snake case.
+        reduction: ``"sum_over_batch_size"`` or ``"mean"`` (sum over the number of
+            values), ``"sum"``, ``"mean_with_sample_weight"`` (sum over the sum of the
+            weights), ``"none"`` or ``None``.
+        dtype: Dtype of the computation; never below float32.
+
+    Attributes:
+        per_sample: Whether ``call`` returns one value (or more) per row. ``False`` for
+            a loss that returns a scalar, ``None`` while that is not known.
+        masks_rows: Whether ``row_mask`` is honoured. False once ``call`` has returned
+            a scalar: padded rows cannot be taken out of it.
+
+    Raises:
+        ArgumentError: Unknown ``reduction``.
+
+    Example:
+        >>> class Cubed(Loss):
+        ...     def call(self, y_true, y_pred):
+        ...         return jnp.mean(jnp.abs(y_true - y_pred) ** 3, axis=-1)
+        >>> loss = Cubed()
+        >>> float(loss(jnp.zeros((2, 2)), jnp.array([[1.0, 1.0], [2.0, 2.0]])))
+        4.5
+        >>> loss.name
+        'cubed'
+    """
+
+    per_sample: bool | None = None
+    masks_rows: bool = True
+    casts_targets: ClassVar[bool] = True  # false: integer labels arrive as they are
+    fill: ClassVar[float] = 0.5  # in masked predictions: legal as probability or logit
+
+    def __init__(
+        self,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ):
+        self.name = name or snake_case(type(self).__name__)
+        self.reduction = standardize_reduction(reduction)
+        dtype = getattr(dtype, "compute_dtype", dtype)
+        self._dtype = None if dtype is None else jnp.dtype(dtype).name
+
+    @property
+    def dtype(self) -> str:
+        """Name of the dtype that the loss computes in."""
+        return jnp.promote_types(self._dtype or jnp.float32, jnp.float32).name
+
+    def call(self, y_true: Any, y_pred: Any) -> jax.Array:
+        """Unreduced values: the leading axis is the batch. To be overridden."""
+        raise NotImplementedError(f"{type(self).__name__} must override call().")
+
+    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        """Entries of the values that the targets themselves rule out, or ``None``."""
+        return None
+
+    def check_shapes(self, y_true: Any, y_pred: Any) -> None:
+        """Raises ``ShapeError`` or ``TargetError`` for anything that would broadcast.
+
+        Args:
+            y_true: Anything with ``shape`` (and ``dtype``); sizes may be symbolic.
+            y_pred: The same for the predictions.
+        """
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        """Raises ``TargetError`` for target values that the loss is not defined on.
+
+        Args:
+            y_true: The real targets, on the host.
+            y_pred: Anything with the predictions' ``shape``.
+        """
+
+    def __call__(
+        self,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        row_mask: Any = None,
+    ) -> jax.Array:
+        """The reduced loss.
+
+        Args:
+            y_true: Targets.
+            y_pred: Predictions.
+            sample_weight: ``[batch]`` or ``[batch, …]`` weights.
+            mask: ``[batch, …]`` booleans; false entries are left out of the mean.
+            row_mask: ``[batch]``; rows that are false are padding, and count as absent.
+        """
+        y_true, y_pred = self._converted(y_true, y_pred)
+        masks = [
+            jnp.asarray(m).astype(bool) for m in (mask, row_mask) if m is not None
+        ]
+        for valid in masks:
+            y_true = blanked(y_true, valid, 0)
+            y_pred = blanked(y_pred, valid, self.fill)
+        values = jnp.asarray(self.call(y_true, y_pred))
+        self._note_rank(values)
+        if values.ndim == 0:
+            return reduce_values(values, self.reduction, sample_weight)
+        masks = [unsqueezed(self.name, "mask", m, values) for m in masks]
+        ignored = self.ignored(y_true, y_pred)
+        if ignored is not None:
+            masks.append(~ignored)
+        valid = None
+        for m in masks:
+            valid = m if valid is None else valid & m
+        return reduce_values(
+            values, self.reduction, sample_weight, valid, op=self.name
+        )
+
+    def _note_rank(self, values: jax.Array) -> None:
+        if self.per_sample is None:
+            self.per_sample = values.ndim > 0
+            self.masks_rows = self.per_sample
+
+    def _converted(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+        def cast(x: Any) -> jax.Array:
+            return as_float(x, self._dtype)
+
+        keep = cast if self.casts_targets else jnp.asarray
+        y_pred = jax.tree.map(cast, y_pred, is_leaf=_is_array_like)
+        y_true = jax.tree.map(keep, y_true, is_leaf=_is_array_like)
+        if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
+            return self._aligned(y_true, y_pred)
+        return y_true, y_pred
+
+    def _aligned(
+        self, y_true: jax.Array, y_pred: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return same_rank(y_true, y_pred)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able."""
+        config = {"name": self.name, "reduction": self.reduction}
+        if self._dtype is not None:
+            config["dtype"] = self._dtype
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Loss:
+        """The inverse of :meth:`get_config`."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
+        return f"{type(self).__name__}({options})"
+
+
+def _is_array_like(x: Any) -> bool:
+    """Nested lists of numbers are one array; other containers are several outputs."""
+    while isinstance(x, list | tuple):
+        if not x:
+            return True
+        x = x[0]
+        if hasattr(x, "shape") and x.shape != ():
+            return False
+    return not isinstance(x, dict)
+
+
+def snake_case(name: str) -> str:
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
+
+
+class FormulaLoss(Loss):
+    """A loss that is a function of this package: the class holds its options.
+
+    Subclasses name the function and its options. ``elementwise`` formulas compare
+    targets and predictions of one shape; the others know a class axis.
+    """
+
+    per_sample = True
+    formula: ClassVar[Callable[..., jax.Array]]
+    options: ClassVar[tuple[str, ...]] = ()
+    elementwise: ClassVar[bool] = True
+
+    def check_shapes(self, y_true: Any, y_pred: Any) -> None:
+        check_same(self.name, y_true, y_pred)
+
+    def _aligned(
+        self, y_true: jax.Array, y_pred: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return y_true, y_pred  # left to the formula, which checks them first
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        self.check_shapes(y_true, y_pred)
+        if self.elementwise and y_pred.ndim == 1:
+            y_pred = y_pred[:, None]  # [batch] → [batch, 1]: one value per sample
+        return self.formula(y_true, y_pred, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.options}
+
+    def get_config(self) -> dict[str, Any]:
+        return {**self._options(), **super().get_config()}
+
+
+_PREDICTION_NAMES = {"logits", "outputs", "predictions", "preds", "y_pred", "input"}
+_TARGET_NAMES = {"labels", "targets", "target", "y_true", "label"}
+
+
+class FunctionLoss(Loss):
+    """Any function ``fn(y_true, y_pred)`` as a loss.
+
+    The function may return one value per row (or more), or a scalar. A function whose
+    parameters are named the other way round, as in optax (``predictions, targets``),
+    is called the other way round.
+
+    Args:
+        fn: The function, on JAX arrays.
+        reduction: As in :class:`Loss`.
+        name: By default the function's name.
+        dtype: As in :class:`Loss`.
+        **kwargs: Passed on to the function.
+
+    Raises:
+        ArgumentError: ``fn`` is not callable.
+
+    Example:
+        >>> loss = FunctionLoss(lambda t, p: jnp.abs(t - p).max(-1), name="worst")
+        >>> float(loss(jnp.zeros((1, 2)), jnp.array([[1.0, 3.0]])))
+        3.0
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ):
+        if not callable(fn):
+            raise ArgumentError(
+                "FunctionLoss", "fn must be a function of (y_true, y_pred)", {"fn": fn}
+            )
+        name = name or function_name(fn)
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.fn = fn
+        self.kwargs = kwargs
+        self._swapped = takes_predictions_first(fn)
+
+    def call(self, y_true: Any, y_pred: Any) -> jax.Array:
+        first, second = (y_pred, y_true) if self._swapped else (y_true, y_pred)
+        return self.fn(first, second, **self.kwargs)
+
+    def check_shapes(self, y_true: Any, y_pred: Any) -> None:
+        """Finds out whether the function returns one value per row or a scalar."""
+        rows = 7  # stands in for a batch size that is not known yet
+
+        def concrete(spec: Any) -> jax.ShapeDtypeStruct:
+            shape = [n if isinstance(n, int) else rows for n in spec.shape]
+            return jax.ShapeDtypeStruct(shape, getattr(spec, "dtype", jnp.float32))
+
+        def values(t: Any, p: Any) -> jax.Array:
+            return jnp.asarray(self.call(*self._converted(t, p)))
+
+        specs = jax.tree.map(concrete, (y_true, y_pred))
+        batch = jax.tree.leaves(specs[1])[0].shape[0]
+        try:
+            out = jax.eval_shape(values, *specs)
+        except Exception:
+            if self._knows_sizes(y_true, y_pred):
+                raise
+            return  # the stand-in sizes may be to blame: the real trace will tell
+        if out.ndim and out.shape[0] != batch:
+            raise ShapeError(
+                self.name,
+                "a loss function must return one value per row, or a scalar",
+                {"batch": batch, "returned": out.shape},
+                hint="Reduce over the last axes only: jnp.mean(values, axis=-1).",
+            )
+        self._note_rank(out)
+
+    def _knows_sizes(self, *specs: Any) -> bool:
+        leaves = jax.tree.leaves(specs)
+        return all(isinstance(n, int) for spec in leaves for n in spec.shape)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"fn": function_config(self.fn), **super().get_config()}
+        return {**config, **{k: registry.serialize(v) for k, v in self.kwargs.items()}}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> FunctionLoss:
+        return cls(**{key: registry.deserialize(v) for key, v in config.items()})
+
+
+def function_name(fn: Callable[..., Any]) -> str:
+    """A function's own name; for a partial, that of what it wraps."""
+    fn = getattr(fn, "func", fn)
+    return getattr(fn, "__name__", None) or snake_case(type(fn).__name__)
+
+
+def function_config(fn: Callable[..., Any]) -> dict[str, Any]:
+    """How a configuration refers to a function: by name.
+
+    Raises:
+        ArgumentError: A lambda, a partial or a local function has no name to go by.
+    """
+    name = registry.registered_name(fn) or getattr(fn, "__name__", "<lambda>")
+    if "<" in name:
+        raise ArgumentError(
+            "get_config",
+            "a function without a name cannot be described",
+            {"function": fn},
+            hint="Use `def`, and pass it as custom_objects when loading.",
+        )
+    return {"class_name": "__function__", "config": name}
+
+
+def takes_predictions_first(fn: Callable[..., Any]) -> bool:
+    """Whether the parameters' names say that predictions come before targets.
+
+    Example:
+        >>> takes_predictions_first(lambda predictions, targets: 0)
+        True
+        >>> takes_predictions_first(lambda y_true, y_pred: 0)
+        False
+    """
+    try:
+        names = list(inspect.signature(fn).parameters)[:2]
+    except (TypeError, ValueError):  # builtins without a signature
+        return False
+    return (
+        len(names) == 2 and names[0] in _PREDICTION_NAMES and names[1] in _TARGET_NAMES
+    )
+
+
+def replaced(loss: Any, **attributes: Any) -> Any:
+    """A copy of the loss with other attributes."""
+    other = copy.copy(loss)
+    for name, value in attributes.items():
+        setattr(other, name, value)
+    return other

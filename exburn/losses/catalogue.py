@@ -1,0 +1,193 @@
+"""Names of losses: strings, functions and configurations become `Loss` objects."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from exburn import registry
+from exburn.errors import DTypeError, unknown_name
+from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case
+from exburn.losses.circle_loss import Circle
+from exburn.losses.crossentropy import (
+    BinaryCrossentropy,
+    CategoricalCrossentropy,
+    Crossentropy,
+    CrossEntropy,
+    SparseCategoricalCrossentropy,
+)
+from exburn.losses.ctc_loss import CTC
+from exburn.losses.divergence import (
+    CategoricalGeneralizedCrossEntropy,
+    KLDivergence,
+    Poisson,
+)
+from exburn.losses.focal import BinaryFocalCrossentropy, CategoricalFocalCrossentropy
+from exburn.losses.hinge import CategoricalHinge, Hinge, SquaredHinge
+from exburn.losses.overlap import Dice, Tversky
+from exburn.losses.regression import (
+    CosineSimilarity,
+    Huber,
+    LogCosh,
+    MeanAbsoluteError,
+    MeanAbsolutePercentageError,
+    MeanSquaredError,
+    MeanSquaredLogarithmicError,
+)
+
+__all__ = ["CLASSES", "FUNCTIONS", "deserialize", "get", "serialize"]
+
+CLASSES: dict[str, type[FormulaLoss]] = {
+    cls.__name__: cls
+    for cls in (
+        BinaryCrossentropy,
+        BinaryFocalCrossentropy,
+        CTC,
+        CategoricalCrossentropy,
+        CategoricalFocalCrossentropy,
+        CategoricalGeneralizedCrossEntropy,
+        CategoricalHinge,
+        Circle,
+        CosineSimilarity,
+        CrossEntropy,
+        Crossentropy,
+        Dice,
+        Hinge,
+        Huber,
+        KLDivergence,
+        LogCosh,
+        MeanAbsoluteError,
+        MeanAbsolutePercentageError,
+        MeanSquaredError,
+        MeanSquaredLogarithmicError,
+        Poisson,
+        SparseCategoricalCrossentropy,
+        SquaredHinge,
+        Tversky,
+    )
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    cls.formula.__name__: cls.formula for cls in CLASSES.values()
+}
+_class_of = {cls.formula: cls for cls in CLASSES.values()}
+_ALIASES = {
+    "bce": BinaryCrossentropy,
+    "binary_cross_entropy": BinaryCrossentropy,
+    "ce": Crossentropy,
+    "huber_loss": Huber,
+    "kld": KLDivergence,
+    "kullback_leibler_divergence": KLDivergence,
+    "logcosh": LogCosh,
+    "mae": MeanAbsoluteError,
+    "mape": MeanAbsolutePercentageError,
+    "mse": MeanSquaredError,
+    "msle": MeanSquaredLogarithmicError,
+}
+_NAMES: dict[str, type[FormulaLoss]] = {
+    **{snake_case(name): cls for name, cls in CLASSES.items()},
+    **{cls.formula.__name__: cls for cls in CLASSES.values()},
+    **CLASSES,
+    **{name.upper(): cls for name, cls in _ALIASES.items() if "_" not in name},
+    **_ALIASES,
+}
+
+for _cls in CLASSES.values():
+    registry.register(_cls, package="losses")
+    registry.register(_cls.formula, package="losses")
+registry.register(FunctionLoss, package="losses")
+
+
+def get(identifier: Any) -> Loss | None:
+    """Turns anything that names a loss into a `Loss`.
+
+    Args:
+        identifier: A name (``"mse"``, ``"MeanSquaredError"``, ``"cross_entropy"`` …),
+            a `Loss` object or class, a function ``fn(y_true, y_pred)``, a configuration
+            made by :func:`serialize`, or ``None``, which is returned.
+
+    Raises:
+        UnknownNameError: No loss has that name.
+        DTypeError: ``identifier`` is none of these.
+
+    Example:
+        >>> get("mse").name, get("BinaryCrossentropy").name
+        ('mean_squared_error', 'binary_crossentropy')
+        >>> get("binary_cross_entropy").name
+        'binary_cross_entropy'
+    """
+    if identifier is None or isinstance(identifier, Loss):
+        return identifier
+    if isinstance(identifier, str):
+        return _by_name(identifier)
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if inspect.isclass(identifier) and issubclass(identifier, Loss):
+        return identifier()
+    if callable(identifier):
+        try:
+            known = _class_of.get(identifier)
+        except TypeError:  # a callable object that cannot be hashed
+            known = None
+        return known() if known is not None else FunctionLoss(identifier)
+    raise DTypeError(
+        "get",
+        "a loss must be a name, a Loss, a function of (y_true, y_pred), or a config",
+        {"received": repr(identifier)},
+    )
+
+
+def _by_name(name: str) -> Loss:
+    cls = _NAMES.get(name)
+    if cls is not None:
+        return cls(name=name) if name == "binary_cross_entropy" else cls()
+    try:
+        return get(registry.lookup(name, "loss"))
+    except ValueError:
+        raise unknown_name("loss", name, _NAMES, op="losses.get") from None
+
+
+def serialize(loss: Any) -> dict[str, Any] | str:
+    """A JSON-able description of a loss, for :func:`deserialize`.
+
+    A function of this package becomes its name.
+
+    Example:
+        >>> serialize(Huber(delta=2.0))["config"]["delta"]
+        2.0
+    """
+    if not isinstance(loss, Loss) and callable(loss):
+        if getattr(loss, "__name__", None) in FUNCTIONS:
+            return loss.__name__
+        loss = get(loss)
+    cls = type(loss)
+    name = registry.registered_name(cls) or cls.__name__
+    return {"class_name": name.removeprefix("losses>"), "config": loss.get_config()}
+
+
+def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Loss:
+    """A loss from what :func:`serialize` made, or from a name.
+
+    Args:
+        name: The description.
+        custom_objects: Classes and functions by name, besides the registered ones.
+
+    Raises:
+        UnknownNameError: A class or function that is named is not known.
+
+    Example:
+        >>> deserialize(serialize(Huber(delta=2.0)))
+        Huber(delta=2.0, name='huber_loss', reduction='sum_over_batch_size')
+    """
+    with registry.custom_objects(custom_objects):
+        if not isinstance(name, Mapping):
+            return get(name)
+        given = str(name["class_name"])
+        if given == "FunctionLoss":
+            return FunctionLoss.from_config(name["config"])
+        if given == "__function__":
+            return get(registry.lookup(name["config"], "function"))
+        cls = None if given in (custom_objects or {}) else _NAMES.get(given)
+        if cls is None:
+            cls = registry.lookup(given, "loss")
+        return cls.from_config(dict(name["config"]))

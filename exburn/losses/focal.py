@@ -1,0 +1,255 @@
+"""Focal losses: cross-entropy that looks away from what is already easy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.losses.base import FormulaLoss
+from exburn.losses.probabilities import (
+    EPSILON,
+    check_smoothing,
+    normalized,
+    smoothed,
+    weighted_log,
+)
+from exburn.losses.shapes import as_float, check_one_hot, paired
+from exburn.losses.targets import check_unit_interval
+
+__all__ = [
+    "BinaryFocalCrossentropy",
+    "CategoricalFocalCrossentropy",
+    "binary_focal_crossentropy",
+    "categorical_focal_crossentropy",
+]
+
+
+def binary_focal_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    apply_class_balancing: bool = False,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> jax.Array:
+    """Mean over ``axis`` of ``(1 - p_t)^gamma`` times the binary cross-entropy.
+
+    ``p_t = y·p + (1 - y)·(1 - p)`` is the probability of the true answer.
+
+    Args:
+        y_true: Targets from 0 to 1.
+        y_pred: Probabilities, or logits.
+        apply_class_balancing: Whether to weigh classes by ``alpha`` and ``1 - alpha``.
+        alpha: Weight of class 1.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether ``y_pred`` are logits.
+        label_smoothing: Share of ½ mixed into the targets.
+        axis: Axis of the mean.
+
+    Shape:
+        both: [batch, …, d] → [batch, …]
+
+    Raises:
+        ShapeError: The shapes differ.
+
+    Example:
+        >>> round(float(binary_focal_crossentropy([1.0], [0.5])), 4)
+        0.1733
+    """
+    y_true, y_pred = paired("binary_focal_crossentropy", y_true, y_pred)
+    y_true = smoothed(y_true, label_smoothing, 2)
+    if from_logits:
+        log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
+        y_pred = jax.nn.sigmoid(y_pred)
+    else:
+        clipped = jnp.clip(y_pred, EPSILON, 1 - EPSILON)
+        log_p, log_q = jnp.log(clipped), jnp.log(1 - clipped)
+    values = -y_true * log_p - (1 - y_true) * log_q
+    p_true = y_true * y_pred + (1 - y_true) * (1 - y_pred)
+    values = _power(1 - p_true, gamma) * values
+    if apply_class_balancing:
+        values = values * (y_true * alpha + (1 - y_true) * (1 - alpha))
+    return jnp.mean(values, axis=axis)
+
+
+def _power(base: jax.Array, exponent: float) -> jax.Array:
+    """``base^exponent`` for ``base ≥ 0``, with gradient 0 (not ∞ or NaN) at 0."""
+    if exponent == 2:
+        return jnp.square(base)
+    positive = base > 0
+    power = jnp.power(jnp.where(positive, base, 1), exponent)
+    return jnp.where(positive, power, 0.0 if exponent else 1.0)
+
+
+def categorical_focal_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> jax.Array:
+    """``-Σ alpha · (1 - p)^gamma · y · log(p)`` over the classes.
+
+    Args:
+        y_true: One-hot targets or distributions.
+        y_pred: Probabilities, or logits.
+        alpha: Weight, one for all classes or one for each.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether ``y_pred`` are logits.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
+        axis: Axis of the classes.
+
+    Shape:
+        both: [batch, …, classes] → [batch, …]
+
+    Raises:
+        TargetError: The targets look like integer labels.
+        ShapeError: The shapes differ.
+
+    Example:
+        >>> y = categorical_focal_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
+        >>> round(float(y[0]), 4)
+        0.0433
+    """
+    op = "categorical_focal_crossentropy"
+    y_pred = as_float(y_pred)
+    y_true = jnp.asarray(y_true).astype(y_pred.dtype)
+    check_one_hot(op, y_true, y_pred, axis)
+    y_true = smoothed(y_true, label_smoothing, y_pred.shape[axis])
+    if from_logits:
+        log = jax.nn.log_softmax(y_pred, axis=axis)
+        p = jnp.exp(log)
+    else:
+        p = jnp.clip(normalized(y_pred, axis), EPSILON, 1 - EPSILON)
+        log = jnp.log(p)
+    weight = jnp.asarray(alpha, p.dtype) * _power(1 - p, gamma)
+    return -jnp.sum(weight * weighted_log(y_true, log), axis=axis)
+
+
+class BinaryFocalCrossentropy(FormulaLoss):
+    """Binary cross-entropy times ``(1 - p_t)^gamma``: hard examples count more.
+
+    Args:
+        apply_class_balancing: Whether to weigh classes by ``alpha`` and ``1 - alpha``.
+        alpha: Weight of class 1.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether predictions are logits.
+        label_smoothing: Share of ½ mixed into the targets.
+        axis: Axis of the mean.
+        reduction: As in :class:`Loss`.
+        name: Name in logs.
+        dtype: As in :class:`Loss`.
+
+    Shape:
+        both: [batch, …, d] → scalar
+
+    Raises:
+        ArgumentError: ``label_smoothing`` is not from 0 to 1.
+        ShapeError: The shapes of targets and predictions differ.
+        TargetError: Targets of ``fit`` are not from 0 to 1.
+
+    Example:
+        >>> round(float(BinaryFocalCrossentropy(gamma=2.0)([[1.0]], [[0.5]])), 4)
+        0.1733
+
+    Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
+    """
+
+    formula = staticmethod(binary_focal_crossentropy)
+    options = (
+        "apply_class_balancing",
+        "alpha",
+        "gamma",
+        "from_logits",
+        "label_smoothing",
+        "axis",
+    )
+
+    def __init__(
+        self,
+        apply_class_balancing: bool = False,
+        alpha: float = 0.25,
+        gamma: float = 2.0,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "binary_focal_crossentropy",
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.apply_class_balancing = apply_class_balancing
+        self.alpha = alpha
+        self.gamma = gamma
+        self.from_logits = from_logits
+        op = "BinaryFocalCrossentropy"
+        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.axis = axis
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        check_unit_interval(self.name, y_true)
+
+
+class CategoricalFocalCrossentropy(FormulaLoss):
+    """Categorical cross-entropy times ``alpha · (1 - p)^gamma``.
+
+    Args:
+        alpha: Weight, one for all classes or one for each.
+        gamma: How strongly easy examples are discounted; 0 is cross-entropy.
+        from_logits: Whether predictions are logits.
+        label_smoothing: Share of the uniform distribution mixed into the targets.
+        axis: Axis of the classes.
+        reduction: As in :class:`Loss`.
+        name: Name in logs.
+        dtype: As in :class:`Loss`.
+
+    Shape:
+        both: [batch, …, classes] → scalar
+
+    Raises:
+        ArgumentError: ``label_smoothing`` is not from 0 to 1.
+        ShapeError: The shapes of targets and predictions differ.
+        TargetError: Targets look like integer labels, or are not from 0 to 1.
+
+    Example:
+        >>> loss = CategoricalFocalCrossentropy()
+        >>> round(float(loss([[0.0, 1.0]], [[0.5, 0.5]])), 4)
+        0.0433
+
+    Source: Lin et al., *Focal Loss for Dense Object Detection*, 2017.
+    """
+
+    formula = staticmethod(categorical_focal_crossentropy)
+    elementwise = False
+    options = ("alpha", "gamma", "from_logits", "label_smoothing", "axis")
+
+    def __init__(
+        self,
+        alpha: float | list[float] = 0.25,
+        gamma: float = 2.0,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "categorical_focal_crossentropy",
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.alpha = alpha
+        self.gamma = gamma
+        self.from_logits = from_logits
+        op = "CategoricalFocalCrossentropy"
+        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.axis = axis
+
+    def check_shapes(self, y_true: Any, y_pred: Any) -> None:
+        check_one_hot(self.name, y_true, y_pred, self.axis)
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        check_unit_interval(self.name, y_true)

@@ -1,0 +1,96 @@
+"""Logarithms of probabilities: from logits fused and stable, else clipped as Keras does."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from exburn.errors import ArgumentError
+
+__all__ = [
+    "EPSILON",
+    "check_smoothing",
+    "label_log_likelihood",
+    "log_distribution",
+    "normalized",
+    "smoothed",
+    "weighted_log",
+]
+
+EPSILON = 1e-7
+
+
+def _clipped_log(probability: jax.Array) -> jax.Array:
+    return jnp.log(jnp.clip(probability, EPSILON, 1 - EPSILON))
+
+
+def normalized(probabilities: jax.Array, axis: int) -> jax.Array:
+    """The probabilities, made to sum to 1 along ``axis``."""
+    return probabilities / jnp.sum(probabilities, axis=axis, keepdims=True)
+
+
+def log_distribution(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Array:
+    """Log-probabilities of all classes."""
+    if from_logits:
+        return jax.nn.log_softmax(y_pred, axis=axis)
+    return _clipped_log(normalized(y_pred, axis))
+
+
+def label_log_likelihood(
+    labels: jax.Array,
+    y_pred: jax.Array,
+    from_logits: bool,
+    axis: int,
+    label_smoothing: float = 0.0,
+) -> jax.Array:
+    """Log-probability of each row's label, with no one-hot array in between.
+
+    A label out of range gives NaN, never the value of another class. With
+    ``label_smoothing`` the mean over all classes is mixed in.
+
+    Example:
+        >>> x = jnp.zeros((1, 4))
+        >>> float(jnp.exp(label_log_likelihood(jnp.array([2]), x, True, -1)[0]))
+        0.25
+    """
+    classes = y_pred.shape[axis]
+    # take_along_axis fills with NaN beyond the end, but wraps negative indices.
+    index = jnp.expand_dims(jnp.where(labels < 0, classes, labels), axis)
+
+    def of_label(x: jax.Array) -> jax.Array:
+        return jnp.squeeze(jnp.take_along_axis(x, index, axis=axis), axis)
+
+    if from_logits:
+        top = jax.lax.stop_gradient(jnp.max(y_pred, axis=axis, keepdims=True))
+        shifted = y_pred - top
+        log_total = jnp.log(jnp.sum(jnp.exp(shifted), axis=axis))
+        value = of_label(shifted) - log_total
+        if not label_smoothing:
+            return value
+        mean = jnp.mean(shifted, axis=axis) - log_total
+    else:
+        total = jnp.sum(y_pred, axis=axis)
+        value = _clipped_log(of_label(y_pred) / total)
+        if not label_smoothing:
+            return value
+        mean = jnp.mean(_clipped_log(normalized(y_pred, axis)), axis=axis)
+    return (1 - label_smoothing) * value + label_smoothing * mean
+
+
+def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:
+    """``weight · log``, and 0 where the weight is 0 although the log is -inf."""
+    return weight * jnp.where(weight == 0, 0, log)
+
+
+def smoothed(y_true: jax.Array, amount: float, parts: int) -> jax.Array:
+    """Targets mixed with the uniform distribution over ``parts``."""
+    return y_true * (1 - amount) + amount / parts if amount else y_true
+
+
+def check_smoothing(op: str, label_smoothing: float) -> float:
+    """Label smoothing is a share, from 0 to 1."""
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            op, "label_smoothing must be from 0 to 1", {"received": label_smoothing}
+        )
+    return label_smoothing

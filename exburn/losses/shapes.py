@@ -1,0 +1,211 @@
+"""Shape contracts between targets and predictions: checked, never broadcast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.errors import ShapeError, TargetError
+
+__all__ = [
+    "as_float",
+    "check_labels",
+    "check_one_hot",
+    "check_same",
+    "class_labels",
+    "paired",
+    "same_rank",
+    "unsqueezed",
+]
+
+
+def as_float(x: Any, dtype: Any = None) -> jax.Array:
+    """The array in ``dtype``, or its own dtype, but never below float32.
+
+    Example:
+        >>> as_float(jnp.ones(2, "bfloat16")).dtype, as_float([1, 2]).dtype
+        (dtype('float32'), dtype('float32'))
+    """
+    x = jnp.asarray(x)
+    return x.astype(jnp.promote_types(dtype or x.dtype, jnp.float32))
+
+
+def _fits(a: tuple, b: tuple) -> bool:
+    """Whether two shapes may be equal; symbolic and unknown sizes fit anything."""
+    return len(a) == len(b) and all(
+        m == n or not (isinstance(m, int) and isinstance(n, int))
+        for m, n in zip(a, b, strict=True)
+    )
+
+
+def _described(y_true: Any, y_pred: Any) -> dict[str, str]:
+    def text(spec: Any) -> str:
+        sizes = ", ".join("batch" if n is None else str(n) for n in spec.shape)
+        return f"{getattr(spec, 'dtype', '')}[{sizes}]"
+
+    return {"y_true": text(y_true), "y_pred": text(y_pred)}
+
+
+def check_same(op: str, y_true: Any, y_pred: Any) -> None:
+    """Targets must have the predictions' shape; ``(N,)`` and ``(N, 1)`` agree.
+
+    Raises:
+        ShapeError: The shapes differ, so that arithmetic would broadcast or fail.
+
+    Example:
+        >>> import numpy as np
+        >>> check_same("mse", np.ones(4), np.ones((4, 1)))
+        >>> check_same("mse", np.ones((4, 3)), np.ones((4, 1)))
+        Traceback (most recent call last):
+        ...
+        exburn.errors.ShapeError: mse: targets must have the shape of the predictions
+          y_true: float64[4, 3]
+          y_pred: float64[4, 1]
+          → Give the last layer as many units as the targets have columns.
+    """
+    t, p = tuple(y_true.shape), tuple(y_pred.shape)
+    if _fits(t, p) or _fits((*t, 1), p) or _fits(t, (*p, 1)):
+        return
+    if len(t) == len(p) and _fits(t[:-1], p[:-1]):
+        hint = "Give the last layer as many units as the targets have columns."
+    elif _fits(t, p[:-1]):
+        hint = "For class labels use 'sparse_categorical_crossentropy', or one-hot them."
+    else:
+        hint = "Reshape the targets, or the model's output (Flatten, Reshape)."
+    reason = "targets must have the shape of the predictions"
+    raise ShapeError(op, reason, _described(y_true, y_pred), hint=hint)
+
+
+def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
+    """Targets must be class labels: the predictions' shape without the class axis.
+
+    Raises:
+        TargetError: The targets look one-hot.
+        ShapeError: The shapes do not fit, or there is a single class only.
+    """
+    t, p = tuple(y_true.shape), tuple(y_pred.shape)
+    details = _described(y_true, y_pred)
+    if not p or not -len(p) <= axis < len(p):
+        raise ShapeError(op, f"predictions have no class axis {axis}", details)
+    if p[axis] == 1:
+        raise ShapeError(
+            op,
+            "predictions hold one class only, so the loss would always be 0",
+            details,
+            hint="Use 'binary_crossentropy', or a last layer with one unit per class.",
+        )
+    axis %= len(p)
+    rest = p[:axis] + p[axis + 1 :]
+    if _fits(t, rest):
+        return
+    if len(t) == len(p):
+        if not (isinstance(t[axis], int) and t[axis] != 1):
+            if _fits(t[:axis] + t[axis + 1 :], rest):
+                return
+        elif _fits(t, p):
+            raise TargetError(
+                op,
+                "targets must be integer class labels, and these look one-hot",
+                details,
+                hint="Use 'categorical_crossentropy', or y_true.argmax(-1).",
+            )
+    reason = "targets must hold one class label for each row of predictions"
+    raise ShapeError(op, reason, details, hint=f"Expected shape {_text(rest)}.")
+
+
+def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
+    """Targets must be distributions over the classes, shaped as the predictions.
+
+    Raises:
+        TargetError: The targets look like integer labels.
+        ShapeError: The shapes do not fit, or there is a single class only.
+    """
+    t, p = tuple(y_true.shape), tuple(y_pred.shape)
+    details = _described(y_true, y_pred)
+    if not p or not -len(p) <= axis < len(p):
+        raise ShapeError(op, f"predictions have no class axis {axis}", details)
+    if p[axis] == 1:
+        raise ShapeError(
+            op,
+            "predictions hold one class only, so the loss would always be 0",
+            details,
+            hint="Use 'binary_crossentropy', or a last layer with one unit per class.",
+        )
+    if _fits(t, p):
+        return
+    axis %= len(p)
+    rest = p[:axis] + p[axis + 1 :]
+    squeezed = len(t) == len(p) and t[axis] == 1 and t[:axis] + t[axis + 1 :]
+    if _fits(t, rest) or (squeezed is not False and _fits(squeezed, rest)):
+        raise TargetError(
+            op,
+            "targets must be one-hot, and these look like class labels",
+            details,
+            hint="Use 'sparse_categorical_crossentropy', or utils.to_categorical(y).",
+        )
+    reason = "targets must have the shape of the predictions"
+    raise ShapeError(op, reason, details, hint=f"Expected shape {_text(p)}.")
+
+
+def _text(shape: tuple) -> str:
+    return "(" + ", ".join("batch" if n is None else str(n) for n in shape) + ")"
+
+
+def same_rank(y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Brings ``(N,)`` and ``(N, 1)`` to one rank, as Keras does, and nothing else."""
+    difference = y_true.ndim - y_pred.ndim
+    if difference == 1 and y_true.shape[-1] == 1:
+        return _level(y_true, y_pred)
+    if difference == -1 and y_pred.shape[-1] == 1:
+        y_pred, y_true = _level(y_pred, y_true)
+    return y_true, y_pred
+
+
+def _level(longer: jax.Array, shorter: jax.Array) -> tuple[jax.Array, jax.Array]:
+    if shorter.ndim == 1:
+        return longer, shorter[:, None]  # [batch] → [batch, 1]
+    return longer[..., 0], shorter
+
+
+def paired(op: str, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+    """Targets and predictions as floats of one dtype and, once checked, one shape."""
+    y_pred = as_float(y_pred)
+    y_true = jnp.asarray(y_true).astype(y_pred.dtype)
+    check_same(op, y_true, y_pred)
+    return same_rank(y_true, y_pred)
+
+
+def class_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+    """Checked labels as int32, without a class axis of size one."""
+    y_true = jnp.asarray(y_true)
+    check_labels(op, y_true, y_pred, axis)
+    if y_true.ndim == y_pred.ndim:
+        y_true = jnp.squeeze(y_true, axis)
+    return y_true.astype(jnp.int32)
+
+
+def unsqueezed(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array:
+    """A weight or mask with trailing axes of size one, to fit ``like`` from the left.
+
+    ``[batch]`` means rows, whatever the rank of ``like``; NumPy would align it with
+    the last axis.
+
+    Example:
+        >>> unsqueezed("mse", "mask", jnp.ones(2), jnp.ones((2, 5))).shape
+        (2, 1)
+    """
+    given = x
+    if x.ndim == like.ndim + 1 and x.shape[-1] == 1:
+        x = x[..., 0]
+    if x.ndim > 0 and x.ndim < like.ndim:
+        x = x.reshape(x.shape + (1,) * (like.ndim - x.ndim))
+    pairs = zip(x.shape, like.shape, strict=False)
+    if x.ndim > like.ndim or not all(_fits((m,), (n,)) for m, n in pairs if m != 1):
+        raise ShapeError(
+            op,
+            f"{what} must have the shape of the values, or of their leading axes",
+            {what: given.shape, "values": like.shape},
+        )
+    return x

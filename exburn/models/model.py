@@ -1,0 +1,221 @@
+"""The model: a graph of layers or a subclass's ``call``, with training on top."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from flax import nnx
+
+from exburn import graph as graphs
+from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
+from exburn.layer import Layer, materialize
+from exburn.models import config
+from exburn.models.training import Training
+from exburn.registry import register_builtin
+from exburn.symbol import Operation, Symbol, public_shape
+from exburn.weights import Static
+
+__all__ = ["Model"]
+
+
+@register_builtin
+class Model(Training, Layer):
+    """A model from symbols, ``Model(inputs, outputs)``, or a subclass with ``call``.
+
+    Args:
+        inputs: A symbol from ``Input``, or a (nested) list or dict of them.
+        outputs: Symbols computed from the inputs, in the structure to be returned.
+        name: Name of the model.
+        trainable: Whether training changes its weights.
+        dtype: Precision policy of a subclass's own weights.
+
+    Raises:
+        GraphError: The outputs do not depend on the inputs alone, or names collide.
+
+    Example:
+        >>> from exburn.layers import Dense, Input
+        >>> x = Input((4,))
+        >>> model = Model(x, Dense(2)(x))
+        >>> model.count_params(), model.output_shape
+        (10, (None, 2))
+    """
+
+    is_model = True
+
+    def __init__(
+        self,
+        inputs: Any = None,
+        outputs: Any = None,
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        **kwargs,
+    ):
+        super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
+        if (inputs is None) != (outputs is None):
+            raise GraphError("Model", "inputs and outputs must be given together")
+        if inputs is not None:
+            self._set_graph(inputs, outputs)
+            materialize(self)
+
+    def _set_graph(self, inputs: Any, outputs: Any) -> None:
+        graph, layers = graphs.trace(inputs, outputs)
+        self._graph = Static(graph)
+        self._symbols = Static((inputs, outputs))
+        self.nodes = nnx.Dict(layers)
+        self._input_structure = Static(inputs)
+        self.built = True
+
+    @property
+    def graph(self) -> graphs.Graph | None:
+        """The calls of a functional model; ``None`` for a subclass."""
+        held = vars(self).get("_graph")
+        return None if held is None else held.value
+
+    def call(self, inputs, training=False, mask=None):
+        if self.graph is None:
+            raise ArgumentError(
+                type(self).__name__,
+                "a subclassed model needs a method call(self, inputs)",
+            )
+        return self.graph.run(self.nodes, inputs)
+
+    # ------------------------------------------------------------------ accessors
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers directly inside, in the order of the model; inputs included."""
+        if self.graph is None:
+            return self._direct_layers()
+        return [*_input_layers(self._symbols.value[0]), *_values(self.nodes)]
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by its name, or by its place in ``layers``.
+
+        Raises:
+            UnknownNameError: No layer has that name.
+            ArgumentError: Neither or both are given, or the index is out of range.
+        """
+        if (name is None) == (index is None):
+            raise ArgumentError("get_layer", "give either a name or an index")
+        layers = self.layers
+        if index is not None:
+            if not -len(layers) <= index < len(layers):
+                raise ArgumentError(
+                    "get_layer", f"index {index} of {len(layers)} layers"
+                )
+            return layers[index]
+        named = self._named_layers()
+        if name not in named:
+            raise unknown_name("layer", name, named, op="get_layer")
+        return named[name]
+
+    def _named_layers(self) -> dict[str, Layer]:
+        named = {layer.name: layer for layer in self.layers}
+        if self.graph is not None:
+            named |= {key: layer for key, layer in _items(self.nodes)}
+        return named
+
+    @property
+    def inputs(self) -> list[Symbol]:
+        """The input symbols, flat."""
+        return jax.tree.leaves(self._require_symbols("inputs")[0])
+
+    @property
+    def outputs(self) -> list[Symbol]:
+        """The output symbols, flat."""
+        return jax.tree.leaves(self._require_symbols("outputs")[1])
+
+    @property
+    def input(self):
+        return self._require_symbols("input")[0]
+
+    @property
+    def output(self):
+        return self._require_symbols("output")[1]
+
+    def _require_symbols(self, what: str) -> tuple[Any, Any]:
+        if self.graph is None:
+            raise NotBuiltError(
+                self.name,
+                f"{what}: the model has no symbols: it was not made from Input()",
+                hint="Build a Sequential with Input(shape), or fit it first.",
+            )
+        return self._symbols.value
+
+    @property
+    def input_names(self) -> list[str]:
+        self._require_symbols("input_names")
+        assert self.graph is not None
+        return list(self.graph.input_names)
+
+    @property
+    def output_names(self) -> list[str]:
+        self._require_symbols("output_names")
+        assert self.graph is not None
+        return list(self.graph.output_names)
+
+    @property
+    def input_shape(self):
+        return _shapes(self.input)
+
+    @property
+    def output_shape(self):
+        return _shapes(self.output)
+
+    def _probability_outputs(self) -> list[bool] | None:
+        """For each output whether it ends in a softmax or sigmoid already."""
+        if self.graph is None:
+            return None
+        return [
+            ref.node >= 0 and _is_probability(self.nodes, self.graph.nodes[ref.node])
+            for ref in self.graph.outputs
+        ]
+
+    # ------------------------------------------------------------------ config
+    def get_config(self) -> dict[str, Any]:
+        """The architecture, JSON-able: layers, calls, inputs and outputs.
+
+        Raises:
+            ArgumentError: A function in it is not registered.
+        """
+        if self.graph is None:
+            return super().get_config()
+        return config.describe(self)
+
+    @classmethod
+    def from_config(cls, config_: dict[str, Any]):
+        """The model of a ``get_config``, with fresh weights."""
+        if "nodes" not in config_:
+            return super().from_config(config_)
+        return config.rebuild(cls, config_)
+
+
+def _items(nodes: Any) -> list[tuple[str, Layer]]:
+    return [(k, v) for k, v in vars(nodes).items() if isinstance(v, nnx.Module)]
+
+
+def _values(nodes: Any) -> list[Layer]:
+    return [layer for _, layer in _items(nodes)]
+
+
+def _input_layers(inputs: Any) -> list[Layer]:
+    calls = [s.call for s in jax.tree.leaves(inputs)]
+    return [c.callee for c in calls if getattr(c and c.callee, "is_input", False)]
+
+
+def _shapes(symbols: Any) -> Any:
+    return jax.tree.map(lambda s: public_shape(s.spec.shape), symbols)
+
+
+def _is_probability(layers: Any, node: graphs.Node) -> bool:
+    if isinstance(node.target, Operation):
+        return node.target.name in ("softmax", "sigmoid")
+    layer = layers[node.target]
+    if isinstance(layer, Model):
+        inner = layer._probability_outputs()
+        return inner is not None and len(inner) == 1 and inner[0]
+    activation = getattr(layer, "activation", None)
+    name = getattr(activation, "__name__", activation)
+    return type(layer).__name__ == "Softmax" or name in ("softmax", "sigmoid")

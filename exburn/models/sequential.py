@@ -1,0 +1,186 @@
+"""A stack of layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flax import nnx
+
+from exburn import graph as graphs
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.layer import Layer, materialize
+from exburn.layers import Function, Input, ModuleLayer
+from exburn.models.model import Model, _values
+from exburn.registry import deserialize, register_builtin, serialize
+from exburn.symbol import Symbol
+from exburn.weights import Static
+
+__all__ = ["Sequential"]
+
+
+@register_builtin
+class Sequential(Model):
+    """Layers one after the other.
+
+    Layers, any ``flax.nnx.Module`` and any pure function of an array may be stacked.
+    The weights are made at once if the stack begins with ``Input(shape)``, else from
+    the first data.
+
+    Args:
+        layers: The layers, first to last.
+        trainable: Whether training changes their weights.
+        name: Name of the model.
+
+    Raises:
+        ArgumentError: An entry can not be stacked.
+        ShapeError: A layer does not fit the one before it.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> model = Sequential([Input((784,)), Dense(10, activation="softmax")])
+        >>> model.count_params()
+        7850
+    """
+
+    def __init__(
+        self,
+        layers: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, trainable=trainable, dtype=dtype)
+        self.nodes = nnx.Dict({})
+        self._order = ()
+        layers = [] if layers is None else layers
+        for layer in layers if isinstance(layers, list | tuple) else [layers]:
+            self._append(layer)
+        self._refresh()
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Puts a layer on top."""
+        self._append(layer)
+        self._refresh()
+
+    def pop(self, rebuild: bool = True) -> Layer:
+        """Takes the last layer off and returns it."""
+        stack = _values(self.nodes)
+        if not stack:
+            raise ArgumentError("Sequential.pop", "the model has no layers")
+        self._stack(stack[:-1])
+        self._refresh()
+        return stack[-1]
+
+    def _append(self, item: Any) -> None:
+        stack = _values(self.nodes)
+        if isinstance(item, Symbol) or getattr(item, "is_input", False):
+            if stack or "_start" in vars(self):
+                raise ArgumentError("Sequential", "Input must come first, and once")
+            self._start = Static(item if isinstance(item, Symbol) else item.output)
+            return
+        layer = as_layer(item)
+        if any(layer is other for other in stack):
+            raise ArgumentError(
+                "Sequential",
+                f"the layer {layer.name!r} is in the stack already",
+                hint="Make a second layer, or share weights in a functional model.",
+            )
+        if layer._given_shape is not None and not stack and "_start" not in vars(self):
+            dtype = "int32" if _wants_integers(layer) else "float32"
+            self._start = Static(Input(layer._given_shape, dtype=dtype))
+        self._stack([*stack, layer])
+
+    def _stack(self, layers: list[Layer]) -> None:
+        names = graphs.assign_names(layers)
+        self.nodes = nnx.Dict({names[id(layer)]: layer for layer in layers})
+        self._order = tuple(names[id(layer)] for layer in layers)
+
+    def _refresh(self) -> None:
+        """Runs the stack on its input symbol, if there is one."""
+        self._run.value.reset()
+        for key in ("_graph", "_symbols"):
+            if key in vars(self):
+                delattr(self, key)
+        self.built = False
+        start = vars(self).get("_start")
+        stack = _values(self.nodes)
+        if start is None or not stack:
+            return
+        symbol = start.value
+        for layer in stack:
+            symbol = layer(symbol)
+        self._set_graph(start.value, symbol)
+        materialize(self)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights for inputs of this shape, batch axis included."""
+        if self.graph is not None or input_shape is None:
+            return
+        stack = _values(self.nodes)
+        if not stack:
+            raise NotBuiltError(self.name, "the model has no layers", hint="model.add(…)")
+        if not isinstance(input_shape, tuple | list):
+            raise ArgumentError("Sequential.build", f"not a shape: {input_shape!r}")
+        dtype = "int32" if _wants_integers(stack[0]) else "float32"
+        start = Input(tuple(input_shape[1:]), dtype=dtype)
+        self._start = Static(start)
+        self._refresh()
+
+    def call(self, inputs, training=False, mask=None):
+        if self.graph is not None:
+            (inputs,) = self.graph.match_inputs(inputs)
+        for key in self._order:  # a merged copy's nodes are sorted by name
+            inputs = self.nodes[key](inputs)
+        return inputs
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The stack, without the input."""
+        return _values(self.nodes)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "layers": [serialize(layer) for layer in self.layers],
+        }
+        if self.graph is not None:
+            spec = self.inputs[0]
+            config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]):
+        layers = deserialize(config["layers"])
+        start = config.get("input")
+        if start is not None:
+            shape, dtype = tuple(start["shape"]), start["dtype"]
+            layers = [Input(batch_shape=shape, dtype=dtype), *layers]
+        return cls(layers, trainable=config["trainable"], name=config["name"])
+
+
+def as_layer(item: Any) -> Layer:
+    """A layer, a wrapped ``nnx.Module``, or a wrapped function."""
+    if isinstance(item, Layer):
+        return item
+    if isinstance(item, nnx.Module):
+        return ModuleLayer(item)
+    if isinstance(item, type):
+        raise DTypeError(
+            "Sequential",
+            f"a layer is needed, received the class {item.__name__}",
+            hint=f"Write {item.__name__}(...).",
+        )
+    if callable(item):
+        return Function(item)
+    raise DTypeError(
+        "Sequential",
+        f"a layer, nnx.Module or function is needed, received {type(item).__name__}",
+    )
+
+
+def _wants_integers(layer: Layer) -> bool:
+    if isinstance(layer, Sequential):
+        stack = layer.layers
+        return bool(stack) and _wants_integers(stack[0])
+    return getattr(layer, "integer_input", False)

@@ -1,0 +1,581 @@
+"""compile, fit, evaluate and predict: Keras' signatures in front of the Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn import optimizers
+from exburn.callback import CallbackList, History
+from exburn.callbacks import ProgressBar
+from exburn.dataset import ArrayDataset, StreamDataset, as_dataset
+from exburn.dataset import as_validation_dataset, split
+from exburn.errors import ArgumentError, DataError, NotBuiltError, NotCompiledError
+from exburn.layer import materialize, reseed
+from exburn.models.weighting import class_weights
+from exburn.training.objective import Objective
+from exburn.training.trainer import Trainer
+from exburn.weights import Static
+
+__all__ = ["Training"]
+
+_BATCH = 32
+
+
+class _Run:
+    """What a model holds for training: nothing of it is part of the module's state."""
+
+    def __init__(self):
+        self.settings: dict[str, Any] | None = None
+        self.trainer: Trainer | None = None
+        self.optimizer: Any = None
+        self.history: History | None = None
+        self.stop = {"training": False, "evaluating": False, "predicting": False}
+        self.check_numerics = True
+
+    def reset(self) -> None:
+        """Forgets everything compiled; settings stay."""
+        if self.trainer is not None:
+            self.trainer.forget()
+
+
+class Training:
+    """The part of a model that trains; mixed into ``Model``."""
+
+    def __new__(cls, *args, **kwargs):
+        self = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(self, "_run", Static(_Run()))
+        return self
+
+    # ------------------------------------------------------------------ compile
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int | str = "auto",
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+        *,
+        seed: int | None = None,
+        check_numerics: bool = True,
+    ) -> None:
+        """Sets what the model is trained with. Nothing is compiled yet.
+
+        Args:
+            optimizer: A name, an ``exburn.optimizers`` object, or any optax
+                transformation.
+            loss: A name, a ``Loss``, any function of ``(y_true, y_pred)``, or a list or
+                dict of these by output.
+            loss_weights: Factor of each output's loss.
+            metrics: Names, ``Metric`` objects or functions; by output in a dict or list.
+            weighted_metrics: The same, weighted by ``sample_weight``.
+            run_eagerly: Operation by operation, to debug with prints.
+            steps_per_execution: Steps in one compiled chunk; ``"auto"`` chooses.
+            jit_compile: False is ``run_eagerly=True``.
+            auto_scale_loss: Scales the loss of float16 training automatically.
+            seed: Seed of the weights nobody has changed yet, of shuffling, dropout …
+            check_numerics: Whether data are checked for NaN and infinity.
+
+        Raises:
+            UnknownNameError: An unknown optimizer, loss or metric.
+            ArgumentError: An argument that can never work.
+        """
+        del auto_scale_loss  # float16 policies scale by themselves
+        if steps_per_execution != "auto":
+            _positive("compile", "steps_per_execution", steps_per_execution)
+        if seed is not None and (not isinstance(seed, int) or not 0 <= seed < 2**32):
+            raise ArgumentError("compile", f"0 <= seed < 2**32, received {seed!r}")
+        objective = Objective(loss, loss_weights, metrics, weighted_metrics)
+        run = self._run.value
+        run.optimizer = optimizers.get(optimizer)
+        run.settings = {
+            "optimizer": optimizer,
+            "loss": loss,
+            "loss_weights": loss_weights,
+            "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+            "seed": seed,
+        }
+        run.check_numerics = check_numerics
+        if seed is not None and self.built:
+            reseed(self, seed)
+        run.trainer = Trainer(
+            self,
+            objective=objective,
+            optimizer=run.optimizer,
+            seed=seed,
+            steps_per_execution=steps_per_execution,
+            eager=bool(run_eagerly) or jit_compile is False,
+        )
+
+    @property
+    def compiled(self) -> bool:
+        """Whether ``compile`` was called."""
+        return self._run.value.settings is not None
+
+    @property
+    def optimizer(self):
+        """The optimizer; its ``learning_rate`` can be read and set at any time."""
+        return self._run.value.optimizer
+
+    @property
+    def loss(self):
+        """The loss as given to ``compile``."""
+        return (self._run.value.settings or {}).get("loss")
+
+    @property
+    def history(self) -> History | None:
+        """The record of the last ``fit``."""
+        return self._run.value.history
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """Names of the values that ``evaluate`` returns."""
+        return self._trainer("metrics_names").objective.names
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metric objects in use."""
+        trainer = self._run.value.trainer
+        return [] if trainer is None else [m.metric for m in trainer.objective.meters]
+
+    @property
+    def trace_counts(self) -> dict[str, int]:
+        """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
+        trainer = self._run.value.trainer
+        return {} if trainer is None else dict(trainer.trace_counts)
+
+    def _trainer(self, op: str) -> Trainer:
+        trainer = self._run.value.trainer
+        if trainer is None or self._run.value.settings is None:
+            raise NotCompiledError(
+                op,
+                "the model must be compiled first",
+                hint='model.compile(optimizer="adam", loss="cross_entropy")',
+            )
+        return trainer
+
+    # ------------------------------------------------------------------ fit
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool | str = True,
+        class_weight: Mapping | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | list[int] = 1,
+    ) -> History:
+        """Trains for a number of epochs.
+
+        Args:
+            x: Arrays (nested in lists or dicts), a data frame, or a loader of batches.
+            y: Targets; part of the batches when ``x`` is a loader.
+            batch_size: Rows of a step; 32 by default.
+            epochs: Epoch number to stop at.
+            verbose: 0 silent, 1 progress bar, 2 a line per epoch.
+            callbacks: Callbacks, or functions called with each epoch's logs.
+            validation_split: Fraction of the rows, taken from the end, to validate on.
+            validation_data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.
+            shuffle: Whether rows are shuffled; ``"batch"`` shuffles whole batches.
+            class_weight: ``{class: weight}``.
+            sample_weight: Weight of each row.
+            initial_epoch: Epoch number to begin with.
+            steps_per_epoch: Steps of an epoch, for endless loaders.
+            validation_steps: The same for validation.
+            validation_batch_size: Rows of a validation step.
+            validation_freq: Validate every so many epochs, or after the listed ones.
+
+        Returns:
+            The History of the epochs; ``history.plot()`` draws it.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            DataError, ShapeError, TargetError: The data do not fit the model.
+        """
+        trainer = self._trainer("fit")
+        batch_size = _positive("fit", "batch_size", batch_size, _BATCH)
+        _count("fit", "epochs", epochs)
+        _count("fit", "initial_epoch", initial_epoch)
+        steps_per_epoch = _positive("fit", "steps_per_epoch", steps_per_epoch, None)
+        validation_steps = _positive("fit", "validation_steps", validation_steps, None)
+        validation_batch_size = _positive(
+            "fit", "validation_batch_size", validation_batch_size, None
+        )
+        verbose = _verbose("fit", verbose)
+        if shuffle not in (True, False, "batch"):
+            raise ArgumentError(
+                "fit", f"shuffle is True, False or 'batch', not {shuffle!r}"
+            )
+        validates = _validates(validation_freq)
+        dataset = as_dataset(x, y, sample_weight)
+        validation = None
+        if validation_data is not None:
+            validation = as_validation_dataset(validation_data)
+        elif validation_split:
+            dataset, validation = split(dataset, validation_split)
+        if class_weight is not None:
+            dataset = class_weights(dataset, class_weight)
+        user = CallbackList(callbacks)
+        self._prepare("fit", dataset)
+        if validation is not None:
+            self._prepare("fit (validation data)", validation, like=dataset)
+            self._prepare("fit", dataset)
+        history = History()
+        history.seed = trainer.seed
+        bars = [ProgressBar(verbose)] if verbose else []
+        callbacks = CallbackList(
+            [*user.callbacks, history, *bars],
+            model=self,
+            params={
+                "epochs": epochs,
+                "steps": _steps(dataset, batch_size, steps_per_epoch),
+                "batch_size": batch_size,
+                "samples": getattr(dataset, "size", None),
+                "verbose": verbose,
+                "validation": validation is not None,
+                "metrics": trainer.objective.names,
+            },
+        )
+        self._run.value.history = history
+        with _exits(callbacks):
+            trainer.fit(
+                dataset,
+                batch_size=batch_size,
+                epochs=epochs,
+                initial_epoch=initial_epoch,
+                shuffle=shuffle,
+                steps=steps_per_epoch,
+                validation=validation,
+                validation_batch_size=validation_batch_size,
+                validation_steps=validation_steps,
+                validation_epochs=validates,
+                callbacks=callbacks,
+                owner=self,
+            )
+        return history
+
+    def _prepare(self, op: str, dataset: Any, like: Any = None) -> Any:
+        """Builds and checks the model for the data, before anything is compiled."""
+        trainer = self._trainer(op)
+        batch = _first(dataset, trainer.seed)
+        if like is not None:
+            _same_form(op, batch, _first(like, trainer.seed))
+        if batch[1] is None and trainer.objective.wants_targets and op != "predict":
+            raise DataError(
+                op, "the loss needs targets, but there is no y", hint="fit(x, y)"
+            )
+        spec = trainer.prepare(
+            batch,
+            names=self._output_names_of,
+            softmax=self._probability_outputs,
+            loss=op != "predict",
+        )
+        if isinstance(dataset, ArrayDataset) and op != "predict":
+            trainer.check(dataset, spec, op, finite=self._run.value.check_numerics)
+        return spec
+
+    def _output_names_of(self, spec: Any) -> list[str] | None:
+        graph = getattr(self, "graph", None)
+        return None if graph is None else list(graph.output_names)
+
+    # ------------------------------------------------------------------ evaluate
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics on data: a float, a list in order, or a dict.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            DataError, ShapeError, TargetError: The data do not fit the model.
+        """
+        trainer = self._trainer("evaluate")
+        batch_size = _positive("evaluate", "batch_size", batch_size, _BATCH)
+        steps = _positive("evaluate", "steps", steps, None)
+        verbose = _verbose("evaluate", verbose)
+        dataset = as_dataset(x, y, sample_weight, op="evaluate")
+        user = CallbackList(callbacks)
+        self._prepare("evaluate", dataset)
+        bars = [ProgressBar(verbose)] if verbose else []
+        listed = CallbackList(
+            [*user.callbacks, *bars],
+            model=self,
+            params=self._run_params(dataset, batch_size, steps, verbose),
+        )
+        with _exits(listed):
+            logs = trainer.evaluate(
+                dataset, batch_size=batch_size, steps=steps, callbacks=listed, owner=self
+            )
+        return _logs(logs, return_dict)
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """Outputs for every row, as NumPy arrays in the structure of the outputs.
+
+        Works without ``compile``.
+
+        Raises:
+            DataError, ShapeError: The data do not fit the model.
+        """
+        batch_size = _positive("predict", "batch_size", batch_size, _BATCH)
+        steps = _positive("predict", "steps", steps, None)
+        verbose = _verbose("predict", verbose)
+        dataset = as_dataset(x, op="predict")
+        if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
+            dataset = ArrayDataset(dataset.tree[0], op="predict")
+        run = self._run.value
+        if run.trainer is None:
+            run.trainer = Trainer(self)
+            settings, run.settings = run.settings, {}
+        else:
+            settings = run.settings
+        try:
+            self._prepare("predict", dataset)
+        finally:
+            run.settings = settings
+        user = CallbackList(callbacks)
+        bars = [ProgressBar(verbose)] if verbose else []
+        listed = CallbackList(
+            [*user.callbacks, *bars],
+            model=self,
+            params=self._run_params(dataset, batch_size, steps, verbose),
+        )
+        with _exits(listed):
+            return run.trainer.predict(
+                dataset, batch_size=batch_size, steps=steps, callbacks=listed, owner=self
+            )
+
+    def _run_params(self, dataset, batch_size, steps, verbose) -> dict[str, Any]:
+        return {
+            "epochs": 1,
+            "steps": _steps(dataset, batch_size, steps),
+            "batch_size": batch_size,
+            "samples": getattr(dataset, "size", None),
+            "verbose": verbose,
+            "validation": False,
+            "metrics": self._run.value.trainer.objective.names,
+        }
+
+    # ------------------------------------------------------------------ one batch
+    def train_on_batch(
+        self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
+    ):
+        """One update on one batch; returns the running loss and metrics.
+
+        They accumulate over calls until ``reset_metrics()``, as in Keras.
+        """
+        return self._on_batch(
+            "train_on_batch", x, y, sample_weight, class_weight, return_dict, train=True
+        )
+
+    def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False):
+        """Running loss and metrics after one more batch, without an update."""
+        return self._on_batch(
+            "test_on_batch", x, y, sample_weight, None, return_dict, train=False
+        )
+
+    def _on_batch(self, op, x, y, sample_weight, class_weight, return_dict, *, train):
+        trainer = self._trainer(op)
+        dataset = as_dataset(x, y, sample_weight, op=op)
+        if not isinstance(dataset, ArrayDataset):
+            raise DataError(op, "one batch of arrays is needed, not a loader")
+        if class_weight is not None:
+            dataset = class_weights(dataset, class_weight)
+        self._prepare(op, dataset)
+        return _logs(trainer.run_batch(dataset.tree, train=train), return_dict)
+
+    def predict_on_batch(self, x):
+        """Outputs for one batch."""
+        return self.predict(x, batch_size=len(jax.tree.leaves(x)[0]), verbose=0)
+
+    def reset_metrics(self) -> None:
+        """Starts the running values of the ``*_on_batch`` methods afresh."""
+        if self._run.value.trainer is not None:
+            self._run.value.trainer.reset_totals()
+
+    # ------------------------------------------------------------------ weights
+    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+        """Writes the weights to one safetensors file, atomically.
+
+        Raises:
+            NotBuiltError: The model has no weights yet.
+            ArgumentError: The file exists and ``overwrite`` is false.
+        """
+        from exburn.saving import save_weights
+
+        self._require_built("save_weights")
+        save_weights(self, filepath, overwrite=overwrite)
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
+        """Reads the weights that ``save_weights`` wrote; all or nothing.
+
+        Raises:
+            FileFormatError: The file is damaged or of another model.
+        """
+        from exburn.saving import load_weights
+
+        self._require_built("load_weights")
+        load_weights(self, filepath, skip_mismatch=skip_mismatch)
+
+    def _require_built(self, op: str) -> None:
+        if not self.built:
+            raise NotBuiltError(
+                op,
+                "the model has no weights before it is built",
+                hint="Give it an Input(shape), or call it on data first.",
+            )
+        materialize(self)
+
+    def summary(
+        self,
+        line_length: int | None = None,
+        positions: Any = None,
+        print_fn: Any = None,
+        expand_nested: bool = False,
+        show_trainable: bool = False,
+        layer_range: Any = None,
+    ) -> None:
+        """Prints the layers, their shapes and parameters, and the totals."""
+        from exburn.summary import summary
+
+        summary(
+            self,
+            line_length=line_length,
+            positions=positions,
+            print_fn=print_fn,
+            expand_nested=expand_nested,
+            show_trainable=show_trainable,
+            layer_range=layer_range,
+        )
+
+
+def _stop(kind: str):
+    def get(self) -> bool:
+        return self._run.value.stop[kind]
+
+    def put(self, value: bool) -> None:
+        self._run.value.stop[kind] = bool(value)
+
+    return property(get, put, doc=f"Set to True in a callback to end {kind}.")
+
+
+for _kind in ("training", "evaluating", "predicting"):
+    setattr(Training, f"stop_{_kind}", _stop(_kind))
+
+
+class _exits:  # noqa: N801 - reads as a statement
+    """Tells callbacks that the run is over, whatever ended it."""
+
+    def __init__(self, callbacks: CallbackList):
+        self.callbacks = callbacks
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.callbacks.on_exit(error)
+
+
+def _first(dataset: ArrayDataset | StreamDataset, seed: int) -> tuple:
+    """A batch of the data: for shapes only."""
+    if isinstance(dataset, StreamDataset):
+        return dataset.peek(0, seed)
+    size = min(dataset.size, _BATCH)
+    return jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
+    )
+
+
+def _same_form(op: str, batch: tuple, other: tuple) -> None:
+    """Validation data have the structure and shapes of the training data."""
+    for name, a, b in zip(("x", "y"), batch, other, strict=False):
+        shapes = [[tuple(v.shape[1:]) for v in jax.tree.leaves(t)] for t in (a, b)]
+        if len(shapes[0]) != len(shapes[1]):
+            raise DataError(
+                op,
+                f"{name} has {len(shapes[0])} arrays, training has {len(shapes[1])}",
+            )
+        for mine, theirs in zip(*shapes, strict=True):
+            if len(mine) != len(theirs):
+                raise DataError(
+                    op,
+                    f"{name} has rows of shape {mine}, training has {theirs}",
+                )
+
+
+def _steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
+    if steps is not None:
+        return steps
+    if isinstance(dataset, StreamDataset):
+        return dataset.batches
+    return -(-dataset.size // batch_size)
+
+
+def _positive(op: str, name: str, value: Any, default: Any = None) -> Any:
+    if value is None:
+        return default
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ArgumentError(op, f"{name} must be an integer ≥ 1, received {value!r}")
+    return int(value)
+
+
+def _count(op: str, name: str, value: Any) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 0:
+        raise ArgumentError(op, f"{name} must be an integer ≥ 0, received {value!r}")
+
+
+def _verbose(op: str, verbose: Any) -> Any:
+    if verbose in ("auto", 0, 1, 2, True, False):
+        return verbose
+    raise ArgumentError(op, f"verbose is 0, 1, 2 or 'auto', not {verbose!r}")
+
+
+def _validates(freq: Any):
+    if isinstance(freq, int | np.integer) and not isinstance(freq, bool):
+        _positive("fit", "validation_freq", freq)
+        return lambda epoch: (epoch + 1) % freq == 0
+    if isinstance(freq, list | tuple | set):
+        wanted = set(freq)
+        return lambda epoch: epoch + 1 in wanted
+    raise ArgumentError(
+        "fit", f"validation_freq is an integer or a list of epochs, not {freq!r}"
+    )
+
+
+def _logs(logs: dict[str, Any], return_dict: bool) -> Any:
+    if return_dict:
+        return logs
+    values = list(logs.values())
+    return values[0] if len(values) == 1 else values

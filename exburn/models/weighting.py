@@ -1,0 +1,71 @@
+"""Class weights as sample weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.errors import ArgumentError, TargetError
+
+__all__ = ["class_weights"]
+
+
+def class_weights(
+    dataset: ArrayDataset | StreamDataset, weights: Mapping[int, float]
+) -> ArrayDataset | StreamDataset:
+    """The data set with each row weighted by its class.
+
+    Args:
+        dataset: Data with one target array: integer labels or one-hot rows.
+        weights: ``{class: weight}``, with an entry for every class in the data.
+
+    Raises:
+        ArgumentError: Not a mapping, a negative weight, or sample weights as well.
+        TargetError: A class in the data has no weight.
+    """
+    if not isinstance(weights, Mapping) or not weights:
+        raise ArgumentError("fit", "class_weight is a dict {class: weight}")
+    for label, weight in weights.items():
+        if not np.isfinite(weight) or weight < 0:
+            raise ArgumentError("fit", f"class_weight[{label!r}] is {weight!r}")
+    if isinstance(dataset, StreamDataset):
+        return StreamDataset(
+            lambda epoch: (
+                (x, y, _rows(y, w, weights)) for x, y, w in dataset.iterate(epoch)
+            ),
+            batches=dataset.batches,
+            reiterable=dataset.reiterable,
+            batch_size=dataset.batch_size,
+            name=dataset.name,
+        )
+    x, y, w = dataset.tree
+    return ArrayDataset(x, y, _rows(y, w, weights))
+
+
+def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:
+    if not hasattr(y, "shape"):
+        raise ArgumentError("fit", "class_weight needs exactly one array of targets")
+    if w is not None:
+        raise ArgumentError("fit", "give class_weight or sample_weight, not both")
+    labels = np.asarray(y)
+    if labels.ndim > 1 and labels.shape[-1] > 1:
+        labels = labels.argmax(-1)
+    labels = labels.reshape(len(labels), -1)
+    if labels.shape[1] != 1:
+        raise ArgumentError("fit", "class_weight needs one label for each row")
+    labels = labels[:, 0].astype(np.int64)
+    present = np.unique(labels)
+    missing = [int(c) for c in present if int(c) not in weights]
+    if missing:
+        raise TargetError(
+            "fit",
+            f"class {missing[0]} is in the data but not in class_weight",
+            {"classes": present[:20].tolist(), "class_weight": dict(weights)},
+        )
+    table = {int(c): float(weights[int(c)]) for c in present}
+    return np.array([table[int(c)] for c in present], np.float32)[
+        np.searchsorted(present, labels)
+    ]

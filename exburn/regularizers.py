@@ -1,0 +1,323 @@
+"""Penalties on weights or outputs that are added to the loss."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn import registry
+from exburn.errors import ArgumentError, ShapeError, UnknownNameError, unknown_name
+
+__all__ = [
+    "L1",
+    "L1L2",
+    "L2",
+    "OrthogonalRegularizer",
+    "Regularizer",
+    "deserialize",
+    "get",
+    "l1",
+    "l1_l2",
+    "l2",
+    "orthogonal_regularizer",
+    "serialize",
+]
+
+
+class Regularizer:
+    """Base of regularizers: an object called with an array, giving a scalar.
+
+    Any function of the same kind works in its place.
+
+    Example:
+        >>> class Mean(Regularizer):
+        ...     def __call__(self, x):
+        ...         return jnp.mean(x) ** 2
+        >>> float(Mean()(jnp.full((2, 2), 3.0)))
+        9.0
+    """
+
+    def __call__(self, x) -> jax.Array:
+        raise ArgumentError(
+            type(self).__name__, "a regularizer must define __call__(self, x)"
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able."""
+        if inspect.signature(type(self)).parameters:
+            raise ArgumentError(
+                type(self).__name__,
+                "a class whose constructor takes arguments must define get_config()",
+            )
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Regularizer:
+        """Makes a regularizer from ``get_config``'s result."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        takes = inspect.signature(type(self)).parameters
+        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@registry.register_builtin
+class L1L2(Regularizer):
+    """``l1 · Σ|x| + l2 · Σx²``, summed in float32 at least.
+
+    Args:
+        l1: Factor of the absolute values.
+        l2: Factor of the squares.
+
+    Raises:
+        ArgumentError: A factor is negative or not finite.
+
+    Example:
+        >>> float(L1L2(l1=1.0, l2=0.5)(jnp.array([-1.0, 2.0])))
+        5.5
+    """
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0):
+        self.l1 = _factor("L1L2", "l1", 0.0 if l1 is None else l1)
+        self.l2 = _factor("L1L2", "l2", 0.0 if l2 is None else l2)
+
+    def __call__(self, x):
+        return self.l1 * _sum_abs(x) + self.l2 * _sum_square(x)
+
+    def get_config(self):
+        return {"l1": self.l1, "l2": self.l2}
+
+
+@registry.register_builtin
+class L1(Regularizer):
+    """``l1 · Σ|x|``, summed in float32 at least: drives weights to exactly 0.
+
+    Args:
+        l1: The factor.
+
+    Raises:
+        ArgumentError: The factor is negative or not finite.
+
+    Example:
+        >>> float(L1(0.5)(jnp.array([-1.0, 3.0])))
+        2.0
+
+    Source: Tibshirani, *Regression Shrinkage and Selection via the Lasso*, 1996.
+    """
+
+    def __init__(self, l1: float = 0.01):
+        self.l1 = _factor("L1", "l1", 0.01 if l1 is None else l1)
+
+    def __call__(self, x):
+        return self.l1 * _sum_abs(x)
+
+    def get_config(self):
+        return {"l1": self.l1}
+
+
+@registry.register_builtin
+class L2(Regularizer):
+    """``l2 · Σx²``, summed in float32 at least.
+
+    Args:
+        l2: The factor.
+
+    Raises:
+        ArgumentError: The factor is negative or not finite.
+
+    Example:
+        >>> float(L2(0.5)(jnp.array([-1.0, 3.0])))
+        5.0
+
+    Source: Hoerl & Kennard, *Ridge Regression*, 1970.
+    """
+
+    def __init__(self, l2: float = 0.01):
+        self.l2 = _factor("L2", "l2", 0.01 if l2 is None else l2)
+
+    def __call__(self, x):
+        return self.l2 * _sum_square(x)
+
+    def get_config(self):
+        return {"l2": self.l2}
+
+
+@registry.register_builtin
+class OrthogonalRegularizer(Regularizer):
+    """Pushes the rows (or columns) of a matrix towards right angles.
+
+    ``factor`` times the mean of ``|cos(angle)|`` over all pairs of rows.
+
+    Args:
+        factor: The factor.
+        mode: ``"rows"`` or ``"columns"``.
+
+    Raises:
+        ArgumentError: An argument is none of these values.
+        ShapeError: The input is not a matrix.
+
+    Example:
+        >>> matrix = jnp.array([[1.0, 0.0], [3.0, 4.0]])
+        >>> float(OrthogonalRegularizer(0.5)(matrix).round(4))
+        0.30000001192092896
+
+    Source: Brock et al., *Neural Photo Editing with Introspective Adversarial
+    Networks*, 2016.
+    """
+
+    def __init__(self, factor: float = 0.01, mode: str = "rows"):
+        self.factor = _factor("OrthogonalRegularizer", "factor", factor)
+        if mode not in ("rows", "columns"):
+            raise ArgumentError(
+                "OrthogonalRegularizer",
+                f"mode must be 'rows' or 'columns', received {mode!r}",
+            )
+        self.mode = mode
+
+    def __call__(self, x):
+        x = _wide(x)
+        if x.ndim != 2:
+            raise ShapeError(
+                "OrthogonalRegularizer",
+                f"the input must be a matrix, received shape {tuple(x.shape)}",
+            )
+        x = x if self.mode == "rows" else x.T
+        norm = jax.lax.rsqrt(jnp.sum(x * x, axis=1, keepdims=True))
+        x = x * jnp.minimum(norm, 1e7)
+        cosines = jnp.abs(x @ x.T) * (1 - jnp.eye(x.shape[0], dtype=x.dtype))
+        pairs = x.shape[0] * (x.shape[0] - 1)
+        return self.factor * jnp.sum(cosines) / max(pairs, 1)
+
+    def get_config(self):
+        return {"factor": self.factor, "mode": self.mode}
+
+
+l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
+
+_names: dict[str, type[Regularizer]] = {
+    "L1": L1,
+    "L1L2": L1L2,
+    "L2": L2,
+    "OrthogonalRegularizer": OrthogonalRegularizer,
+    "l1": L1,
+    "l1_l2": L1L2,
+    "l2": L2,
+    "orthogonal_regularizer": OrthogonalRegularizer,
+}
+
+
+def _factor(op: str, name: str, value: Any) -> float:
+    if (
+        not isinstance(value, numbers.Real)
+        or not math.isfinite(value)
+        or float(value) < 0
+    ):
+        raise ArgumentError(op, f"{name} must be a number >= 0, received {value!r}")
+    return float(value)
+
+
+def _wide(x: Any) -> jax.Array:
+    """The array in float32, or in float64 if it is: half precision overflows at 256²."""
+    x = jnp.asarray(x)
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _sum_abs(x: Any) -> jax.Array:
+    return jnp.sum(jnp.abs(_wide(x)))
+
+
+def _sum_square(x: Any) -> jax.Array:
+    return jnp.sum(jnp.square(_wide(x)))
+
+
+def get(identifier: Any) -> Any:
+    """The regularizer that an identifier stands for.
+
+    Args:
+        identifier: A name, a configuration, a class, or any callable of an array.
+            ``"l1_l2"`` stands for ``L1L2(0.01, 0.01)``.
+
+    Returns:
+        A callable, or ``None`` for ``None``.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        ArgumentError: The identifier is none of the above.
+
+    Example:
+        >>> get("l2"), get({"class_name": "L1", "config": {"l1": 0.5}})
+        (L2(l2=0.01), L1(l1=0.5))
+    """
+    if isinstance(identifier, str):
+        if identifier in ("l1_l2", "L1L2"):
+            return L1L2(0.01, 0.01)
+        identifier = _lookup(identifier)
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, type):
+        identifier = identifier()
+    if identifier is None or callable(identifier):
+        return identifier
+    raise ArgumentError(
+        "regularizers.get",
+        f"{identifier!r} is no regularizer",
+        hint="Pass a name such as 'l2', a Regularizer, or a function of the weight.",
+    )
+
+
+def serialize(regularizer: Any) -> Any:
+    """The configuration that :func:`deserialize` reads back.
+
+    Example:
+        >>> serialize(L2(0.5))
+        {'class_name': 'L2', 'config': {'l2': 0.5}}
+    """
+    return registry.serialize(regularizer)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The regularizer of a configuration (ExBurn's or Keras') or a name.
+
+    Args:
+        config: What :func:`serialize` returned, or a name.
+        custom_objects: Further classes and functions by name.
+
+    Example:
+        >>> deserialize({"class_name": "L2", "config": {"l2": 0.5}})
+        L2(l2=0.5)
+    """
+    with registry.custom_objects(custom_objects):
+        if not isinstance(config, Mapping):
+            return get(config)
+        name = config.get("registered_name") or config.get("class_name")
+        if name is None:
+            raise ArgumentError(
+                "regularizers.deserialize",
+                "a configuration needs 'class_name' and 'config'",
+                {"received": dict(config)},
+            )
+        inner = config.get("config") or {}
+        if name in ("__function__", "function"):
+            return _lookup(inner)
+        return _lookup(name).from_config(inner)
+
+
+def _lookup(name: str) -> Any:
+    if name in _names:
+        return _names[name]
+    try:
+        found = registry.lookup(name, "regularizer")
+    except UnknownNameError:
+        found = None
+    if found is None or (
+        isinstance(found, type) and not issubclass(found, Regularizer)
+    ):
+        raise unknown_name("regularizer", name, _names, op="regularizers.get")
+    return found

@@ -1,0 +1,140 @@
+"""A module as pure arrays: split once, bound again inside every program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from exburn import context
+from exburn.layer import Layer, iter_weights, materialize, module_paths
+
+__all__ = ["Arrays", "SplitModule"]
+
+Arrays = dict[str, Any]
+
+
+class SplitModule:
+    """The graph definition of a module, and where each of its arrays belongs.
+
+    Attributes:
+        params, frozen, others: Names of the trained parameters, of the parameters that
+            are frozen, and of everything else (running statistics, counters).
+    """
+
+    def __init__(self, module: nnx.Module):
+        if isinstance(module, Layer) and module.built:
+            materialize(module)
+        self.module = module
+        self.graphdef, state = nnx.split(module)
+        flat = nnx.to_flat_state(state)
+        self._treedef = jax.tree.structure(state)
+        known = {id(w): (path, learns) for path, w, learns in iter_weights(module)}
+        self.variables: dict[str, nnx.Variable] = {}
+        self.params: list[str] = []
+        self.frozen: list[str] = []
+        self.others: list[str] = []
+        self._order: list[str] = []
+        self._paths = [path for path, _ in flat]
+        for path, _ in flat:
+            variable = _resolve(module, path)
+            name, learns = known.get(id(variable), ("/".join(map(str, path)), False))
+            self.variables[name] = variable
+            self._order.append(name)
+            if not isinstance(variable, nnx.Param):
+                self.others.append(name)
+            else:
+                (self.params if learns else self.frozen).append(name)
+        rank = {path: i for i, (path, _, _) in enumerate(iter_weights(module))}
+        for names in (self.params, self.frozen, self.others):
+            names.sort(key=lambda n: rank.get(n, len(rank)))
+
+    def read(self) -> tuple[Arrays, Arrays, Arrays]:
+        """The module's own arrays: trained, frozen, others."""
+        return tuple(  # type: ignore[return-value]
+            {name: _raw(self.variables[name]) for name in names}
+            for names in (self.params, self.frozen, self.others)
+        )
+
+    def write(self, *groups: Arrays) -> None:
+        """Puts arrays back into the module."""
+        for group in groups:
+            for name, value in group.items():
+                self.variables[name].set_raw_value(value, _unsafe_bypass_check=True)
+
+    def changed(self, *groups: Arrays) -> tuple[Arrays, ...] | None:
+        """The module's arrays, if someone replaced any of the given ones in it."""
+        same = all(
+            self.variables[name].get_raw_value() is value
+            for group in groups
+            for name, value in group.items()
+        )
+        return None if same else self.read()
+
+    def bind(self, *groups: Arrays) -> nnx.Module:
+        """A copy of the module that holds the given arrays."""
+        arrays: Arrays = {}
+        for group in groups:
+            arrays |= group
+        leaves = [arrays[name] for name in self._order]
+        return nnx.merge(self.graphdef, jax.tree.unflatten(self._treedef, leaves))
+
+    def forward(
+        self, groups, inputs, *, training: bool, key=None, row_mask=None
+    ) -> tuple[Any, Arrays, context.Context]:
+        """Outputs, the other variables afterwards, and the context of the pass."""
+        copy = self.bind(*groups)
+        pass_ = context.Context(training=training, key=key, row_mask=row_mask)
+        pass_.paths = module_paths(copy)
+        with context.forward(pass_):
+            if isinstance(copy, Layer):
+                outputs = copy._call_arrays((inputs,), {})
+            else:
+                copy.train() if training else copy.eval()
+                outputs = copy(inputs)
+        wanted = set(self.others)
+        flat = nnx.to_flat_state(nnx.state(copy))
+        by_path = {path: leaf for path, leaf in flat}
+        others = {
+            name: _leaf(by_path[path])
+            for path, name in zip(self._paths, self._order, strict=True)
+            if name in wanted
+        }
+        return outputs, others, pass_
+
+    def penalty(self, params: Arrays) -> jax.Array | None:
+        """Sum of the weights' regularizers, or ``None`` if there are none."""
+        terms = [
+            meta["regularizer"](params[name])
+            for name in self.params
+            if (meta := self.variables[name].get_metadata()).get("regularizer")
+        ]
+        return sum(terms[1:], terms[0]) if terms else None
+
+    def constrain(self, params: Arrays) -> Arrays:
+        """Parameters after their constraints."""
+        return {
+            name: constraint(value)
+            if (
+                constraint := self.variables[name].get_metadata().get("constraint")
+            )
+            else value
+            for name, value in params.items()
+        }
+
+
+def _raw(variable: nnx.Variable) -> Any:
+    value = variable.get_raw_value()
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
+
+
+def _leaf(value: Any) -> Any:
+    return value.get_raw_value() if isinstance(value, nnx.Variable) else value
+
+
+def _resolve(module: Any, path: tuple) -> nnx.Variable:
+    for key in path:
+        module = getattr(module, str(key)) if hasattr(module, str(key)) else module[key]
+    return module

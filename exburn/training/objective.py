@@ -1,0 +1,348 @@
+"""What a model is trained for: losses, their weights, and metrics, per output."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import losses, metrics
+from exburn.errors import ArgumentError, DataError
+from exburn.symbol import describe
+
+__all__ = ["Objective"]
+
+
+@dataclasses.dataclass
+class _Term:
+    output: int
+    name: str
+    loss: losses.Loss
+    weight: float
+
+
+@dataclasses.dataclass
+class _Meter:
+    output: int
+    name: str
+    metric: metrics.Metric
+    weighted: bool
+
+
+class Objective:
+    """The losses and metrics of ``compile``, matched to a model's outputs.
+
+    Attributes:
+        exact_rows: A loss or metric reduces over rows by itself, so a padded last batch
+            would change it: the last batch then runs at its own size.
+    """
+
+    def __init__(
+        self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
+    ):
+        self._loss, self._loss_weights = _get_losses(loss), loss_weights
+        self._metrics, self._weighted = metrics, weighted_metrics
+        _check_metrics(metrics)
+        _check_metrics(weighted_metrics)
+        self.terms: list[_Term] = []
+        self.meters: list[_Meter] = []
+        self.output_names: list[str] = []
+        self.exact_rows = False
+        self._built_for: Any = None
+
+    # ------------------------------------------------------------------ building
+    def build(self, pred_spec: Any, y_spec: Any, w_spec: Any, names, softmax) -> None:
+        """Matches losses and metrics to outputs, and checks every shape.
+
+        Args:
+            pred_spec: Specs of the model's outputs.
+            y_spec, w_spec: Specs of targets and sample weights, or ``None``.
+            names: Output names of a functional model, or ``None``.
+            softmax: For each output whether it ends in a softmax or sigmoid.
+        """
+        key = repr((pred_spec, y_spec, w_spec))
+        if key == self._built_for:
+            return
+        preds = jax.tree.leaves(pred_spec)
+        self.output_names = list(names or _names_of(pred_spec, len(preds)))
+        targets = self.split_targets(y_spec)
+        weights = self.split_weights(w_spec)
+        self.exact_rows = False
+        self.terms = self._terms(preds, targets, weights, softmax)
+        self.meters = self._meters(preds, targets)
+        self._built_for = key
+
+    def _terms(self, preds, targets, weights, softmax) -> list[_Term]:
+        terms = []
+        per_output = self._per_output("loss", self._loss, broadcast=True)
+        scales = self._per_output("loss_weights", self._loss_weights, broadcast=False)
+        for i, loss in enumerate(per_output):
+            if loss is None or targets[i] is None:
+                if loss is not None and targets[i] is None and self._has_targets(targets):
+                    raise DataError("fit", f"targets of {self.output_names[i]!r} are missing")
+                continue
+            if hasattr(loss, "with_from_logits") and softmax and softmax[i]:
+                loss = loss.with_from_logits(False)
+            loss.check_shapes(targets[i], preds[i])
+            values = jax.eval_shape(loss.call, targets[i], preds[i])
+            self.exact_rows |= values.ndim == 0
+            scale = 1.0 if scales[i] is None else float(scales[i])
+            terms.append(_Term(i, f"{self.output_names[i]}_loss", loss, scale))
+            if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
+                raise DataError(
+                    "fit",
+                    f"sample_weight has rank {len(weights[i].shape)}, the loss of "
+                    f"{self.output_names[i]!r} has rank {len(values.shape)}",
+                )
+        return terms
+
+    def _has_targets(self, targets) -> bool:
+        return any(t is not None for t in targets)
+
+    def _meters(self, preds, targets) -> list[_Meter]:
+        found: list[_Meter] = []
+        taken = {"loss"} | {t.name for t in self.terms if len(self.output_names) > 1}
+        for spec, weighted in ((self._metrics, False), (self._weighted, True)):
+            for i, given in enumerate(self._metric_lists(spec)):
+                for identifier in given:
+                    if targets[i] is None:
+                        continue
+                    metric = metrics.resolve(identifier, targets[i], preds[i])
+                    metric.build(targets[i], preds[i])
+                    self.exact_rows |= getattr(metric, "per_sample", True) is False
+                    name = metric.name
+                    if len(self.output_names) > 1:
+                        name = f"{self.output_names[i]}_{name}"
+                    base, n = name, 0
+                    while name in taken:
+                        n += 1
+                        name = f"{base}_{n}"
+                    taken.add(name)
+                    found.append(_Meter(i, name, metric, weighted))
+        return found
+
+    def _metric_lists(self, spec: Any) -> list[list[Any]]:
+        """One list of metrics for each output."""
+        count = len(self.output_names)
+        if spec is None:
+            return [[] for _ in range(count)]
+        if isinstance(spec, Mapping):
+            self._check_names("metrics", spec)
+            return [_as_list(spec.get(name)) for name in self.output_names]
+        spec = _as_list(spec)
+        if count == 1:
+            flat = spec[0] if len(spec) == 1 and isinstance(spec[0], list) else spec
+            return [list(flat)]
+        if len(spec) != count:
+            raise ArgumentError(
+                "compile",
+                f"metrics: {len(spec)} entries for {count} outputs",
+                {"outputs": ", ".join(self.output_names)},
+                hint="Give a dict by output name, or one list for each output.",
+            )
+        return [_as_list(s) for s in spec]
+
+    def _per_output(self, what: str, spec: Any, *, broadcast: bool) -> list[Any]:
+        count = len(self.output_names)
+        if isinstance(spec, Mapping):
+            self._check_names(what, spec)
+            return [spec.get(name) for name in self.output_names]
+        if isinstance(spec, list | tuple):
+            if len(spec) != count:
+                raise ArgumentError(
+                    "compile",
+                    f"{what}: {len(spec)} entries for {count} outputs",
+                    {"outputs": ", ".join(self.output_names)},
+                )
+            return list(spec)
+        return [spec if broadcast or count == 1 or spec is None else spec] * count
+
+    def _check_names(self, what: str, spec: Mapping) -> None:
+        for name in spec:
+            if name not in self.output_names:
+                raise ArgumentError(
+                    "compile",
+                    f"{what}: the model has no output {name!r}",
+                    {"outputs": ", ".join(self.output_names)},
+                )
+
+    # ------------------------------------------------------------------ data
+    def split_targets(self, y: Any) -> list[Any]:
+        """Targets for each output, ``None`` where there are none."""
+        return self._split("y", y)
+
+    def split_weights(self, w: Any) -> list[Any]:
+        """Sample weights for each output; one array serves all of them."""
+        if hasattr(w, "shape"):
+            return [w] * len(self.output_names)
+        return self._split("sample_weight", w)
+
+    def _split(self, what: str, tree: Any) -> list[Any]:
+        count = len(self.output_names)
+        if tree is None:
+            return [None] * count
+        if isinstance(tree, Mapping):
+            unknown = set(tree) - set(self.output_names)
+            if unknown:
+                raise DataError(
+                    "fit",
+                    f"{what}: the model has no output {sorted(unknown)[0]!r}",
+                    {"outputs": ", ".join(self.output_names)},
+                )
+            return [tree.get(name) for name in self.output_names]
+        leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
+        if len(leaves) != count:
+            raise DataError(
+                "fit",
+                f"{what}: {len(leaves)} arrays for {count} outputs",
+                {"outputs": ", ".join(self.output_names)},
+            )
+        return leaves
+
+    def check_targets(self, y: Any, pred_spec: Any) -> None:
+        """Checks the targets' values on the host; arrays on a device are skipped."""
+        preds = jax.tree.leaves(pred_spec)
+        targets = self.split_targets(y)
+        for term in self.terms:
+            target = targets[term.output]
+            if isinstance(target, np.ndarray):
+                term.loss.check_targets(target, preds[term.output])
+            elif isinstance(target, jax.Array) and _on_cpu(target):
+                term.loss.check_targets(np.asarray(target), preds[term.output])
+
+    # ------------------------------------------------------------------ computing
+    def loss(self, y, preds, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
+        """The weighted sum of the losses, and each of them by name."""
+        preds = jax.tree.leaves(preds)
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        total, parts = jnp.zeros((), jnp.float32), {}
+        for term in self.terms:
+            i = term.output
+            value = term.loss(
+                targets[i],
+                preds[i],
+                sample_weight=weights[i],
+                mask=masks[i],
+                row_mask=row_mask,
+            ).astype(jnp.float32)
+            parts[term.name] = value
+            total = total + term.weight * value
+        return total, parts
+
+    def init(self) -> dict[str, Any]:
+        """Fresh totals."""
+        zero = np.zeros((), np.float32)
+        state: dict[str, Any] = {"loss": {"total": zero, "rows": zero}}
+        if len(self.output_names) > 1:
+            for term in self.terms:
+                state[term.name] = {"total": zero, "rows": zero}
+        for meter in self.meters:
+            state[meter.name] = meter.metric.init()
+        return state
+
+    def update(self, totals, loss, parts, y, preds, w, masks, row_mask, rows):
+        """Totals after one batch of ``rows`` real rows."""
+        preds = jax.tree.leaves(preds)
+        totals = dict(totals)
+        for name, value in {"loss": loss, **parts}.items():
+            if name in totals:
+                old = totals[name]
+                value = jax.lax.stop_gradient(value)
+                totals[name] = {
+                    "total": old["total"] + value * rows,
+                    "rows": old["rows"] + rows,
+                }
+        if not self.meters:
+            return totals
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        for meter in self.meters:
+            i = meter.output
+            weight = weights[i] if meter.weighted else None
+            weight = _meter_weight(weight, masks[i], row_mask)
+            totals[meter.name] = meter.metric.update(
+                totals[meter.name], targets[i], preds[i], sample_weight=weight
+            )
+        return totals
+
+    def results(self, totals) -> dict[str, jax.Array]:
+        """Running means of the losses, and the metrics' values."""
+        meters = {m.name: m.metric for m in self.meters}
+        return {
+            name: meters[name].compute(state)
+            if name in meters
+            else state["total"] / jnp.maximum(state["rows"], 1.0)
+            for name, state in totals.items()
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs, the loss first."""
+        parts = [t.name for t in self.terms] if len(self.output_names) > 1 else []
+        return ["loss", *parts, *(m.name for m in self.meters)]
+
+    @property
+    def wants_targets(self) -> bool:
+        return self._loss is not None
+
+
+def _meter_weight(weight, mask, row_mask):
+    """Sample weights of a metric: given weights × mask × real rows."""
+    for extra in (mask, row_mask):
+        if extra is None:
+            continue
+        extra = extra.astype(jnp.float32)
+        if weight is None:
+            weight = extra
+            continue
+        rank = max(weight.ndim, extra.ndim)
+        weight, extra = (
+            v.reshape(v.shape + (1,) * (rank - v.ndim)) for v in (weight, extra)
+        )
+        weight = jnp.where(extra > 0, weight * extra, 0.0)
+    return weight
+
+
+def _get_losses(loss: Any) -> Any:
+    if loss is None:
+        return None
+    if isinstance(loss, list | tuple):
+        return [_get_losses(one) for one in loss]
+    if isinstance(loss, Mapping) and "class_name" not in loss:
+        return {name: _get_losses(one) for name, one in loss.items()}
+    return losses.get(loss)
+
+
+def _check_metrics(spec: Any) -> None:
+    """Unknown names are errors at ``compile`` already."""
+    if spec is None:
+        return
+    if isinstance(spec, Mapping) and "class_name" not in spec:
+        for one in spec.values():
+            _check_metrics(one)
+    elif isinstance(spec, list | tuple):
+        for one in spec:
+            _check_metrics(one)
+    elif isinstance(spec, str):
+        metrics.check_name(spec)
+    elif not (isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")):
+        raise ArgumentError("compile", f"not a metric: {describe(spec)}")
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _names_of(pred_spec: Any, count: int) -> list[str]:
+    if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
+        return sorted(pred_spec)
+    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def _on_cpu(array: jax.Array) -> bool:
+    return all(d.platform == "cpu" for d in array.devices())

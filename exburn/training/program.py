@@ -1,0 +1,188 @@
+"""The compiled programs: train, evaluate and predict over one chunk of batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.training.module import SplitModule
+from exburn.training.objective import Objective
+from exburn.training.state import TrainState
+
+__all__ = ["Programs"]
+
+
+class Programs:
+    """Pure functions of (state, data), compiled once for each shape of data set.
+
+    Args:
+        split: The module.
+        objective: Losses and metrics.
+        optimizer: The optimizer, or ``None`` for a model that is only evaluated.
+        counts: Traces of each program so far; incremented here, read by users.
+        unroll: Steps of a chunk that are compiled into one iteration of the loop.
+        eager: Runs without compiling, for debugging.
+    """
+
+    def __init__(
+        self,
+        split: SplitModule,
+        objective: Objective,
+        optimizer: Any,
+        counts: Counter[str],
+        *,
+        unroll: int = 1,
+        eager: bool = False,
+    ):
+        self.split, self.objective, self.optimizer = split, objective, optimizer
+        self.counts, self.unroll, self.eager = counts, unroll, eager
+        self.train = self._jit(self._train, "train", donate=(0,))
+        self.evaluate = self._jit(self._evaluate, "evaluate", donate=(1,))
+        self.predict = self._jit(self._predict, "predict")
+        self.results = self._jit(objective.results, "results")
+
+    def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()):
+        def counted(*args):
+            self.counts[name] += 1
+            return fn(*args)
+
+        counted.__name__ = f"exburn_{name}"
+        if self.eager:
+            return fn
+        return jax.jit(counted, donate_argnums=donate)
+
+    # ------------------------------------------------------------------ one step
+    def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
+        """One update: a pure function, usable with ``jax.vmap`` and ``jax.lax.scan``."""
+        x, y, w = batch
+        key = state.key()
+
+        def objective(params):
+            preds, others, pass_ = self.split.forward(
+                (params, state.frozen, state.others),
+                x,
+                training=True,
+                key=key,
+                row_mask=row_mask,
+            )
+            masks = _masks(preds, pass_)
+            loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
+            penalty = self.split.penalty(params)
+            for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
+                loss = loss + jnp.asarray(extra, jnp.float32)
+            return loss, (preds, others, parts, masks)
+
+        (loss, (preds, others, parts, masks)), grads = jax.value_and_grad(
+            objective, has_aux=True
+        )(state.params)
+        params, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
+        params = self.split.constrain(params)
+        preds = jax.lax.stop_gradient(preds)
+        totals = self.objective.update(
+            state.metrics, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
+        )
+        return state.replace(
+            params=params,
+            others=others,
+            opt_state=opt_state,
+            metrics=totals,
+            step=state.step + 1,
+        )
+
+    def eval_step(self, arrays: tuple, totals: Any, batch: Any, row_mask: Any) -> Any:
+        """The totals after evaluating one batch."""
+        x, y, w = batch
+        preds, _, pass_ = self.split.forward(
+            arrays, x, training=False, row_mask=row_mask
+        )
+        masks = _masks(preds, pass_)
+        loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
+        penalty = self.split.penalty(arrays[0])
+        for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
+            loss = loss + jnp.asarray(extra, jnp.float32)
+        return self.objective.update(
+            totals, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
+        )
+
+    # ------------------------------------------------------------------ chunks
+    def _train(self, state, data, index, count):
+        def body(state, item):
+            batch, row_mask = _batch(data, item)
+            new = self.step(state, batch, row_mask)
+            if item[1] is None:
+                return new
+            # A chunk is filled up with steps of no rows, which change nothing.
+            active = item[1] > 0
+            return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
+
+        state = self._loop(body, state, data, index, count)
+        return state, _progress(state.metrics)
+
+    def _evaluate(self, arrays, totals, data, index, count):
+        def body(totals, item):
+            batch, row_mask = _batch(data, item)
+            new = self.eval_step(arrays, totals, batch, row_mask)
+            if item[1] is None:
+                return new
+            active = item[1] > 0
+            return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, totals)
+
+        totals = self._loop(body, totals, data, index, count)
+        return totals, _progress(totals)
+
+    def _predict(self, arrays, data, index):
+        def one(item):
+            (x, _, _), _ = _batch(data, item)
+            return self.split.forward(arrays, x, training=False)[0]
+
+        xs = (index, None) if index is not None else (data, None)
+        if jax.tree.leaves(xs)[0].shape[0] == 1:
+            out = one(jax.tree.map(lambda v: v[0], xs))
+            return jax.tree.map(lambda v: v[None], out)
+        return jax.lax.map(one, xs)
+
+    def _loop(self, body, carry, data, index, count):
+        """Runs ``body`` for every step: a scan, or a single call for one step."""
+        items = (index if index is not None else data, count)
+        length = jax.tree.leaves(items)[0].shape[0]
+        if length == 1:
+            return body(carry, jax.tree.map(lambda v: v[0], items))
+        carry, _ = jax.lax.scan(
+            lambda c, item: (body(c, item), None),
+            carry,
+            items,
+            unroll=min(self.unroll, length),
+        )
+        return carry
+
+
+def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
+    """The batch of one step, and which of its rows are real (``None``: all)."""
+    source, count = item
+    if isinstance(source, jax.Array):  # row numbers into resident data
+        batch = jax.tree.map(lambda v: v[source], data)
+    else:
+        batch = source
+    if count is None:
+        return batch, None
+    size = jax.tree.leaves(batch)[0].shape[0]
+    return batch, jnp.arange(size) < jnp.maximum(count, 1)
+
+
+def _progress(totals: Any) -> jax.Array:
+    """A scalar that is ready when the chunk is; unlike the state, never donated."""
+    return totals["loss"]["total"] + 0.0
+
+
+def _rows(x: Any, row_mask: Any) -> Any:
+    if row_mask is None:
+        return float(jax.tree.leaves(x)[0].shape[0])
+    return row_mask.sum(dtype=jnp.float32)
+
+
+def _masks(preds: Any, pass_: Any) -> list[Any]:
+    return [pass_.mask_of(p) for p in jax.tree.leaves(preds)]

@@ -1,0 +1,49 @@
+"""The one pure state of a training run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["TrainState"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class TrainState:
+    """Everything a training program reads and writes, as one pytree.
+
+    Attributes:
+        params: Trained parameters by path.
+        frozen: Parameters that are outside of the gradient and the optimizer.
+        others: Running statistics, counters and other variables.
+        opt_state: The optimizer's state.
+        metrics: Running totals of the loss and the metrics of this epoch.
+        step: Number of batches seen, int32.
+        seed: Key data of the run; all randomness is a function of it, step and path.
+    """
+
+    params: dict[str, jax.Array]
+    frozen: dict[str, jax.Array]
+    others: dict[str, jax.Array]
+    opt_state: Any
+    metrics: Any
+    step: jax.Array
+    seed: jax.Array
+
+    def key(self) -> jax.Array:
+        """The key of this step."""
+        return jax.random.fold_in(jax.random.wrap_key_data(self.seed), self.step)
+
+    def replace(self, **changes) -> TrainState:
+        return dataclasses.replace(self, **changes)
+
+
+def seed_data(seed: int) -> jax.Array:
+    """Key data for a seed, without compiling anything."""
+    import numpy as np
+
+    return jnp.asarray(jax.device_put(np.array([seed >> 32, seed & 0xFFFFFFFF], "uint32")))

@@ -1,0 +1,590 @@
+"""Owns the state during a run, feeds the programs, and fires the callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from exburn import context
+from exburn.callback import CallbackList
+from exburn.dataset import ArrayDataset, StreamDataset, check_finite
+from exburn.errors import DataError
+from exburn.flops import count
+from exburn.layer import Layer, infer
+from exburn.symbol import dim
+from exburn.training import memory
+from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
+from exburn.training.interrupt import InterruptGuard
+from exburn.training.module import SplitModule
+from exburn.training.objective import Objective
+from exburn.training.plan import bucket, chunk_steps
+from exburn.training.program import Programs
+from exburn.training.state import TrainState, seed_data
+
+__all__ = ["Trainer"]
+
+_IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
+_GLANCE = 0.1  # seconds between two looks at the running means
+
+
+class Trainer:
+    """Trains, evaluates and predicts with any ``flax.nnx.Module``.
+
+    Args:
+        module: The module; it gets its arrays back after every run, whatever happened.
+        objective: Losses and metrics, or ``None`` if the module only predicts.
+        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
+        seed: Seed of shuffling and random layers; the process' seed if ``None``.
+        steps_per_execution: Steps of a chunk, or ``"auto"``.
+        eager: Runs operation by operation, for debugging.
+
+    Attributes:
+        trace_counts: How often each program was traced, and so compiled.
+        seed: The seed in use.
+        history: What the last ``fit`` logged.
+    """
+
+    def __init__(
+        self,
+        module: nnx.Module,
+        *,
+        objective: Objective | None = None,
+        optimizer: Any = None,
+        seed: int | None = None,
+        steps_per_execution: int | str = "auto",
+        eager: bool = False,
+    ):
+        self.module, self.optimizer = module, optimizer
+        self.objective = objective or Objective()
+        self.steps_per_execution, self.eager = steps_per_execution, eager
+        self._seed = seed
+        self.trace_counts: Counter[str] = Counter()
+        self.opt_state: Any = None
+        self.step = 0
+        self._split: SplitModule | None = None
+        self._programs: Programs | None = None
+        self._forwards: dict[Any, tuple[Any, Any]] = {}
+        self._totals: Any = None
+        self.state: TrainState | None = None
+        if optimizer is not None:
+            optimizer.bind(self._get_opt_state, self._set_opt_state)
+
+    @property
+    def seed(self) -> int:
+        return context.global_seed() if self._seed is None else self._seed
+
+    def _get_opt_state(self) -> Any:
+        return self.opt_state if self.state is None else self.state.opt_state
+
+    def _set_opt_state(self, value: Any) -> None:
+        if self.state is None:
+            self.opt_state = value
+        else:
+            self.state = self.state.replace(opt_state=value)
+
+    # ------------------------------------------------------------------ preparation
+    def prepare(self, batch: tuple, *, names=None, softmax=None, loss=True) -> Any:
+        """Builds the module for the batch's shapes and checks them; nothing compiles.
+
+        Args:
+            batch: ``(x, y, sample_weight)`` of specs or arrays.
+            names: Function of the outputs' specs: their names in logs.
+            softmax: Function: which outputs end in a softmax or sigmoid.
+            loss: Whether losses and metrics take part.
+
+        Returns:
+            Specs of the outputs.
+        """
+        x, y, w = jax.tree.map(_spec, batch)
+        if isinstance(self.module, Layer) and not self.module.built:
+            free = jax.tree.map(
+                lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
+            )
+            leaves, treedef = jax.tree.flatten(free)
+            infer(
+                self.module,
+                lambda values: ((jax.tree.unflatten(treedef, values),), {}),
+                leaves,
+            )
+        split = SplitModule(self.module)
+        old = self._split
+        if old is not None and old.params == split.params and (
+            old.graphdef == split.graphdef
+        ):
+            split = old
+        else:
+            self._keep_slots(old, split)
+            self._split, self._programs, self._forwards = split, None, {}
+        pred_spec = self._forward(x)[1]
+        if loss:
+            self.objective.build(
+                pred_spec, y, w, names(pred_spec) if names else None, softmax and softmax()
+            )
+        return pred_spec
+
+    def _forward(self, x: Any) -> tuple[Any, Any]:
+        """Cost and output specs of one forward pass; traced once for each shape."""
+        assert self._split is not None
+        key = repr(x)
+        if key not in self._forwards:
+            split, groups = self._split, self._split.read()
+
+            def forward(groups, x):
+                key = jax.random.key(0)
+                return split.forward(groups, x, training=True, key=key)[0]
+
+            groups = jax.tree.map(_spec, groups)
+            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+            self._forwards[key] = (count(jaxpr), specs)
+        return self._forwards[key]
+
+    def _keep_slots(self, old: SplitModule | None, new: SplitModule) -> None:
+        """After freezing or unfreezing, parameters that stay keep their slots."""
+        if self.opt_state is None or old is None or old.params == new.params:
+            return
+        fresh = self.optimizer.init(new.read()[0])
+        kept = dict(jax.tree_util.tree_leaves_with_path(self.opt_state))
+        self.opt_state = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: kept[path]
+            if path in kept and kept[path].shape == leaf.shape
+            else leaf,
+            fresh,
+        )
+
+    @property
+    def programs(self) -> Programs:
+        """The programs of the module as it is now."""
+        assert self._split is not None
+        if self._programs is None:
+            self._programs = Programs(
+                self._split,
+                self.objective,
+                self.optimizer,
+                self.trace_counts,
+                unroll=1 if jax.default_backend() == "cpu" else 4,
+                eager=self.eager,
+            )
+        return self._programs
+
+    def initial_state(self) -> TrainState:
+        """The state that the next run starts from: the module's own arrays."""
+        assert self._split is not None
+        params, frozen, others = self._split.read()
+        if self.opt_state is None:
+            self.opt_state = self.optimizer.init(params)
+        return TrainState(
+            params,
+            frozen,
+            others,
+            self.opt_state,
+            self._fresh_totals(),
+            jax.device_put(np.int32(self.step)),
+            seed_data(self.seed),
+        )
+
+    def _fresh_totals(self) -> Any:
+        return jax.tree.map(jax.device_put, self.objective.init())
+
+    def _steps(self, x: Any, batch_bytes: int, resident: bool) -> int:
+        if self.steps_per_execution != "auto":
+            return int(self.steps_per_execution)
+        platform = jax.default_backend()
+        cost = self._forward(x)[0]
+        return 1 if self.eager else chunk_steps(cost, platform, batch_bytes, resident)
+
+    def feed(
+        self,
+        dataset: ArrayDataset | StreamDataset,
+        batch_size: int,
+        *,
+        training: bool,
+        shuffle: bool | str = False,
+        steps: int | None = None,
+        most: int | None = None,
+        reused: bool = False,
+    ) -> Feed:
+        """Cuts a data set into chunks for the programs."""
+        exact = self.objective.exact_rows
+        if isinstance(dataset, StreamDataset):
+            first = dataset.peek(0, self.seed)
+            x = jax.tree.map(_spec, first[0])
+            size = sum(v.nbytes for v in jax.tree.leaves(first))
+            longest = most or self._steps(x, size, False)
+            return StreamFeed(
+                dataset, longest, steps=steps, exact_rows=exact, seed=self.seed
+            )
+        rows = min(batch_size, dataset.size)
+        resident = reused and memory.fits_device(dataset.nbytes)
+        x = jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype),
+            dataset.tree[0],
+        )
+        size = max(1, dataset.nbytes // dataset.size * rows)
+        longest = most or self._steps(x, size, resident)
+        return ArrayFeed(
+            dataset,
+            batch_size,
+            longest,
+            shuffle=shuffle,
+            exact_rows=exact,
+            resident=resident,
+            few_shapes=not training and not resident,
+            steps=steps,
+        )
+
+    # ------------------------------------------------------------------ fit
+    def fit(
+        self,
+        dataset: ArrayDataset | StreamDataset,
+        *,
+        batch_size: int,
+        epochs: int,
+        initial_epoch: int = 0,
+        shuffle: bool | str = True,
+        steps: int | None = None,
+        validation: ArrayDataset | StreamDataset | None = None,
+        validation_batch_size: int | None = None,
+        validation_steps: int | None = None,
+        validation_epochs: Any = lambda epoch: True,
+        callbacks: CallbackList,
+        owner: Any,
+    ) -> None:
+        """Runs the epochs; the module holds the latest arrays when this returns."""
+        assert self._split is not None
+        split, programs = self._split, self.programs
+        feed = self.feed(
+            dataset,
+            batch_size,
+            training=True,
+            shuffle=shuffle,
+            steps=steps,
+            most=callbacks.batch_interval("train"),
+            reused=True,
+        )
+        held = None
+        if validation is not None:
+            held = self.feed(
+                validation,
+                validation_batch_size or batch_size,
+                training=False,
+                steps=validation_steps,
+                most=callbacks.batch_interval("test"),
+                reused=epochs - initial_epoch > 1,
+            )
+        owner.stop_training = False
+        self.state = self.initial_state()
+        with InterruptGuard() as guard:
+            try:
+                self._call(callbacks.on_train_begin, light=callbacks.light)
+                logs: dict[str, float] = {}
+                for epoch in range(initial_epoch, epochs):
+                    self._call(callbacks.on_epoch_begin, epoch, light=callbacks.light)
+                    self.state = self.state.replace(metrics=self._fresh_totals())
+                    self._train_epoch(feed, epoch, programs, callbacks, guard, owner)
+                    logs = self._read(programs, self.state.metrics)
+                    if held is not None and validation_epochs(epoch):
+                        arrays = (
+                            self.state.params,
+                            self.state.frozen,
+                            self.state.others,
+                        )
+                        val = self._evaluate(held, arrays, callbacks, owner)
+                        logs |= {f"val_{name}": v for name, v in val.items()}
+                    self._call(
+                        callbacks.on_epoch_end, epoch, logs, light=callbacks.light
+                    )
+                    if owner.stop_training:
+                        break
+                self._call(callbacks.on_train_end, logs, light=False)
+            finally:
+                state, self.state = self.state, None
+                split.write(state.params, state.frozen, state.others)
+                self.opt_state = state.opt_state
+                self.step = int(state.step)
+
+    def _train_epoch(self, feed, epoch, programs, callbacks, guard, owner) -> None:
+        per_batch = callbacks.batch_interval("train") is not None
+        glances = callbacks.listens("on_chunk_end")
+        running: deque[jax.Array] = deque()
+        done, pending, last = 0, None, time.perf_counter()
+        chunks = feed.epoch(self.seed, epoch)
+        with contextlib.closing(chunks):
+            for chunk in chunks:
+                if per_batch:
+                    self._call(callbacks.on_train_batch_begin, done)
+                guard.begin()
+                try:
+                    self.state, loss = programs.train(
+                        self.state, chunk.data, chunk.index, chunk.count
+                    )
+                finally:
+                    guard.end()
+                done += chunk.steps
+                if per_batch:
+                    logs = self._read(programs, self.state.metrics)
+                    self._call(callbacks.on_train_batch_end, done - 1, logs)
+                    if owner.stop_training:
+                        break
+                running.append(loss)
+                if len(running) > _IN_FLIGHT:
+                    running.popleft().block_until_ready()
+                if glances and time.perf_counter() - last > _GLANCE:
+                    last = time.perf_counter()
+                    if pending is not None:
+                        at, means = pending
+                        callbacks.on_chunk_end(at, self._floats(means))
+                    pending = (done, programs.results(self.state.metrics))
+                    if owner.stop_training:
+                        break
+        if glances:
+            callbacks.on_chunk_end(done, self._read(programs, self.state.metrics))
+
+    def _call(self, hook, *args, light: bool = False) -> None:
+        """Runs a hook; unless it is light, it sees and may change the weights."""
+        if light:
+            hook(*args)
+            return
+        assert self._split is not None and self.state is not None
+        split, state = self._split, self.state
+        split.write(state.params, state.frozen, state.others)
+        hook(*args)
+        changed = split.changed(state.params, state.frozen, state.others)
+        if changed is not None:
+            params, frozen, others = changed
+            self.state = self.state.replace(params=params, frozen=frozen, others=others)
+
+    def _read(self, programs: Programs, totals: Any) -> dict[str, Any]:
+        return self._floats(programs.results(totals))
+
+    def _floats(self, results: Any) -> dict[str, Any]:
+        """Python floats in the order of the logs; other values stay NumPy arrays."""
+        host = jax.device_get(results)
+        return {
+            name: float(host[name]) if np.ndim(host[name]) == 0 else host[name]
+            for name in self.objective.names
+        }
+
+    # ------------------------------------------------------------------ evaluate
+    def evaluate(
+        self,
+        dataset: ArrayDataset | StreamDataset,
+        *,
+        batch_size: int,
+        steps: int | None,
+        callbacks: CallbackList,
+        owner: Any,
+    ) -> dict[str, Any]:
+        """Exact means over the data set."""
+        assert self._split is not None
+        feed = self.feed(
+            dataset,
+            batch_size,
+            training=False,
+            steps=steps,
+            most=callbacks.batch_interval("test"),
+        )
+        return self._evaluate(feed, self._split.read(), callbacks, owner)
+
+    def _evaluate(self, feed: Feed, arrays, callbacks, owner) -> dict[str, Any]:
+        programs = self.programs
+        owner.stop_evaluating = False
+        callbacks.on_test_begin()
+        per_batch = callbacks.batch_interval("test") is not None
+        glances = callbacks.listens("on_test_chunk_end")
+        totals, done, last = self._fresh_totals(), 0, time.perf_counter()
+        flight: deque[jax.Array] = deque()
+        chunks = feed.epoch(self.seed, 0)
+        with contextlib.closing(chunks):
+            for chunk in chunks:
+                if per_batch:
+                    callbacks.on_test_batch_begin(done)
+                totals, token = programs.evaluate(
+                    arrays, totals, chunk.data, chunk.index, chunk.count
+                )
+                done += chunk.steps
+                flight.append(token)
+                if len(flight) > _IN_FLIGHT:
+                    flight.popleft().block_until_ready()
+                if per_batch:
+                    callbacks.on_test_batch_end(done - 1, self._read(programs, totals))
+                if glances and time.perf_counter() - last > _GLANCE:
+                    last = time.perf_counter()
+                    callbacks.on_test_chunk_end(done, self._read(programs, totals))
+                if owner.stop_evaluating:
+                    break
+        logs = self._read(programs, totals)
+        if glances:
+            callbacks.on_test_chunk_end(done, logs)
+        callbacks.on_test_end(logs)
+        return logs
+
+    # ------------------------------------------------------------------ predict
+    def predict(
+        self,
+        dataset: ArrayDataset | StreamDataset,
+        *,
+        batch_size: int,
+        steps: int | None,
+        callbacks: CallbackList,
+        owner: Any,
+    ) -> Any:
+        """Outputs for every row, streamed into host memory."""
+        assert self._split is not None
+        feed = self.feed(
+            dataset,
+            batch_size,
+            training=False,
+            steps=steps,
+            most=callbacks.batch_interval("predict"),
+        )
+        arrays, programs = self._split.read(), self.programs
+        owner.stop_predicting = False
+        callbacks.on_predict_begin()
+        per_batch = callbacks.batch_interval("predict") is not None
+        sink = _Sink(feed.samples)
+        done, last = 0, time.perf_counter()
+        chunks = feed.epoch(self.seed, 0)
+        with contextlib.closing(chunks):
+            for chunk in chunks:
+                if per_batch:
+                    callbacks.on_predict_batch_begin(done)
+                sink.put(chunk, programs.predict(arrays, chunk.data, chunk.index))
+                done += chunk.steps
+                if per_batch:
+                    callbacks.on_predict_batch_end(done - 1)
+                if time.perf_counter() - last > _GLANCE:
+                    last = time.perf_counter()
+                    callbacks.on_predict_chunk_end(done)
+                if owner.stop_predicting:
+                    break
+        callbacks.on_predict_chunk_end(done)
+        callbacks.on_predict_end()
+        return sink.result()
+
+    # ------------------------------------------------------------------ one batch
+    def run_batch(self, batch: tuple, *, train: bool) -> dict[str, Any]:
+        """One step on one batch; totals go on until they are reset."""
+        assert self._split is not None
+        split, programs = self._split, self.programs
+        if self._totals is None:
+            self._totals = self._fresh_totals()
+        for chunk in self._one(batch):
+            data, number = chunk.data, chunk.count
+            if not train:
+                self._totals, _ = programs.evaluate(
+                    split.read(), self._totals, data, None, number
+                )
+                continue
+            state = self.initial_state().replace(metrics=self._totals)
+            try:
+                state, _ = programs.train(state, data, None, number)
+            finally:
+                split.write(state.params, state.frozen, state.others)
+                self.opt_state, self._totals = state.opt_state, state.metrics
+            self.step += 1
+        return self._read(programs, self._totals)
+
+    def reset_totals(self) -> None:
+        """Starts the running values of ``run_batch`` afresh."""
+        self._totals = None
+
+    def forget(self) -> None:
+        """Drops programs and optimizer state: the module has other weights now."""
+        self._split = self._programs = self.opt_state = self._totals = None
+        self._forwards = {}
+
+    def _one(self, batch: tuple) -> Iterator[Chunk]:
+        """The batch as a chunk of one step, at one of a few sizes."""
+        dataset = ArrayDataset(*batch)
+        exact = self.objective.exact_rows
+        size = dataset.size if exact else bucket(dataset.size)
+        rows = np.minimum(np.arange(size), dataset.size - 1)
+        data = jax.tree.map(lambda v: jax.device_put(v[None]), dataset.take(rows))
+        number = None if exact else jax.device_put(np.array([dataset.size], np.int32))
+        yield Chunk(data, None, number, 1, dataset.size)
+
+    def check(
+        self, dataset: ArrayDataset, pred_spec: Any, op: str, *, finite: bool
+    ) -> None:
+        """Checks the data's values on the host: finite, and fit for the losses."""
+        if finite:
+            check_finite(dataset.tree, op=op)
+        self.objective.check_targets(dataset.tree[1], pred_spec)
+
+
+class _Sink:
+    """Collects outputs on the host, one chunk behind the device."""
+
+    def __init__(self, rows: int | None):
+        self._rows = rows
+        self._pending: deque[tuple[int, Any]] = deque()
+        self._parts: list[Any] = []
+        self._whole: Any = None
+        self._filled = 0
+
+    def put(self, chunk: Chunk, outputs: Any) -> None:
+        for leaf in jax.tree.leaves(outputs):
+            leaf.copy_to_host_async()
+        if chunk.count is None:
+            self._pending.append((None, chunk.samples, outputs))  # type: ignore[arg-type]
+        else:
+            count = np.asarray(chunk.count)
+            self._pending.append((count, chunk.samples, outputs))  # type: ignore[arg-type]
+        while len(self._pending) > _IN_FLIGHT:
+            self._take()
+
+    def _take(self) -> None:
+        count, samples, outputs = self._pending.popleft()  # type: ignore[misc]
+        for leaf in jax.tree.leaves(outputs):
+            if leaf.ndim < 2:
+                raise DataError(
+                    "predict", "an output has no batch axis, so rows cannot be told apart"
+                )
+
+        def rows(leaf):
+            host = np.asarray(leaf)
+            flat = host.reshape((-1, *host.shape[2:]))
+            if count is None or _consecutive(count, host.shape[1]):
+                return flat[:samples]
+            keep = np.arange(host.shape[1]) < count[:, None]
+            return host[keep]
+
+        part = jax.tree.map(rows, outputs)
+        if self._rows is None:
+            self._parts.append(part)
+            return
+        if self._whole is None:
+            self._whole = jax.tree.map(
+                lambda v: np.empty((self._rows, *v.shape[1:]), v.dtype), part
+            )
+        stop = self._filled + samples
+        jax.tree.map(
+            lambda whole, v: whole.__setitem__(slice(self._filled, stop), v),
+            self._whole,
+            part,
+        )
+        self._filled = stop
+
+    def result(self) -> Any:
+        while self._pending:
+            self._take()
+        if self._rows is None:
+            return jax.tree.map(lambda *v: np.concatenate(v), *self._parts)
+        return jax.tree.map(lambda v: v[: self._filled], self._whole)
+
+
+def _consecutive(count: np.ndarray, size: int) -> bool:
+    """Whether only the last filled step may be short."""
+    filled = count[count > 0]
+    return bool((filled[:-1] == size).all())
+
+
+def _spec(value: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)

@@ -1,0 +1,38 @@
+"""Any activation function as a layer."""
+
+from __future__ import annotations
+
+from exburn import activations
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+
+__all__ = ["Activation"]
+
+
+@register_builtin
+class Activation(Layer):
+    """Applies an activation function.
+
+    Args:
+        activation: Name of an activation, or a function.
+
+    Shape:
+        x: any → the same
+
+    Raises:
+        UnknownNameError: No activation has that name.
+
+    Example:
+        >>> import numpy as np
+        >>> Activation("relu")(np.array([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
+
+    supports_masking = True
+
+    def __init__(self, activation, **kwargs):
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+
+    def call(self, inputs):
+        return self.activation(inputs)

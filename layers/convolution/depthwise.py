@@ -1,0 +1,323 @@
+"""Depthwise and separable convolutions: every channel has a filter of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+
+from exburn import constraints, initializers, regularizers
+from exburn.layers.convolution.conv import Convolution
+from exburn.layers.layout import check_count
+from exburn.registry import register_builtin
+
+__all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]
+
+
+class DepthwiseConv(Convolution):
+    """A depthwise convolution with a kernel ``[*kernel_size, in, depth_multiplier]``."""
+
+    kernel: Any = None
+
+    def __init__(
+        self,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        depth_multiplier=1,
+        data_format=None,
+        dilation_rate=1,
+        activation=None,
+        use_bias=True,
+        depthwise_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        depthwise_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        depthwise_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            bias_initializer,
+            bias_regularizer,
+            bias_constraint,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.depth_multiplier = check_count(
+            type(self).__name__, "depth_multiplier", depth_multiplier
+        )
+        self.depthwise_initializer = initializers.get(depthwise_initializer)
+        self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
+        self.depthwise_constraint = constraints.get(depthwise_constraint)
+
+    def build(self, input_shape):
+        channels = self._channels(input_shape)
+        self.kernel = self._add_depthwise("kernel", channels)
+        self._add_bias(channels * self.depth_multiplier)
+
+    def _add_depthwise(self, name: str, channels: int):
+        return self.add_weight(
+            (*self.kernel_size, channels, self.depth_multiplier),
+            self.depthwise_initializer,
+            name=name,
+            regularizer=self.depthwise_regularizer,
+            constraint=self.depthwise_constraint,
+        )
+
+    def _depthwise(self, x, kernel):
+        """Channel c of the input gives channels [c * multiplier, (c + 1) * multiplier)."""
+        kernel = self.cast(kernel)
+        *sizes, channels, multiplier = kernel.shape
+        return self._convolve(
+            x, kernel.reshape(*sizes, 1, channels * multiplier), channels
+        )
+
+    def call(self, x):
+        return self._finish(self._depthwise(self.cast(x), self.kernel))
+
+
+class SeparableConv(DepthwiseConv):
+    """A depthwise convolution, then one of size 1 that mixes the channels."""
+
+    depthwise_kernel: Any = None
+    pointwise_kernel: Any = None
+
+    def __init__(
+        self,
+        filters,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        data_format=None,
+        dilation_rate=1,
+        depth_multiplier=1,
+        activation=None,
+        use_bias=True,
+        depthwise_initializer="glorot_uniform",
+        pointwise_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        depthwise_regularizer=None,
+        pointwise_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        depthwise_constraint=None,
+        pointwise_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(
+            kernel_size,
+            strides,
+            padding,
+            depth_multiplier,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            depthwise_initializer,
+            bias_initializer,
+            depthwise_regularizer,
+            bias_regularizer,
+            activity_regularizer,
+            depthwise_constraint,
+            bias_constraint,
+            **kwargs,
+        )
+        self.filters = check_count(type(self).__name__, "filters", filters)
+        self.pointwise_initializer = initializers.get(pointwise_initializer)
+        self.pointwise_regularizer = regularizers.get(pointwise_regularizer)
+        self.pointwise_constraint = constraints.get(pointwise_constraint)
+
+    def build(self, input_shape):
+        channels = self._channels(input_shape)
+        self.depthwise_kernel = self._add_depthwise("depthwise_kernel", channels)
+        self.pointwise_kernel = self.add_weight(
+            (*(1,) * self.rank, channels * self.depth_multiplier, self.filters),
+            self.pointwise_initializer,
+            name="pointwise_kernel",
+            regularizer=self.pointwise_regularizer,
+            constraint=self.pointwise_constraint,
+        )
+        self._add_bias(self.filters)
+
+    def call(self, x):
+        y = lax.conv_general_dilated(
+            self._depthwise(self.cast(x), self.depthwise_kernel),
+            self.cast(self.pointwise_kernel),
+            window_strides=(1,) * self.rank,
+            padding="VALID",
+            dimension_numbers=self._dimension_numbers(),
+        )
+        return self._finish(y)
+
+
+@register_builtin
+class DepthwiseConv1D(DepthwiseConv):
+    """Convolution over a sequence in which every channel has its own filters.
+
+    Args:
+        kernel_size: Length of the window.
+        strides: Step of the window.
+        padding: ``"valid"``, ``"same"`` or ``"causal"``.
+        depth_multiplier: Number of filters for each input channel.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        depthwise_initializer: Initializer of the kernel ``[size, in, multiplier]``.
+        bias_initializer: Initializer of the bias.
+        depthwise_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        depthwise_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, time, in] → [batch, new time, in * depth_multiplier]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or size, or is shorter than the window.
+
+    Example:
+        >>> import numpy as np
+        >>> DepthwiseConv1D(3, depth_multiplier=2)(np.ones((2, 10, 5))).shape
+        (2, 8, 10)
+    """
+
+    rank = 1
+    paddings = ("valid", "same", "causal")
+
+
+@register_builtin
+class DepthwiseConv2D(DepthwiseConv):
+    """Convolution over an image in which every channel has its own filters.
+
+    Args:
+        kernel_size: Height and width of the window.
+        strides: Step of the window.
+        padding: ``"valid"`` or ``"same"``.
+        depth_multiplier: Number of filters for each input channel.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        depthwise_initializer: Initializer of the kernel ``[h, w, in, multiplier]``.
+        bias_initializer: Initializer of the bias.
+        depthwise_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        depthwise_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, height, width, in] → [batch, …, in * depth_multiplier]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or size, or is smaller than the window.
+
+    Example:
+        >>> import numpy as np
+        >>> DepthwiseConv2D(3, padding="same")(np.ones((2, 8, 8, 5))).shape
+        (2, 8, 8, 5)
+
+    Source: Howard et al., *MobileNets*, 2017.
+    """
+
+    rank = 2
+
+
+@register_builtin
+class SeparableConv1D(SeparableConv):
+    """A depthwise convolution over a sequence, then a mix of the channels.
+
+    Args:
+        filters: Number of output channels.
+        kernel_size: Length of the window.
+        strides: Step of the window.
+        padding: ``"valid"``, ``"same"`` or ``"causal"``.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        depth_multiplier: Number of depthwise filters for each input channel.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        depthwise_initializer: Initializer of the kernel ``[size, in, multiplier]``.
+        pointwise_initializer: Initializer of the kernel ``[1, in * multiplier, filters]``.
+        bias_initializer: Initializer of the bias.
+        depthwise_regularizer: Function of the depthwise kernel, added to the loss.
+        pointwise_regularizer: Function of the pointwise kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        depthwise_constraint: Projection of the depthwise kernel after every update.
+        pointwise_constraint: Projection of the pointwise kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, time, in] → [batch, new time, filters]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or size, or is shorter than the window.
+
+    Example:
+        >>> import numpy as np
+        >>> SeparableConv1D(4, 3, padding="causal")(np.ones((2, 10, 5))).shape
+        (2, 10, 4)
+    """
+
+    rank = 1
+    paddings = ("valid", "same", "causal")
+
+
+@register_builtin
+class SeparableConv2D(SeparableConv):
+    """A depthwise convolution over an image, then a mix of the channels.
+
+    Args:
+        filters: Number of output channels.
+        kernel_size: Height and width of the window.
+        strides: Step of the window.
+        padding: ``"valid"`` or ``"same"``.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        depth_multiplier: Number of depthwise filters for each input channel.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        depthwise_initializer: Initializer of the kernel ``[h, w, in, multiplier]``.
+        pointwise_initializer: Initializer of ``[1, 1, in * multiplier, filters]``.
+        bias_initializer: Initializer of the bias.
+        depthwise_regularizer: Function of the depthwise kernel, added to the loss.
+        pointwise_regularizer: Function of the pointwise kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        depthwise_constraint: Projection of the depthwise kernel after every update.
+        pointwise_constraint: Projection of the pointwise kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, height, width, in] → [batch, new height, new width, filters]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or size, or is smaller than the window.
+
+    Example:
+        >>> import numpy as np
+        >>> SeparableConv2D(4, 3)(np.ones((2, 8, 8, 5))).shape
+        (2, 6, 6, 4)
+
+    Source: Chollet, *Xception: Deep Learning with Depthwise Separable Convolutions*,
+    2017.
+    """
+
+    rank = 2

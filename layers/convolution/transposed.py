@@ -1,0 +1,239 @@
+"""Transposed convolutions: the gradient of a convolution as a layer, to grow images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+
+from exburn import constraints, initializers, regularizers
+from exburn.errors import ArgumentError
+from exburn.layers.convolution.conv import Convolution
+from exburn.layers.layout import check_count, check_sizes
+from exburn.registry import register_builtin
+
+__all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]
+
+
+class ConvTranspose(Convolution):
+    """A transposed convolution with a kernel ``[*kernel_size, filters, in]``."""
+
+    kernel: Any = None
+
+    def __init__(
+        self,
+        filters,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        output_padding=None,
+        data_format=None,
+        dilation_rate=1,
+        activation=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            bias_initializer,
+            bias_regularizer,
+            bias_constraint,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        op = type(self).__name__
+        self.filters = check_count(op, "filters", filters)
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.output_padding = None
+        if output_padding is not None:
+            self.output_padding = check_sizes(
+                op, "output_padding", output_padding, self.rank, least=0
+            )
+            for extra, stride in zip(self.output_padding, self.strides, strict=True):
+                if extra >= stride:
+                    raise ArgumentError(
+                        op,
+                        "output_padding must be smaller than strides",
+                        {"output_padding": output_padding, "strides": self.strides},
+                    )
+
+    def build(self, input_shape):
+        channels = self._channels(input_shape)
+        self.kernel = self.add_weight(
+            (*self.kernel_size, self.filters, channels),
+            self.kernel_initializer,
+            name="kernel",
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self._add_bias(self.filters)
+
+    def _pads(self) -> list[tuple[int, int]]:
+        """Zeros before and after the input, whose entries are ``strides`` apart.
+
+        The full result has ``(n - 1) * stride + window`` entries. "valid" keeps it all,
+        "same" keeps ``n * stride`` of it, unless ``output_padding`` sets the size.
+        """
+        pads = []
+        extras = self.output_padding or (None,) * self.rank
+        for size, stride, dilation, extra in zip(
+            self.kernel_size, self.strides, self.dilation_rate, extras, strict=True
+        ):
+            window = (size - 1) * dilation + 1
+            if self.padding == "valid":
+                before = window - 1
+                after = before + (max(0, stride - window) if extra is None else extra)
+            else:
+                if extra is None:
+                    extra = stride - window % 2
+                total = window + window % 2 - 2 + extra
+                before = min(-(-total // 2), window - 1)
+                after = total - before
+            pads.append((before, after))
+        return pads
+
+    def call(self, x):
+        x, kernel = self.cast(x), self.cast(self.kernel)
+        y = lax.conv_general_dilated(
+            x,
+            lax.rev(kernel, range(self.rank)),
+            window_strides=(1,) * self.rank,
+            padding=self._pads(),
+            lhs_dilation=self.strides,
+            rhs_dilation=self.dilation_rate,
+            dimension_numbers=self._dimension_numbers("OI"),
+        )
+        return self._finish(y)
+
+
+@register_builtin
+class Conv1DTranspose(ConvTranspose):
+    """Transposed convolution over a sequence, which makes it longer.
+
+    Args:
+        filters: Number of output channels.
+        kernel_size: Length of the window.
+        strides: Factor by which the sequence grows.
+        padding: ``"valid"``, or ``"same"`` (output length is input length * strides).
+        output_padding: Entries added at the end of the result that ``padding`` leaves.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[size, filters, in]``.
+        bias_initializer: Initializer of the bias ``[filters]``.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, time, in] → [batch, new time, filters]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or number of channels.
+
+    Example:
+        >>> import numpy as np
+        >>> Conv1DTranspose(4, 3, strides=2, padding="same")(np.ones((2, 5, 3))).shape
+        (2, 10, 4)
+    """
+
+    rank = 1
+
+
+@register_builtin
+class Conv2DTranspose(ConvTranspose):
+    """Transposed convolution over an image, which makes it larger.
+
+    Args:
+        filters: Number of output channels.
+        kernel_size: Height and width of the window.
+        strides: Factors by which the image grows.
+        padding: ``"valid"``, or ``"same"`` (output size is input size * strides).
+        output_padding: Entries added at the end of the result that ``padding`` leaves.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[h, w, filters, in]``.
+        bias_initializer: Initializer of the bias ``[filters]``.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, height, width, in] → [batch, new height, new width, filters]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or number of channels.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = Conv2DTranspose(8, 3, strides=2, padding="same")
+        >>> layer(np.ones((2, 7, 7, 16))).shape
+        (2, 14, 14, 8)
+
+    Source: Dumoulin & Visin, *A Guide to Convolution Arithmetic for Deep Learning*,
+    2016.
+    """
+
+    rank = 2
+
+
+@register_builtin
+class Conv3DTranspose(ConvTranspose):
+    """Transposed convolution over a volume, which makes it larger.
+
+    Args:
+        filters: Number of output channels.
+        kernel_size: Depth, height and width of the window.
+        strides: Factors by which the volume grows.
+        padding: ``"valid"``, or ``"same"`` (output size is input size * strides).
+        output_padding: Entries added at the end of the result that ``padding`` leaves.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        dilation_rate: Distance of the window's taps.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[d, h, w, filters, in]``.
+        bias_initializer: Initializer of the bias ``[filters]``.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, depth, height, width, in] → [batch, …, filters]
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The input has the wrong rank or number of channels.
+
+    Example:
+        >>> import numpy as np
+        >>> Conv3DTranspose(2, 2, strides=2)(np.ones((1, 3, 4, 5, 1))).shape
+        (1, 6, 8, 10, 2)
+    """
+
+    rank = 3

@@ -1,0 +1,1 @@
+"""Layers that everything else is made of."""

@@ -1,0 +1,100 @@
+"""The fully connected layer."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from exburn import activations, constraints, initializers, regularizers
+from exburn.layer import Layer
+from exburn.layers.layout import check_count
+from exburn.registry import register_builtin
+from exburn.weights import InputSpec
+
+__all__ = ["Dense"]
+
+
+@register_builtin
+class Dense(Layer):
+    """A fully connected layer on the last axis.
+
+    ``y = activation(x @ kernel + bias)``
+
+    Args:
+        units: Size of the output's last axis.
+        activation: Name or function; linear if None.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[in, units]``.
+        bias_initializer: Initializer of the bias ``[units]``.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        activity_regularizer: Function of the output, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+
+    Shape:
+        x: [batch, …, in] → [batch, …, units]
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1.
+        ShapeError: The last axis has another size than when the layer was built.
+
+    Example:
+        >>> import numpy as np
+        >>> Dense(3, activation="relu")(np.ones((2, 5))).shape
+        (2, 3)
+    """
+
+    kernel = None
+    bias = None
+
+    def __init__(
+        self,
+        units,
+        activation=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self.units = check_count("Dense", "units", units)
+        self.activation = activations.get(activation)
+        self.use_bias = bool(use_bias)
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.supports_masking = True
+        self.input_spec = InputSpec(min_ndim=2)
+
+    def build(self, input_shape):
+        size = input_shape[-1]
+        self.kernel = self.add_weight(
+            (size, self.units),
+            self.kernel_initializer,
+            name="kernel",
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                (self.units,),
+                self.bias_initializer,
+                name="bias",
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
+
+    def call(self, x):
+        y = jnp.matmul(self.cast(x), self.cast(self.kernel))
+        if self.use_bias:
+            y = y + self.cast(self.bias)
+        return self.activation(y)

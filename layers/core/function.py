@@ -1,0 +1,72 @@
+"""Any pure function as a layer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+
+__all__ = ["Function", "Lambda"]
+
+
+@register_builtin
+class Lambda(Layer):
+    """Wraps a pure function of arrays as a layer.
+
+    Args:
+        function: ``f(x)``; it may also take ``mask`` and ``training`` by name.
+        output_shape: Accepted for Keras code; shapes are found by tracing.
+        mask: Mask of the output: an array, or ``f(inputs, mask)``.
+        arguments: Further keyword arguments of the function.
+
+    Shape:
+        x: any → whatever the function returns
+
+    Raises:
+        ArgumentError: ``function`` cannot be called. ``get_config`` raises it for a
+            function that was not registered with ``exburn.register``.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Lambda(jnp.square)(jnp.array([2.0, 3.0])).tolist()
+        [4.0, 9.0]
+    """
+
+    def __init__(
+        self, function, output_shape=None, mask=None, arguments=None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if not callable(function):
+            raise ArgumentError("Lambda", f"a function is needed, not {function!r}")
+        self.function = function
+        self.arguments = tuple((arguments or {}).items())
+        self.mask = mask
+        if mask is not None:
+            self.supports_masking = True
+        self._takes = _parameters(function) & {"mask", "training"}
+
+    def call(self, inputs, training=False, mask=None):
+        extra = dict(self.arguments)
+        if "training" in self._takes:
+            extra["training"] = training
+        if "mask" in self._takes:
+            extra["mask"] = mask
+        return self.function(inputs, **extra)
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if callable(self.mask):
+            return self.mask(inputs, previous_mask)
+        return self.mask
+
+
+def _parameters(function: Callable) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except ValueError:  # a builtin without a signature takes no options
+        return frozenset()
+
+
+Function = Lambda

@@ -1,0 +1,60 @@
+"""Layers that hand their input on, as it is or rescaled."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+
+__all__ = ["Identity", "Rescaling"]
+
+
+@register_builtin
+class Identity(Layer):
+    """Returns its input.
+
+    Shape:
+        x: any → the same
+
+    Example:
+        >>> import numpy as np
+        >>> Identity()(np.ones((2, 3))).shape
+        (2, 3)
+    """
+
+    supports_masking = True
+
+    def call(self, inputs):
+        return inputs
+
+
+@register_builtin
+class Rescaling(Layer):
+    """Multiplies by a constant and adds one, for example to bring bytes to [0, 1].
+
+    ``y = x * scale + offset``
+
+    Args:
+        scale: A number, or a list of numbers, one a channel.
+        offset: A number, or a list of numbers, one a channel.
+
+    Shape:
+        x: [batch, …] → [batch, …], in the compute dtype
+
+    Example:
+        >>> import numpy as np
+        >>> Rescaling(1 / 255)(np.array([[0, 51, 255]], "uint8")).tolist()
+        [[0.0, 0.20000000298023224, 1.0]]
+    """
+
+    supports_masking = True
+
+    def __init__(self, scale, offset=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = tuple(scale) if isinstance(scale, list) else scale
+        self.offset = tuple(offset) if isinstance(offset, list) else offset
+
+    def call(self, inputs):
+        scale, offset = jnp.asarray(self.scale), jnp.asarray(self.offset)
+        return self.cast(inputs) * self.cast(scale) + self.cast(offset)

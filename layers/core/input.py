@@ -1,0 +1,125 @@
+"""The entry of a functional model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn.dtypes import standardize_dtype
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+from exburn.symbol import Symbol, record, spec_of
+
+__all__ = ["Input", "InputLayer"]
+
+
+@register_builtin
+class InputLayer(Layer):
+    """The layer behind ``Input``: it has no weights and hands its input on.
+
+    Args:
+        shape: Shape without the batch axis; ``None`` where it is free.
+        batch_size: Size of the batch axis, if it is fixed.
+        dtype: Dtype of the data; float32 by default.
+        batch_shape: Shape with the batch axis, instead of ``shape``.
+        name: Name of the input.
+        optional: Whether the model may be given ``None`` here.
+
+    Shape:
+        x: [batch, *shape] → [batch, *shape]
+
+    Raises:
+        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given.
+
+    Example:
+        >>> InputLayer((28, 28), name="image").batch_shape
+        (None, 28, 28)
+    """
+
+    is_input = True
+
+    def __init__(
+        self,
+        shape=None,
+        batch_size=None,
+        dtype=None,
+        batch_shape=None,
+        name=None,
+        optional=False,
+        **kwargs,
+    ):
+        super().__init__(name=name, autocast=False)
+        shape = kwargs.pop("input_shape", shape)
+        for key in kwargs:
+            raise ArgumentError("InputLayer", f"unknown argument {key!r}")
+        if (shape is None) == (batch_shape is None):
+            raise ArgumentError(
+                "Input",
+                "one of shape and batch_shape must be given",
+                {"shape": shape, "batch_shape": batch_shape},
+                hint="Input(shape=(28, 28)); the batch axis is no part of shape.",
+            )
+        if batch_shape is None:
+            shape = (shape,) if isinstance(shape, int) else tuple(shape)
+            batch_shape = (batch_size, *shape)
+        self.batch_shape = tuple(_size(d, batch_shape) for d in batch_shape)
+        self.input_dtype = standardize_dtype(dtype or "float32")
+        self.optional = bool(optional)
+        self.built = True
+
+    @property
+    def dtype(self) -> str:
+        return self.input_dtype
+
+    def call(self, x):
+        return x
+
+    def get_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "batch_shape": list(self.batch_shape),
+            "dtype": self.input_dtype,
+            "name": self.name,
+        }
+        return config | ({"optional": True} if self.optional else {})
+
+
+def _size(value, shape):
+    if value is None or (isinstance(value, int) and value >= 0):
+        return value
+    if hasattr(value, "__index__") and int(value) >= 0:
+        return int(value)
+    raise ArgumentError(
+        "Input", f"sizes are integers or None, received {value!r} in {tuple(shape)}"
+    )
+
+
+def Input(
+    shape=None,
+    batch_size=None,
+    dtype=None,
+    batch_shape=None,
+    name=None,
+    optional=False,
+) -> Symbol:
+    """Makes an input of a functional model: a symbol that stands for the data.
+
+    Args:
+        shape: Shape without the batch axis; ``None`` where it is free.
+        batch_size: Size of the batch axis, if it is fixed.
+        dtype: Dtype of the data; float32 by default.
+        batch_shape: Shape with the batch axis, instead of ``shape``.
+        name: Name of the input, the key in dictionaries of data.
+        optional: Whether the model may be given ``None`` here.
+
+    Raises:
+        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given.
+
+    Example:
+        >>> Input((28, 28), name="image")
+        <Symbol shape=(None, 28, 28) dtype=float32 name=image>
+    """
+    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional)
+    spec = spec_of(layer.batch_shape, layer.input_dtype)
+    symbol = record(layer, (), {}, spec)
+    layer._book.value.calls.append(symbol.call)
+    return symbol

@@ -1,0 +1,40 @@
+"""The base of layers that wrap another layer."""
+
+from __future__ import annotations
+
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+
+__all__ = ["Wrapper"]
+
+
+@register_builtin
+class Wrapper(Layer):
+    """A layer around another layer; subclasses override ``call``.
+
+    Args:
+        layer: The layer inside, kept as ``self.layer``.
+
+    Raises:
+        ArgumentError: ``layer`` is no layer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.layers import Dense
+        >>> Wrapper(Dense(3))(np.ones((2, 5))).shape
+        (2, 3)
+    """
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(layer, Layer):
+            raise ArgumentError(
+                type(self).__name__,
+                f"a layer is needed, received {type(layer).__name__}",
+                hint="ModuleLayer(module) makes a layer of any flax.nnx.Module.",
+            )
+        self.layer = layer
+
+    def call(self, inputs, **kwargs):
+        return self.layer(inputs, **kwargs)

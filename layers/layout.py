@@ -1,0 +1,125 @@
+"""Where the channels of an image are, and sizes that may be one number or several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, ShapeError
+from exburn.symbol import describe
+
+__all__ = ["image_data_format", "set_image_data_format"]
+
+FORMATS = ("channels_last", "channels_first")
+_default = "channels_last"
+
+
+def image_data_format() -> str:
+    """The ``data_format`` of layers that are given none.
+
+    Example:
+        >>> image_data_format()
+        'channels_last'
+    """
+    return _default
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Sets the ``data_format`` of layers made from now on.
+
+    Args:
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Raises:
+        ArgumentError: It is neither.
+
+    Example:
+        >>> set_image_data_format("channels_last")
+    """
+    global _default
+    _default = check_format("set_image_data_format", data_format)
+
+
+def check_format(op: str, value: Any) -> str:
+    """The data format, the default one for ``None``."""
+    return _default if value is None else check_choice(op, "data_format", value, FORMATS)
+
+
+def check_choice(op: str, argument: str, value: Any, choices: Sequence[str]) -> str:
+    """The value in lower case if it is one of the choices."""
+    lower = value.lower() if isinstance(value, str) else value
+    if lower not in choices:
+        raise ArgumentError(
+            op, f"{argument} is one of {', '.join(choices)}, received {value!r}"
+        )
+    return lower
+
+
+def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
+    """The value as an ``int`` if it is a whole number of at least ``least``."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ArgumentError(
+            op, f"{argument} is an integer >= {least}, received {value!r}"
+        )
+    return int(value)
+
+
+def check_sizes(
+    op: str, argument: str, value: Any, n: int, least: int = 1
+) -> tuple[int, ...]:
+    """``n`` whole numbers from one number or a sequence of ``n``."""
+    values = tuple(value) if isinstance(value, list | tuple | np.ndarray) else value
+    if not isinstance(values, tuple):
+        values = (values,) * n
+    if len(values) != n:
+        raise ArgumentError(
+            op, f"{argument} is an integer or {n} of them, received {value!r}"
+        )
+    return tuple(check_count(op, argument, v, least) for v in values)
+
+
+def check_ranges(
+    op: str, argument: str, value: Any, n: int
+) -> tuple[tuple[int, int], ...]:
+    """``n`` pairs (before, after) from a number, ``n`` numbers or ``n`` pairs."""
+    values = value if isinstance(value, list | tuple) else (value,) * n
+    if len(values) != n:
+        raise ArgumentError(
+            op, f"{argument} has {n} entries, one an axis, received {value!r}"
+        )
+    pairs = [check_sizes(op, argument, v, 2, least=0) for v in values]
+    return tuple((a, b) for a, b in pairs)
+
+
+def spatial_axes(rank: int, data_format: str) -> tuple[int, ...]:
+    """Axes of height, width … in an array of ``rank`` spatial axes."""
+    start = 1 if data_format == "channels_last" else 2
+    return tuple(range(start, start + rank))
+
+
+def channel_axis(data_format: str) -> int:
+    return -1 if data_format == "channels_last" else 1
+
+
+def on_channels(vector: Any, ndim: int, axis: int) -> Any:
+    """A vector reshaped so that it broadcasts along one axis of an array."""
+    if axis in (-1, ndim - 1):
+        return vector
+    shape = [1] * ndim
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def check_output(op: str, x: Any, y: Any) -> Any:
+    """``y``, unless the window did not fit once into the input."""
+    if any(isinstance(d, int) and d == 0 for d in y.shape[1:]):
+        raise ShapeError(
+            op,
+            "the window is larger than the input, so the output would be empty",
+            {"input": describe(x), "output": describe(y)},
+            hint='Use padding="same", a smaller window, or larger inputs.',
+        )
+    return y

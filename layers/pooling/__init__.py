@@ -1,0 +1,1 @@
+"""Pooling over windows, over everything, and to a fixed size."""

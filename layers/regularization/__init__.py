@@ -1,0 +1,1 @@
+"""Layers that are only active, or only matter, in training."""

@@ -1,0 +1,1 @@
+"""Layers that move numbers around without changing them."""

@@ -1,0 +1,106 @@
+"""Optimizers: pure updates on optax, with Keras' names and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import optax
+
+from exburn import registry
+from exburn.errors import DTypeError, unknown_name
+from exburn.optimizers import schedules
+from exburn.optimizers.adam import Adam, AdamW
+from exburn.optimizers.optax_optimizer import OptaxOptimizer
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.rmsprop import RMSprop
+from exburn.optimizers.sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "OptaxOptimizer",
+    "Optimizer",
+    "RMSprop",
+    "deserialize",
+    "get",
+    "schedules",
+    "serialize",
+]
+
+_named: dict[str, type[Optimizer]] = {
+    cls.__name__.lower(): cls for cls in (SGD, Adam, AdamW, RMSprop)
+}
+
+
+def get(identifier: Any) -> Optimizer:
+    """The optimizer for a name, a configuration, an optax transformation, or itself.
+
+    Args:
+        identifier: A name such as ``"adam"``, ``{"class_name": …, "config": …}``, an
+            :class:`Optimizer`, or an ``optax.GradientTransformation``.
+
+    Raises:
+        UnknownNameError: No optimizer has that name.
+        DTypeError: The identifier is none of these.
+
+    Example:
+        >>> get("adam")
+        Adam(learning_rate=0.001)
+        >>> get({"class_name": "SGD", "config": {"learning_rate": 0.5}})
+        SGD(learning_rate=0.5)
+    """
+    if isinstance(identifier, Optimizer):
+        return identifier
+    if isinstance(identifier, optax.GradientTransformation):
+        return OptaxOptimizer(identifier)
+    if isinstance(identifier, str):
+        return deserialize({"class_name": identifier, "config": {}})
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    hint = None
+    if isinstance(identifier, type):
+        hint = f"Make an instance: {identifier.__name__}()."
+    elif callable(identifier):
+        hint = "Wrap a factory: exburn.optimizers.OptaxOptimizer(optax.lion, 0.001)."
+    raise DTypeError(
+        "optimizers.get",
+        "an optimizer must be a name, a configuration, an Optimizer or an optax "
+        f"transformation, received {identifier!r}",
+        hint=hint,
+    )
+
+
+def serialize(optimizer: Optimizer) -> dict[str, Any]:
+    """The optimizer's class name and configuration, JSON-able.
+
+    Example:
+        >>> serialize(SGD(0.5))["class_name"]
+        'SGD'
+    """
+    return registry.serialize(optimizer)
+
+
+def deserialize(
+    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> Optimizer:
+    """The inverse of :func:`serialize`; names of built-in classes in any case.
+
+    Args:
+        config: ``{"class_name": …, "config": …}``.
+        custom_objects: Classes and functions that are not registered, by name.
+
+    Example:
+        >>> deserialize(serialize(SGD(0.5, nesterov=True))).nesterov
+        True
+    """
+    name = config.get("class_name")
+    with registry.custom_objects(custom_objects):
+        cls = _named.get(str(name).lower().replace("_", ""))
+        if cls is None:
+            try:
+                cls = registry.lookup(config.get("registered_name") or str(name))
+            except ValueError:
+                raise unknown_name("optimizer", name, _named) from None
+        return cls.from_config(config.get("config", {}))

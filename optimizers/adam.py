@@ -1,0 +1,171 @@
+"""Adam, and Adam with decoupled weight decay."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import jax.numpy as jnp
+import optax
+
+from exburn.errors import ArgumentError
+from exburn.optimizers.arguments import real
+from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.rules import bias_correction, per_parameter
+
+__all__ = ["Adam", "AdamW", "adam_rule"]
+
+
+def adam_rule(
+    learning_rate: Any,
+    count: Any,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    amsgrad: bool = False,
+) -> optax.GradientTransformation:
+    r"""Adam's update as an optax transformation without a counter of its own.
+
+    Equal to ``optax.adam`` up to rounding, rearranged so that the bias corrections are
+    two scalars instead of two divisions of every element.
+
+    Args:
+        learning_rate: Scalar.
+        count: int32 scalar, the number of updates before this one.
+        beta_1: Decay of the mean of gradients.
+        beta_2: Decay of the mean of squared gradients.
+        epsilon: Added to the root of the corrected second moment.
+        amsgrad: Use the largest second moment seen so far.
+
+    Example:
+        >>> rule = adam_rule(0.1, jnp.int32(0), 0.9, 0.999, 1e-8)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> updates, _ = rule.update({"w": jnp.array([5.0])}, rule.init(params), params)
+        >>> round(float(updates["w"][0]), 6)
+        -0.1
+    """
+    root = jnp.sqrt(bias_correction(beta_2, count))
+    size = learning_rate * root / bias_correction(beta_1, count)
+    floor = epsilon * root
+
+    def init(p, path):
+        slots = ("m", "v", "v_max") if amsgrad else ("m", "v")
+        return {slot: jnp.zeros_like(p) for slot in slots}
+
+    def update(g, p, path, m, v, v_max=None):
+        m = beta_1 * m + (1.0 - beta_1) * g
+        v = beta_2 * v + (1.0 - beta_2) * jnp.square(g)
+        if not amsgrad:
+            return -size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
+        v_max = jnp.maximum(v_max, v)
+        delta = -size * m / (jnp.sqrt(v_max) + floor)
+        return delta, {"m": m, "v": v, "v_max": v_max}
+
+    return per_parameter(init, update)
+
+
+class Adam(Optimizer):
+    r"""Adaptive moments: every element has a step size of its own.
+
+    .. math::
+        m ← β_1 m + (1 − β_1) g \qquad v ← β_2 v + (1 − β_2) g² \qquad
+        p ← p − η \frac{m / (1 − β_1^t)}{\sqrt{v / (1 − β_2^t)} + ε}
+
+    Args:
+        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        beta_1: Decay of the mean of gradients.
+        beta_2: Decay of the mean of squared gradients.
+        epsilon: Keeps the division finite: the paper's ε and default. Keras' is 1e-7
+            and enters before the bias correction (the paper's ε̂).
+        amsgrad: Divide by the largest second moment seen so far.
+        **options: See :class:`Optimizer`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        ArgumentError: A beta is not in [0, 1), or ``epsilon`` is negative.
+
+    Example:
+        >>> optimizer = Adam(learning_rate=0.1)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": jnp.array([5.0])}, state, params)
+        >>> round(float(params["w"][0]), 6)
+        0.9
+
+    Source: Kingma & Ba, *Adam: A Method for Stochastic Optimization*, 2015; Reddi et
+    al., *On the Convergence of Adam and Beyond*, 2018 (AMSGrad).
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        amsgrad: bool = False,
+        **options: Unpack[Options],
+    ):
+        super().__init__(learning_rate, **options)
+        op = type(self).__name__
+        self.beta_1 = real(op, "beta_1", beta_1, high=1.0, open_high=True)
+        self.beta_2 = real(op, "beta_2", beta_2, high=1.0, open_high=True)
+        self.epsilon = real(op, "epsilon", epsilon)
+        self.amsgrad = bool(amsgrad)
+
+    def transformation(self, learning_rate, count) -> optax.GradientTransformation:
+        return adam_rule(
+            learning_rate, count, self.beta_1, self.beta_2, self.epsilon, self.amsgrad
+        )
+
+
+class AdamW(Adam):
+    r"""Adam with decoupled weight decay, ``p -= η λ p`` before each of its updates.
+
+    Args:
+        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        weight_decay: λ.
+        beta_1: Decay of the mean of gradients.
+        beta_2: Decay of the mean of squared gradients.
+        epsilon: As in :class:`Adam`.
+        amsgrad: Divide by the largest second moment seen so far.
+        **options: See :class:`Optimizer`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        ArgumentError: ``weight_decay`` is None or negative, or a beta not in [0, 1).
+
+    Example:
+        >>> optimizer = AdamW(learning_rate=0.1, weight_decay=0.5)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": jnp.array([5.0])}, state, params)
+        >>> round(float(params["w"][0]), 6)  # 1 − 0.1 · 0.5 · 1 − 0.1
+        0.85
+
+    Source: Loshchilov & Hutter, *Decoupled Weight Decay Regularization*, 2019.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        amsgrad: bool = False,
+        **options: Unpack[Options],
+    ):
+        if weight_decay is None:
+            raise ArgumentError("AdamW", "weight_decay must be a number, received None")
+        super().__init__(
+            learning_rate,
+            beta_1,
+            beta_2,
+            epsilon,
+            amsgrad,
+            weight_decay=weight_decay,
+            **options,
+        )

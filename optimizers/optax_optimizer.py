@@ -1,0 +1,235 @@
+"""Any optax transformation as an optimizer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from exburn import registry
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.optimizers.arguments import real
+from exburn.optimizers.live import Live
+from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.rate import host_value, replace_leaf
+
+__all__ = ["OptaxOptimizer"]
+
+
+class OptaxOptimizer(Optimizer):
+    """An optax transformation, or a factory that makes one from a learning rate.
+
+    A factory, such as ``optax.lion`` or ``functools.partial(optax.adamw, b2=0.95)``,
+    gets every feature: schedules, warmup, a learning rate that callbacks change. A
+    finished transformation has its learning rate inside; it can be changed if the
+    transformation was made by ``optax.inject_hyperparams``, and then every injected
+    hyperparameter can. Parameters keep their dtype: optax' own rules hold.
+
+    Args:
+        transformation: ``optax.GradientTransformation``, or a function of the rate.
+        learning_rate: For a factory only.
+        **options: See :class:`Optimizer`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        DTypeError: ``transformation`` is neither.
+        ArgumentError: A learning rate is given to, read from or set on a transformation
+            that has none to change.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rule = optax.inject_hyperparams(optax.sgd)(learning_rate=0.5)
+        >>> optimizer = OptaxOptimizer(rule)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> state = optimizer.init(params)
+        >>> state = optimizer.with_hyperparameters(state, learning_rate=0.25)
+        >>> params, state = optimizer.update({"w": jnp.ones(1)}, state, params)
+        >>> float(params["w"][0])
+        0.75
+        >>> OptaxOptimizer(optax.adagrad, learning_rate=0.1).learning_rate
+        0.1
+    """
+
+    widens = False
+
+    def __init__(
+        self,
+        transformation: optax.GradientTransformation | Callable[[Any], Any],
+        learning_rate: Any = None,
+        **options: Unpack[Options],
+    ):
+        finished = isinstance(transformation, optax.GradientTransformation)
+        if not finished and not callable(transformation):
+            raise DTypeError(
+                "OptaxOptimizer",
+                "transformation must be an optax.GradientTransformation or a function "
+                f"of the learning rate, received {type(transformation).__name__}",
+            )
+        if finished and learning_rate is not None:
+            raise ArgumentError(
+                "OptaxOptimizer",
+                "a finished transformation already contains its learning rate",
+                hint="Pass the factory: OptaxOptimizer(optax.adam, learning_rate=0.1).",
+            )
+        super().__init__(0.0 if finished else learning_rate, **options)
+        self._source, self._finished = transformation, finished
+        self._wanted: float | None = None  # a rate that was set before init
+
+    def transformation(self, learning_rate, count) -> optax.GradientTransformation:
+        if self._finished:
+            return self._source
+        made = self._source(learning_rate)
+        if not isinstance(made, optax.GradientTransformation):
+            raise DTypeError(
+                "OptaxOptimizer",
+                "the factory must return an optax.GradientTransformation, received "
+                f"{type(made).__name__}",
+            )
+        return made
+
+    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+        state = super().init(params, micro_steps=micro_steps)
+        if self._finished:
+            rate = _injected(state["inner"]).get("learning_rate", jnp.float32(jnp.nan))
+            rate = rate if self._wanted is None else self._wanted
+            if not isinstance(rate, jax.core.Tracer):
+                rate = jax.device_put(np.array(rate, np.float32))
+            state["rate"]["learning_rate"] = rate
+        return state
+
+    def apply_rule(self, grads, inner, params, learning_rate, count):
+        if self._finished and "learning_rate" in _settable(inner):
+            inner = _replace_injected(inner, {"learning_rate": learning_rate})
+        return super().apply_rule(grads, inner, params, learning_rate, count)
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate, if it can be known.
+
+        Raises:
+            ArgumentError: The transformation hides its learning rate.
+        """
+        if not self._finished:
+            return super().learning_rate
+        if self._wanted is not None and self._live() is None:
+            return self._wanted
+        state = self._live() or self._probe()
+        self._need_injected(state["inner"])
+        if "learning_rate" not in _settable(state["inner"]):
+            return host_value(_injected(state["inner"])["learning_rate"])
+        return host_value(state["rate"]["learning_rate"])
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if not self._finished:
+            Live.learning_rate.__set__(self, value)
+            return
+        value = real("OptaxOptimizer", "learning_rate", value)
+        self._need_injected((self._live() or self._probe())["inner"], to_set=True)
+        self._change(learning_rate=value)
+        self._wanted = value
+
+    def _probe(self) -> dict[str, Any]:
+        try:
+            return self.init({"probe": np.zeros((1, 1), np.float32)})
+        except Exception as error:
+            raise NotBuiltError(
+                "OptaxOptimizer",
+                "the learning rate is known after init(params), received no state yet",
+            ) from error
+
+    def _need_injected(self, inner: Any, *, to_set: bool = False) -> None:
+        if "learning_rate" in (_settable(inner) if to_set else _injected(inner)):
+            return
+        found = "learning_rate" in _injected(inner)
+        raise ArgumentError(
+            "OptaxOptimizer",
+            "a schedule inside of the transformation sets the learning rate"
+            if found
+            else "the optax transformation hides its learning rate",
+            hint="Pass the factory: OptaxOptimizer(optax.adam, learning_rate=0.001), or "
+            "inject a number: optax.inject_hyperparams(optax.adam)(learning_rate=0.001).",
+        )
+
+    def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        values = super().hyperparameters(opt_state)
+        injected = _injected(opt_state["inner"])
+        if self._finished:
+            if "learning_rate" not in _settable(opt_state["inner"]):
+                values = {}
+            others = set(injected) - set(values)
+            values |= {name: host_value(injected[name]) for name in sorted(others)}
+        return values
+
+    def with_hyperparameters(
+        self, opt_state: Mapping[str, Any], **values: Any
+    ) -> dict[str, Any]:
+        if not self._finished:
+            return super().with_hyperparameters(opt_state, **values)
+        op, inner = "OptaxOptimizer.with_hyperparameters", opt_state["inner"]
+        settable = _settable(inner)
+        own = {n: v for n, v in values.items() if n in settable - {"learning_rate"}}
+        rest = {n: v for n, v in values.items() if n not in own}
+        if rest:
+            self._need_injected(inner, to_set=True)
+        leaves = {
+            n: replace_leaf(op, n, _injected(inner)[n], v) for n, v in own.items()
+        }
+        state = super().with_hyperparameters(opt_state, **rest)
+        return {**state, "inner": _replace_injected(inner, leaves)}
+
+    def get_config(self) -> dict[str, Any]:
+        if self._finished:
+            raise ArgumentError(
+                "OptaxOptimizer.get_config",
+                "a finished optax transformation cannot be written to a configuration",
+                hint="Register a factory, exburn.register(my_factory), and pass it.",
+            )
+        names = [n for n in inspect.signature(type(self)).parameters]
+        config = {n: getattr(self, n) for n in names if n != "transformation"}
+        config["learning_rate"] = self.schedule or self.learning_rate
+        config["transformation"] = self._source
+        return {name: registry.serialize(value) for name, value in config.items()}
+
+
+def _is_injected(node: Any) -> bool:
+    return hasattr(node, "hyperparams") and hasattr(node, "inner_state")
+
+
+def _nodes(inner: Any) -> list[Any]:
+    nodes = jax.tree.leaves(inner, is_leaf=_is_injected)
+    return [node for node in nodes if _is_injected(node)]
+
+
+def _injected(inner: Any) -> dict[str, Any]:
+    """Every hyperparameter that ``optax.inject_hyperparams`` put into the state."""
+    return {k: v for node in _nodes(inner) for k, v in node.hyperparams.items()}
+
+
+def _settable(inner: Any) -> set[str]:
+    """Those of them that no schedule inside of the transformation overwrites."""
+    scheduled = {
+        name for node in _nodes(inner) for name in getattr(node, "hyperparams_states", ())
+    }
+    return set(_injected(inner)) - scheduled
+
+
+def _replace_injected(inner: Any, values: Mapping[str, Any]) -> Any:
+    def one(node):
+        if not _is_injected(node):
+            return node
+        new = dict(node.hyperparams)
+        for name in set(values) & set(new):
+            dtype = jnp.result_type(new[name])
+            value = values[name]
+            new[name] = value if isinstance(value, np.ndarray) else value.astype(dtype)
+        return node._replace(hyperparams=new)
+
+    return jax.tree.map(one, inner, is_leaf=_is_injected)

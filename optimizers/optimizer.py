@@ -1,0 +1,424 @@
+"""The optimizer contract: pure functions of arrays, with a learning rate that is state."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from exburn import registry
+from exburn.errors import ArgumentError, unknown_name
+from exburn.optimizers import gradients
+from exburn.optimizers.arguments import real, whole
+from exburn.optimizers.eager import Eager
+from exburn.optimizers.exclusions import decays
+from exburn.optimizers.live import Live
+from exburn.optimizers.rate import initial_rate
+from exburn.optimizers.trees import (
+    initial_state,
+    like,
+    map_with_path,
+    same_shapes,
+    widen,
+)
+
+__all__ = ["Optimizer", "Options"]
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments that every optimizer takes; see :class:`Optimizer`."""
+
+    weight_decay: float | None
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+    name: str | None
+    l2_weight_decay: float | None
+    weight_decay_exclusions: Sequence[str]
+
+
+class Optimizer(Live, Eager, abc.ABC):
+    """Turns gradients into new parameters; a subclass supplies the update rule.
+
+    An optimizer is a pure pair ``init(params) -> state`` and
+    ``update(grads, state, params) -> (params, state)`` over any tree of arrays, fit for
+    ``jit``, ``lax.scan`` and ``vmap``: the state that comes out has the shapes and
+    dtypes of the state that went in. One update runs, in this order: undo the loss
+    scale, average accumulated gradients, clip, ``g += l2_weight_decay * p``,
+    ``p -= learning_rate * weight_decay * p``, the rule, the moving average.
+
+    The learning rate is an array of the state, so changing it compiles nothing. At
+    update number ``c`` it is ``warmup_from + (warmup_to − warmup_from) · c /
+    warmup_steps`` while ``c < warmup_steps``, and ``scale`` times the schedule or the
+    learning rate afterwards. A schedule is given the number of batches seen, which
+    with gradient accumulation is more than the number of updates, as in Keras.
+
+    Parameters in 16-bit floats are updated in float32, with float32 optimizer state,
+    and rounded once: in bfloat16, ``0.999 * v`` would not change ``v`` at all.
+
+    Args:
+        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        weight_decay: Decoupled decay as in Keras, for every optimizer:
+            ``p -= learning_rate * weight_decay * p`` before the update.
+        clipnorm: Largest norm of the gradient of each parameter.
+        clipvalue: Largest absolute value of each gradient element.
+        global_clipnorm: Largest norm of all gradients together.
+        use_ema: Keep an exponential moving average of the parameters in the state.
+        ema_momentum: Share of the old average, from 0 to 1.
+        ema_overwrite_frequency: Write the average into the parameters every so many
+            updates.
+        loss_scale_factor: The loss is multiplied by this, and gradients divided by it.
+        gradient_accumulation_steps: Number of batches, at least 2, whose mean gradient
+            makes one update.
+        name: Name of the optimizer; its class name in snake case by default.
+        l2_weight_decay: ExBurn's decay, ``g += l2_weight_decay * p`` after clipping,
+            which is an L2 penalty: adaptive rules rescale it, momentum accumulates it.
+            It is an argument of its own because Keras' ``weight_decay`` means the
+            decoupled kind, and the two train differently.
+        weight_decay_exclusions: Patterns as for :meth:`exclude_from_weight_decay`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        ArgumentError: A value can never work, such as a negative learning rate or two
+            kinds of clipping.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.optimizers import SGD
+        >>> optimizer = SGD(0.1, momentum=0.0)
+        >>> params = {"w": np.ones(2, np.float32)}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": jnp.ones(2)}, state, params)
+        >>> round(float(params["w"][0]), 6), int(state["rate"]["count"])
+        (0.9, 1)
+
+    Source: Loshchilov & Hutter, *Decoupled Weight Decay Regularization*, 2019;
+    Pascanu et al., *On the Difficulty of Training Recurrent Neural Networks*, 2013
+    (clipping); Polyak & Juditsky, *Acceleration of Stochastic Approximation by
+    Averaging*, 1992.
+    """
+
+    #: Whether parameters in 16-bit floats are updated in float32.
+    widens = True
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        l2_weight_decay: float | None = None,
+        weight_decay_exclusions: Sequence[str] = (),
+        **unknown: Any,
+    ):
+        op = type(self).__name__
+        for argument in unknown:
+            hint = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
+            if argument in hint:
+                raise ArgumentError(
+                    op, f"there is no argument {argument!r}", hint=f"Use {hint[argument]}."
+                )
+            known = inspect.signature(type(self)).parameters
+            raise unknown_name("argument", argument, known, op=op)
+        self._get_state = self._set_state = None
+        self._scale, self._revision = 1.0, 0
+        self._learning_rate = self._check_rate(learning_rate)
+        self.name = name or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
+        self.weight_decay = real(op, "weight_decay", weight_decay, optional=True)
+        self.l2_weight_decay = real(
+            op, "l2_weight_decay", l2_weight_decay, optional=True
+        )
+        self.clipnorm = real(op, "clipnorm", clipnorm, open_low=True, optional=True)
+        self.clipvalue = real(op, "clipvalue", clipvalue, open_low=True, optional=True)
+        self.global_clipnorm = real(
+            op, "global_clipnorm", global_clipnorm, open_low=True, optional=True
+        )
+        clips = ("clipnorm", "clipvalue", "global_clipnorm")
+        given = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
+        if len(given) > 1:
+            raise ArgumentError(op, "only one kind of clipping can be used", given)
+        self.use_ema = bool(use_ema)
+        self.ema_momentum = real(op, "ema_momentum", ema_momentum, high=1.0)
+        self.ema_overwrite_frequency = whole(
+            op, "ema_overwrite_frequency", ema_overwrite_frequency, low=1, optional=True
+        )
+        self.loss_scale_factor = real(
+            op, "loss_scale_factor", loss_scale_factor, open_low=True, optional=True
+        )
+        self.gradient_accumulation_steps = whole(
+            op,
+            "gradient_accumulation_steps",
+            gradient_accumulation_steps,
+            low=2,
+            optional=True,
+        )
+        self.weight_decay_exclusions = tuple(weight_decay_exclusions)
+
+    def __init_subclass__(cls, **kwargs):
+        """Shows the common options in the signature of a class that takes **options."""
+        super().__init_subclass__(**kwargs)
+        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            names = {parameter.name for parameter in own}
+            common = inspect.signature(Optimizer.__init__).parameters.values()
+            own[-1:] = [
+                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                for parameter in list(common)[1:-1]
+                if parameter.name not in names
+            ]
+        cls.__signature__ = inspect.Signature(own)
+        if cls.__module__.startswith("exburn.optimizers."):
+            registry.register_builtin(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if not name.startswith("_") and name not in ("learning_rate", "scale"):
+            self._revision = getattr(self, "_revision", 0) + 1
+
+    # The update rule
+
+    @abc.abstractmethod
+    def transformation(
+        self, learning_rate: Any, count: Any
+    ) -> optax.GradientTransformation:
+        """The update rule of one update, as an optax transformation.
+
+        Args:
+            learning_rate: float32 scalar, the rate of this update.
+            count: int32 scalar, the number of updates before this one.
+        """
+
+    def apply_rule(
+        self, grads: Any, inner: Any, params: Any, learning_rate: Any, count: Any
+    ) -> tuple[Any, Any]:
+        """What is added to the parameters, and the rule's new state."""
+        rule = self.transformation(learning_rate, count)
+        return rule.update(grads, inner, params)
+
+    def init_rule(self, params: Any) -> Any:
+        """The rule's state before the first update."""
+        return self.transformation(jnp.float32(0.0), jnp.int32(0)).init(params)
+
+    def decay_of(self, path: str, shape: tuple[int, ...]) -> float | None:
+        """The decoupled weight decay of a parameter that is not excluded from it."""
+        return self.weight_decay
+
+    # The pure interface
+
+    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+        """The state before the first update; nothing is compiled for it.
+
+        Args:
+            params: Tree of arrays, usually nested dicts.
+            micro_steps: With ``gradient_accumulation_steps``, whether ``update`` will
+                be called once per batch. Pass False when the caller averages the
+                gradients of ``accumulate`` batches itself: then every call is a whole
+                update, and no memory is spent on sums.
+        """
+
+        def make(tree):
+            wide = widen(tree)
+            state = {"inner": self.init_rule(wide if self.widens else tree)}
+            if self.accumulate > 1 and micro_steps:
+                sums = jax.tree.map(jnp.zeros_like, wide)
+                state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
+            if self.use_ema:
+                state["average"] = jax.tree.map(jnp.copy, wide)
+            return state
+
+        state = initial_state(make, params)
+        rate = self._learning_rate
+        if callable(rate):
+            rate = float(self._schedule_at(0))
+        return {"rate": jax.device_put(initial_rate(rate, self._scale)), **state}
+
+    def update(
+        self, grads: Any, opt_state: Mapping[str, Any], params: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """One step from gradients: ``(new_params, new_opt_state)``.
+
+        Args:
+            grads: Tree like ``params``.
+            opt_state: What ``init`` or the last ``update`` returned.
+            params: Tree of arrays.
+
+        Raises:
+            ShapeError: Gradients, parameters and state do not belong together.
+        """
+        same_shapes(f"{type(self).__name__}.update", grads, params)
+        if self.loss_scale_factor is not None:
+            grads = jax.tree.map(lambda g: g / self.loss_scale_factor, grads)
+        state = dict(opt_state)
+        sums = state.pop("accumulated", None)
+        if sums is None:
+            return self._step(grads, state, params)
+        total = jax.tree.map(
+            lambda s, g: s + g.astype(s.dtype), sums["gradients"], grads
+        )
+
+        def finish():
+            mean = jax.tree.map(lambda s: s / self.accumulate, total)
+            zeros = jax.tree.map(jnp.zeros_like, total)
+            return *self._step(mean, state, params), zeros
+
+        def wait():
+            return params, state, total
+
+        batches = sums["batches"] + 1
+        last = batches >= self.accumulate
+        new_params, new_state, total = jax.lax.cond(last, finish, wait)
+        batches = jnp.where(last, 0, batches)
+        new_state["accumulated"] = {"gradients": total, "batches": batches}
+        return new_params, new_state
+
+    def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
+        count, learning_rate = state["rate"]["count"], self.rate(state)
+        wide = params
+        if self.widens:
+            grads, wide = widen(grads), widen(params)
+        grads = gradients.clip(
+            grads, self.clipnorm, self.clipvalue, self.global_clipnorm
+        )
+        if self.l2_weight_decay:
+            grads = map_with_path(self._add_l2, grads, wide)
+        wide = map_with_path(
+            lambda path, p: self._decayed(path, p, learning_rate), wide
+        )
+        deltas, inner = self.apply_rule(
+            grads, state["inner"], wide, learning_rate, count
+        )
+        new_params = jax.tree.map(
+            lambda p, w, d: (w + d).astype(p.dtype), params, wide, deltas
+        )
+        new_state = {
+            **state,
+            "rate": {**state["rate"], "count": count + 1},
+            "inner": like(type(self).__name__, inner, state["inner"]),
+        }
+        if self.use_ema:
+            new_params, new_state["average"] = gradients.moving_average(
+                new_params,
+                state["average"],
+                count,
+                self.ema_momentum,
+                self.ema_overwrite_frequency,
+            )
+        return new_params, new_state
+
+    def _add_l2(self, path, grad, param):
+        if not decays(path, self.weight_decay_exclusions):
+            return grad
+        return grad + self.l2_weight_decay * param
+
+    def _decayed(self, path, param, learning_rate):
+        decay = self.decay_of(path, param.shape)
+        if not decay or not decays(path, self.weight_decay_exclusions):
+            return param
+        return (param - param * (decay * learning_rate)).astype(param.dtype)
+
+    # Loss scale, averages, exclusions
+
+    @property
+    def scales_loss(self) -> bool:
+        """Whether the loss must go through :meth:`scale_loss` before ``grad``."""
+        return self.loss_scale_factor is not None
+
+    def scale_loss(self, loss: Any, opt_state: Mapping[str, Any] | None = None) -> Any:
+        """The loss to differentiate; ``update`` divides its gradients again."""
+        factor = self.loss_scale_factor
+        return loss if factor is None else loss * factor
+
+    def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
+        """The moving average of the parameters (float32 for 16-bit parameters).
+
+        Raises:
+            ArgumentError: The optimizer keeps none (``use_ema=False``).
+        """
+        if "average" not in opt_state:
+            raise ArgumentError(
+                "ema_params",
+                f"{self.name} keeps no moving average of the parameters",
+                hint=f"Make it with use_ema=True: {type(self).__name__}(use_ema=True).",
+            )
+        return opt_state["average"]
+
+    def final_params(self, opt_state: Mapping[str, Any], params: Any) -> Any:
+        """The parameters to keep when training ends: the average if there is one."""
+        if not self.use_ema:
+            return params
+        return jax.tree.map(
+            lambda p, a: a.astype(p.dtype), params, self.ema_params(opt_state)
+        )
+
+    def exclude_from_weight_decay(
+        self,
+        var_list: Iterable[Any] | None = None,
+        var_names: Iterable[str] | None = None,
+    ) -> None:
+        """Leaves parameters out of both kinds of weight decay.
+
+        Args:
+            var_list: Paths of parameters, or objects with a ``path``.
+            var_names: Regular expressions, searched in a parameter's name (the last
+                part of its path) or, if they contain a slash, in its whole path.
+
+        Raises:
+            ArgumentError: Training has begun.
+
+        Example:
+            >>> from exburn.optimizers import AdamW
+            >>> optimizer = AdamW(weight_decay=0.01)
+            >>> optimizer.exclude_from_weight_decay(var_names=["bias", "scale"])
+            >>> optimizer.weight_decay_exclusions
+            ('bias', 'scale')
+        """
+        if self._live() is not None:
+            raise ArgumentError(
+                "exclude_from_weight_decay",
+                "weight decay cannot change once the optimizer has a state",
+                hint="Call it before compile().",
+            )
+        paths = [getattr(v, "path", v) for v in var_list or ()]
+        exact = [f"^{re.escape(path)}$" for path in paths]
+        self.weight_decay_exclusions = (*exact, *(var_names or ()))
+
+    # Configuration
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments as JSON-able values, with the current learning rate."""
+        config = {}
+        for name in inspect.signature(type(self)).parameters:
+            value = getattr(self, name)
+            if name == "learning_rate" and self.schedule is not None:
+                value = self.schedule
+            config[name] = registry.serialize(value)
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Optimizer:
+        """The optimizer that ``get_config`` described, without its state."""
+        return cls(**{k: registry.deserialize(v) for k, v in config.items()})
+
+    def __repr__(self) -> str:
+        rate = self.schedule or self._learning_rate
+        return f"{type(self).__name__}(learning_rate={rate!r})"

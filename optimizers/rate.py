@@ -1,0 +1,93 @@
+"""The part of the optimizer state that callbacks change without a recompilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import ArgumentError
+from exburn.optimizers.arguments import real, whole
+
+__all__ = ["current_rate", "host_value", "initial_rate", "replace_leaf"]
+
+
+def initial_rate(learning_rate: float, scale: float = 1.0) -> dict[str, np.ndarray]:
+    """The rate state before the first update, as NumPy scalars.
+
+    Example:
+        >>> {k: v.item() for k, v in initial_rate(0.5).items() if k != "count"}
+        {'learning_rate': 0.5, 'scale': 1.0, 'warmup_from': 0.0, 'warmup_to': 0.0, \
+'warmup_steps': 0}
+    """
+    return {
+        "count": np.zeros((), np.int32),
+        "learning_rate": np.array(learning_rate, np.float32),
+        "scale": np.array(scale, np.float32),
+        "warmup_from": np.zeros((), np.float32),
+        "warmup_to": np.zeros((), np.float32),
+        "warmup_steps": np.zeros((), np.int32),
+    }
+
+
+def current_rate(
+    rate: Mapping[str, Any], schedule: Callable[[Any], Any] | None = None
+) -> Any:
+    """The learning rate of update number ``count``: warmup, else schedule or constant.
+
+    Args:
+        rate: The rate state.
+        schedule: Function of the update count; None for the constant of the state.
+
+    Example:
+        >>> rate = initial_rate(0.5)
+        >>> rate |= {"warmup_to": np.float32(1.0), "warmup_steps": np.int32(4)}
+        >>> [float(current_rate(rate | {"count": np.int32(c)})) for c in (0, 1, 4)]
+        [0.0, 0.25, 0.5]
+    """
+    count, steps = rate["count"], rate["warmup_steps"]
+    base = rate["learning_rate"] if schedule is None else schedule(count)
+    base = jnp.asarray(base, jnp.float32)
+    slope = (rate["warmup_to"] - rate["warmup_from"]) / jnp.maximum(steps, 1)
+    warm = rate["warmup_from"] + slope * count
+    return jnp.where(count < steps, warm, base * rate["scale"]).astype(jnp.float32)
+
+
+def host_value(leaf: Any) -> Any:
+    """A state scalar as the shortest Python number that rounds to it.
+
+    Example:
+        >>> host_value(np.float32(0.001))
+        0.001
+    """
+    value = np.asarray(leaf)
+    if value.ndim:  # one value for each of several models
+        return value
+    if np.issubdtype(value.dtype, np.integer):
+        return int(value)
+    return float(str(value))
+
+
+def replace_leaf(op: str, name: str, leaf: Any, value: Any) -> Any:
+    """A new state scalar of the old one's shape and dtype.
+
+    Raises:
+        ArgumentError: A number can never work there, or the shape does not fit.
+    """
+    shape, dtype = tuple(leaf.shape), leaf.dtype
+    if isinstance(value, jax.core.Tracer):
+        return jnp.broadcast_to(value, shape).astype(dtype)
+    values = np.asarray(value)
+    check = whole if np.issubdtype(dtype, np.integer) else real
+    for item in values.ravel().tolist():
+        check(op, name, item)
+    if values.shape not in ((), shape):
+        raise ArgumentError(
+            op,
+            f"{name} must be one number, or one for each of the state's models",
+            {"state": shape, "received": values.shape},
+        )
+    return np.array(np.broadcast_to(values, shape), dtype=dtype)

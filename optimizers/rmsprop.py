@@ -1,0 +1,93 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import jax.numpy as jnp
+import optax
+
+from exburn.optimizers.arguments import real
+from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.rules import per_parameter
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(Optimizer):
+    r"""Gradient descent divided by the root of a moving average of squared gradients.
+
+    .. math:: v ← ρ v + (1 − ρ) g² \qquad p ← p − η \frac{g}{\sqrt{v} + ε}
+
+    ``centered`` divides by the root of the variance, :math:`\sqrt{v − a² + ε}` with
+    the mean gradient :math:`a ← ρ a + (1 − ρ) g`. There ε stays inside the root, as in
+    Keras: a variance near zero would make the step explode otherwise.
+
+    Args:
+        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        rho: ρ, decay of the averages.
+        momentum: Momentum of the steps; 0 keeps no velocity.
+        epsilon: ε, outside of the root as in ExBurn (Keras: 1e-7 inside of it).
+        centered: Divide by the standard deviation.
+        **options: See :class:`Optimizer`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        ArgumentError: ``rho`` or ``momentum`` is out of range.
+
+    Example:
+        >>> optimizer = RMSprop(learning_rate=0.1, rho=0.75)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": jnp.array([5.0])}, state, params)
+        >>> round(float(params["w"][0]), 6)  # 1 − 0.1 · 5 / √(0.25 · 25)
+        0.8
+
+    Source: Hinton, *Neural Networks for Machine Learning*, lecture 6e, 2012; Graves,
+    *Generating Sequences With Recurrent Neural Networks*, 2013 (centered).
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        **options: Unpack[Options],
+    ):
+        super().__init__(learning_rate, **options)
+        self.rho = real("RMSprop", "rho", rho, high=1.0, open_high=True)
+        self.momentum = real("RMSprop", "momentum", momentum, high=1.0)
+        self.epsilon = real("RMSprop", "epsilon", epsilon)
+        self.centered = bool(centered)
+
+    def transformation(self, learning_rate, count) -> optax.GradientTransformation:
+        if not self.centered:
+            return optax.rmsprop(
+                learning_rate,
+                self.rho,
+                self.epsilon,
+                momentum=self.momentum or None,
+                eps_in_sqrt=False,
+            )
+        rho = self.rho
+
+        def init(p, path):
+            slots = ("v", "mean", "step") if self.momentum else ("v", "mean")
+            return {slot: jnp.zeros_like(p) for slot in slots}
+
+        def update(g, p, path, v, mean, step=None):
+            v = rho * v + (1.0 - rho) * jnp.square(g)
+            mean = rho * mean + (1.0 - rho) * g
+            # Rounding can make the difference negative.
+            variance = jnp.maximum(v - jnp.square(mean), 0.0)
+            delta = learning_rate * g / jnp.sqrt(variance + self.epsilon)
+            if step is None:
+                return -delta, {"v": v, "mean": mean}
+            step = self.momentum * step + delta
+            return -step, {"v": v, "mean": mean, "step": step}
+
+        return per_parameter(init, update)

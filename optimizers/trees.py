@@ -1,0 +1,190 @@
+"""Parameter trees: paths, widening of 16-bit floats, and cheap initial states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import ShapeError
+
+__all__ = ["initial_state", "like", "map_with_path", "path_of", "same_shapes", "widen"]
+
+
+def path_of(key_path: tuple) -> str:
+    """The path of a leaf as a string of its keys, joined by slashes.
+
+    Example:
+        >>> tree = {"dense": {"kernel": 1.0}}
+        >>> [path_of(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+        ['dense/kernel']
+    """
+    names = []
+    for key in key_path:
+        for attribute in ("key", "idx", "name"):
+            if hasattr(key, attribute):
+                names.append(str(getattr(key, attribute)))
+                break
+    return "/".join(names)
+
+
+def map_with_path(function: Callable, tree: Any, *rest: Any) -> Any:
+    """``jax.tree.map`` whose function gets the leaf's path string first."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, *leaves: function(path_of(path), *leaves), tree, *rest
+    )
+
+
+def widen(tree: Any) -> Any:
+    """16-bit floats become float32; everything else stays as it is."""
+
+    def one(leaf):
+        dtype = jnp.dtype(leaf.dtype)
+        narrow = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4
+        return leaf.astype(jnp.float32) if narrow else leaf
+
+    return jax.tree.map(one, tree)
+
+
+def like(op: str, new: Any, old: Any) -> Any:
+    """``new`` with exactly the dtypes (and no weak types) of ``old``.
+
+    Raises:
+        ShapeError: The structure or a shape of the state changed, so that it could
+            not be carried through a scan.
+    """
+    structure = jax.tree.structure(old)
+    if jax.tree.structure(new) != structure:
+        raise ShapeError(
+            op,
+            "the optimizer state does not have the structure that init() gave it",
+            {"received": structure, "made": jax.tree.structure(new)},
+            hint="Call init(params) again after changing the optimizer.",
+        )
+
+    def one(path, n, o):
+        if jnp.shape(n) != jnp.shape(o):
+            raise ShapeError(
+                op,
+                f"optimizer state {path!r} changed its shape in an update",
+                {"before": jnp.shape(o), "after": jnp.shape(n)},
+            )
+        return jax.lax.convert_element_type(n, jnp.result_type(o))
+
+    return map_with_path(one, new, old)
+
+
+def same_shapes(op: str, grads: Any, params: Any) -> None:
+    """Checks that there is one gradient of the right shape for every parameter.
+
+    Raises:
+        ShapeError: Naming the first parameter without a fitting gradient.
+    """
+    grad_leaves = jax.tree_util.tree_flatten_with_path(grads)[0]
+    param_leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    found = {path_of(path): jnp.shape(leaf) for path, leaf in grad_leaves}
+    wanted = {path_of(path): jnp.shape(leaf) for path, leaf in param_leaves}
+    if found == wanted and jax.tree.structure(grads) == jax.tree.structure(params):
+        return
+    for path, shape in wanted.items():
+        if found.get(path) != shape:
+            received = found.get(path, "no gradient")
+            raise ShapeError(
+                op,
+                f"parameter {path!r} needs a gradient of its own shape",
+                {"parameter": shape, "gradient": received},
+            )
+    raise ShapeError(
+        op,
+        "gradients and parameters must be the same tree",
+        {
+            "gradients without a parameter": sorted(set(found) - set(wanted)),
+            "gradients": jax.tree.structure(grads),
+            "parameters": jax.tree.structure(params),
+        },
+    )
+
+
+def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
+    """``function(params)``, without compiling one program per shape.
+
+    An optimizer's initial state is constants and copies of parameters. They are read
+    off the traced program and made by NumPy; anything else in it makes the whole
+    function run as one compiled program instead. Values are the same either way.
+
+    Args:
+        function: A pure function of the parameters, such as ``optax.adam(0.1).init``.
+        params: Tree of arrays; tracers are allowed.
+
+    Returns:
+        Arrays on the default device with buffers of their own, so that they can be
+        donated together with the parameters.
+
+    Example:
+        >>> state = initial_state(jnp.zeros_like, np.ones((2, 3), np.float32))
+        >>> state.shape, float(state.sum())
+        ((2, 3), 0.0)
+    """
+    leaves = jax.tree.leaves(params)
+    specs = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)),
+        params,
+    )
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(specs)
+    treedef = jax.tree.structure(shapes)
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    try:
+        values = _read_off(program.jaxpr, program.consts, leaves)
+    except _NotConstant:
+        return function(params) if traced else jax.jit(function)(params)
+    dtypes = [shape.dtype for shape in jax.tree.leaves(shapes)]
+    if traced:
+        return treedef.unflatten(
+            [jnp.asarray(v, dtype=d) for v, d in zip(values, dtypes, strict=True)]
+        )
+    # np.array copies: two leaves must never share a buffer that is donated later.
+    arrays = [np.array(v, dtype=d) for v, d in zip(values, dtypes, strict=True)]
+    return treedef.unflatten(jax.device_put(arrays))
+
+
+class _NotConstant(Exception):
+    """The program computes something that is neither a constant nor a copy."""
+
+
+def _read_off(jaxpr, consts, arguments) -> list:
+    """Values of a program's outputs, evaluated backwards from what is needed."""
+    known = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, arguments, strict=True))
+    makers = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+
+    def value(atom):
+        if hasattr(atom, "val"):  # a literal
+            return atom.val
+        if atom not in known:
+            eqn = makers[atom]
+            name = eqn.primitive.name
+            inner = eqn.params.get("jaxpr")
+            if name in ("jit", "pjit") and inner is not None:
+                inputs = [value(v) for v in eqn.invars]
+                outputs = _read_off(inner.jaxpr, inner.consts, inputs)
+                known.update(zip(eqn.outvars, outputs, strict=True))
+            elif name == "broadcast_in_dim" and eqn.params["shape"] == () or (
+                name in ("copy", "copy_p")
+            ):
+                known[atom] = value(eqn.invars[0])
+            elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
+                scalar = np.asarray(value(eqn.invars[0]), eqn.invars[0].aval.dtype)
+                known[atom] = np.full(eqn.params["shape"], scalar)
+            elif name == "convert_element_type":
+                source = value(eqn.invars[0])
+                if not isinstance(source, jax.core.Tracer):
+                    source = np.asarray(source)
+                known[atom] = source.astype(eqn.params["new_dtype"])
+            else:
+                raise _NotConstant(name)
+        return known[atom]
+
+    return [value(var) for var in jaxpr.outvars]

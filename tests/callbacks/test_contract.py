@@ -1,0 +1,344 @@
+"""`Callback`, `CallbackList` and functions as callbacks."""
+
+import inspect
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import exburn.callbacks
+from exburn.callback import Callback, CallbackList, FunctionCallback, History
+from exburn.callbacks import EarlyStopping, LambdaCallback, ReduceLROnPlateau
+from exburn.errors import CallbackError, UnknownNameError
+
+keras = pytest.importorskip("keras")
+
+HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
+
+
+def recorder(*hooks, **attributes):
+    """A callback overriding exactly these hooks, and the list of its calls."""
+    calls = []
+
+    def hook(name):
+        return lambda self, *args: calls.append((name, *args))
+
+    body = {name: hook(name) for name in hooks}
+    return type("Recorder", (Callback,), {**body, **attributes})(), calls
+
+
+def test_it_has_every_public_name_of_keras_callback():
+    names = {name for name in dir(keras.callbacks.Callback()) if name[0] != "_"}
+    assert names <= set(dir(Callback()))
+
+
+@pytest.mark.parametrize(
+    "hook", [h for h in HOOKS if "chunk" not in h and h != "on_exit"]
+)
+def test_hooks_have_keras_arguments(hook):
+    theirs = inspect.signature(getattr(keras.callbacks.Callback, hook))
+    ours = inspect.signature(getattr(Callback, hook))
+    assert list(ours.parameters) == list(theirs.parameters)
+
+
+def test_constructors_take_keras_arguments():
+    for name in (
+        "CSVLogger EarlyStopping LambdaCallback LearningRateScheduler ModelCheckpoint "
+        "ProgbarLogger ReduceLROnPlateau TerminateOnNaN"
+    ).split():
+        theirs = inspect.signature(getattr(keras.callbacks, name)).parameters.values()
+        ours = inspect.signature(getattr(exburn.callbacks, name)).parameters
+        for parameter in theirs:
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                assert ours[parameter.name].default == parameter.default, (
+                    name,
+                    parameter,
+                )
+
+
+def test_every_hook_reaches_an_overriding_callback_with_its_arguments():
+    for hook in HOOKS:
+        callback, calls = recorder(hook)
+        callbacks = CallbackList([callback])
+        arguments = [
+            {"epoch": 3, "batch": 3, "step": 3, "logs": {"loss": 1.0}, "error": None}[p]
+            for p in list(inspect.signature(getattr(Callback, hook)).parameters)[1:]
+        ]
+        getattr(callbacks, hook)(*arguments)
+        assert calls == [(hook, *arguments)]
+
+
+def test_missing_logs_arrive_as_an_empty_dictionary():
+    callback, calls = recorder("on_train_begin", "on_train_batch_end")
+    callbacks = CallbackList([callback])
+    callbacks.on_train_begin()
+    callbacks.on_train_batch_end(0)
+    assert calls == [("on_train_begin", {}), ("on_train_batch_end", 0, {})]
+
+
+def test_callbacks_share_one_logs_dictionary_in_order():
+    class Adds(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["extra"] = 2.0
+
+    history = History()
+    CallbackList([Adds(), history]).on_epoch_end(0, {"loss": 1.0})
+    assert history.history == {"loss": [1.0], "extra": [2.0]}
+
+
+def test_the_old_names_of_the_batch_hooks_are_called():
+    callback, calls = recorder("on_batch_begin", "on_batch_end")
+    callbacks = CallbackList(callback)
+    callbacks.on_epoch_begin(0)
+    callbacks.on_train_batch_begin(0)
+    callbacks.on_train_batch_end(0, {"loss": 1.0})
+    assert calls == [("on_batch_begin", 0, {}), ("on_batch_end", 0, {"loss": 1.0})]
+    assert callbacks.batch_interval() == 1
+
+
+@pytest.mark.parametrize(
+    ("every", "seen"),
+    [
+        (None, [0, 1, 2, 3, 4, 5, 6]),
+        (1, [0, 1, 2, 3, 4, 5, 6]),
+        (3, [2, 5]),
+        (7, [6]),
+        (8, []),
+    ],
+)
+def test_every_n_steps_in_every_epoch(every, seen):
+    callback, calls = recorder(
+        "on_train_batch_begin", "on_train_batch_end", every=every
+    )
+    callbacks = CallbackList([callback])
+    for epoch in range(2):
+        calls.clear()
+        callbacks.on_epoch_begin(epoch)
+        for batch in range(7):
+            callbacks.on_train_batch_begin(batch)
+            callbacks.on_train_batch_end(batch)
+        assert [b for name, b, _ in calls if name.endswith("end")] == seen
+        begins = [b for name, b, _ in calls if name.endswith("begin")]
+        assert begins == [b for b in [0, *(s + 1 for s in seen)] if b < 7]
+
+
+def test_two_intervals_over_the_trainers_coarser_calls():
+    tens, ten_calls = recorder("on_train_batch_end", every=10)
+    fifteens, fifteen_calls = recorder("on_train_batch_end", every=15)
+    callbacks = CallbackList([tens, fifteens])
+    assert callbacks.batch_interval("train") == 10
+    callbacks.on_epoch_begin(0)
+    for batch in range(9, 60, 10):
+        callbacks.on_train_batch_end(batch)
+    assert [batch for _, batch, _ in ten_calls] == [9, 19, 29, 39, 49, 59]
+    # 15, 30, 45 and 60 steps, each at the first opportunity
+    assert [batch for _, batch, _ in fifteen_calls] == [19, 29, 49, 59]
+
+
+def test_who_listens_decides_the_interval():
+    assert CallbackList([EarlyStopping(), History(), print]).batch_interval() is None
+    by_lambda = LambdaCallback(on_train_batch_end=print, every=5)
+    assert CallbackList([by_lambda]).batch_interval("train") == 5
+    assert CallbackList([by_lambda]).batch_interval("test") is None
+    test, _ = recorder("on_test_batch_end")
+    assert CallbackList([by_lambda, test]).batch_interval("test") == 1
+    assert CallbackList([test]).listens("on_test_batch_end")
+    assert not CallbackList([test]).listens("on_predict_batch_end")
+
+
+@pytest.mark.parametrize("every", [0, -1, 2.5, True, "3"])
+def test_every_must_be_a_positive_number(every):
+    callback, _ = recorder("on_batch_end", every=every)
+    with pytest.raises(CallbackError, match="every must be"):
+        CallbackList([callback])
+
+
+def test_light_lists_do_not_need_the_weights():
+    assert CallbackList([History(), EarlyStopping(), ReduceLROnPlateau()]).light
+    assert not CallbackList([EarlyStopping(restore_best_weights=True)]).light
+    assert not CallbackList([lambda logs: None]).light
+    batches, _ = recorder("on_train_batch_end")
+    assert CallbackList([batches]).light
+
+
+def test_a_function_gets_the_logs_and_may_stop(model, drive):
+    seen = []
+
+    def watch(logs):
+        seen.append(dict(logs))
+        return {**logs, "stop_training": logs["loss"] < 0.5}
+
+    rows = [{"loss": 0.9}, {"loss": 0.4}, {"loss": 0.3}]
+    assert drive([watch], model, rows) == [0, 1]
+    assert seen == [{"loss": 0.9, "epoch": 0}, {"loss": 0.4, "epoch": 1}]
+
+
+def test_what_a_function_returns_otherwise_is_ignored(model, drive):
+    drive([lambda logs: 1, lambda logs: {"loss": 0}, lambda logs: "x"], model, [{}])
+    assert model.stop_training is False
+
+
+def test_nested_lists_are_flattened():
+    first, second, third = History(), Callback(), Callback()
+    callbacks = CallbackList([first, [second, (CallbackList([third]),)]])
+    assert callbacks.callbacks == [first, second, third]
+    assert CallbackList(None).callbacks == []
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        ([History], r"an instance, not a class(.|\n)*History\(\)"),
+        ([3], "Callback or a function"),
+        (["EarlyStopping"], "Callback or a function"),
+        ([lambda epoch, logs: None], "called with one argument"),
+        ([lambda: None], "called with one argument"),
+        ([SimpleNamespace(on_epoch_end=print)], "must derive from"),
+    ],
+)
+def test_what_is_no_callback_is_refused(callbacks, message):
+    with pytest.raises(CallbackError, match=message):
+        CallbackList(callbacks)
+
+
+def test_keras_own_objects_are_explained():
+    with pytest.raises(CallbackError, match="keras.*EarlyStopping(.|\n)*base class"):
+        CallbackList([keras.callbacks.EarlyStopping()])
+
+
+def test_one_object_twice_is_refused():
+    stopping = EarlyStopping()
+    with pytest.raises(CallbackError, match="listed twice"):
+        CallbackList([stopping, stopping])
+
+
+def test_an_exception_tells_where_it_came_from():
+    class Broken(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise ZeroDivisionError("oops")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        CallbackList([Broken()]).on_epoch_end(4)
+    assert caught.value.__notes__ == ["in callback 'Broken' (on_epoch_end, epoch 4)"]
+
+
+def test_all_callbacks_may_clean_up_after_an_exception():
+    class Fails(Callback):
+        def on_exit(self, error=None):
+            raise OSError("disk full")
+
+    last, calls = recorder("on_exit")
+    error = RuntimeError("training broke")
+    CallbackList([Fails(), last]).on_exit(error)
+    assert calls == [("on_exit", error)]
+    assert "disk full" in error.__notes__[0]
+    with pytest.raises(OSError, match="disk full"):
+        CallbackList([Fails(), last]).on_exit()
+    assert calls[1:] == [("on_exit", None)]
+
+
+def test_a_callback_appended_later_knows_the_model(model):
+    callbacks = CallbackList([], model=model, params={"epochs": 3})
+    history = History()
+    callbacks.append(history)
+    assert history.model is model and history.params["epochs"] == 3
+    callbacks.on_epoch_end(0, {"loss": 1.0})
+    assert history.epoch == [0]
+
+
+def test_state_goes_by_class_and_position():
+    first, second = EarlyStopping("loss"), EarlyStopping("accuracy")
+    first.best, second.best = 0.5, 0.9
+    state = CallbackList([Callback(), first, second]).state_dict()
+    assert sorted(state) == ["EarlyStopping", "EarlyStopping#2"]
+    again = EarlyStopping("loss"), EarlyStopping("accuracy")
+    CallbackList([*again, ReduceLROnPlateau()]).load_state_dict(state)
+    assert [callback.best for callback in again] == [0.5, 0.9]
+    with pytest.raises(CallbackError, match="EarlyStopping#2"):
+        CallbackList([EarlyStopping()]).load_state_dict(state)
+    with pytest.raises(CallbackError, match="no state to restore"):
+        Callback().load_state_dict({"x": 1})
+
+
+def test_lambda_callback_takes_every_hook_and_nothing_else():
+    for hook in HOOKS:
+        seen = []
+        callback = LambdaCallback(**{hook: lambda *args: seen.append(args)})
+        getattr(CallbackList([callback]), hook)
+        getattr(callback, hook)(1)
+        assert seen == [(1,)]
+    with pytest.raises(UnknownNameError, match="Did you mean 'on_epoch_end'"):
+        LambdaCallback(on_epoch_ends=print)
+    with pytest.raises(CallbackError, match="must be a function"):
+        LambdaCallback(on_epoch_end=3)
+
+
+KERAS_CODE = '''
+class LossWatcher(BASE):
+    """As in Keras' guide on writing callbacks."""
+
+    def __init__(self, patience=0):
+        super().__init__()
+        self.patience = patience
+        self.best_weights = None
+
+    def set_params(self, params):
+        super().set_params(params)
+        self.epochs = params["epochs"]
+
+    def set_model(self, model):
+        super().set_model(model)
+        self.ready = self.model is model
+
+    def on_train_begin(self, logs=None):
+        self.wait = 0
+        self.stopped_epoch = 0
+        self.best = np.inf
+        self.batches = 0
+
+    def on_batch_end(self, batch, logs=None):
+        self.batches += 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        current = logs.get("loss")
+        if np.less(current, self.best):
+            self.best = current
+            self.wait = 0
+            self.best_weights = self.model.get_weights()
+        else:
+            self.wait += 1
+            if self.wait >= self.patience:
+                self.stopped_epoch = epoch
+                self.model.stop_training = True
+                self.model.set_weights(self.best_weights)
+        self.model.optimizer.learning_rate = 0.5 * self.model.optimizer.learning_rate
+'''
+
+
+def test_keras_user_code_works_when_its_base_class_is_changed(model, drive):
+    namespace = {"BASE": Callback, "np": np}
+    exec(KERAS_CODE, namespace)
+    watcher = namespace["LossWatcher"](patience=1)
+    rows = [{"loss": v} for v in (0.5, 0.4, 0.6, 0.1)]
+    assert drive([watcher], model, rows) == [0, 1, 2]
+    assert watcher.ready and watcher.epochs == 4 and watcher.batches == 12
+    assert watcher.stopped_epoch == 2
+    assert model.weights[0].tolist() == [2, 2]
+    assert model.optimizer.learning_rate == 0.0125
+
+
+def test_a_subclass_that_forgets_super_init_works(model, drive):
+    class Forgetful(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.seen.append(self.params["epochs"])
+
+    forgetful = Forgetful()
+    drive([forgetful], model, [{}, {}])
+    assert forgetful.seen == [2, 2]
+
+
+def test_function_callback_is_what_a_list_makes_of_a_function():
+    assert isinstance(CallbackList([print]).callbacks[0], FunctionCallback)

@@ -1,0 +1,215 @@
+"""The shape of the source tree: levels, links, names and what an import costs.
+
+The levels are read from `docs/layout.md`, so that page cannot go out of date.
+"""
+
+import ast
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CATALOGUES = ("callbacks", "datasets", "layers", "optimizers")
+
+
+def sources() -> dict[str, Path]:
+    """Every module of the package by import name, the catalogues' links followed."""
+    package = ROOT / "exburn"
+    found = {}
+    for folder in (package, *(package / name for name in CATALOGUES)):
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+SOURCES = sources()
+
+
+def levels(text: str) -> dict[str, int]:
+    """The unit (module or package) → its position in the page's block of levels."""
+    block = re.search(r"```levels\n(.*?)```", text, re.DOTALL)
+    assert block, "docs/layout.md has no block of levels"
+    table = {}
+    for position, line in enumerate(block[1].strip().splitlines()):
+        for unit in line.split()[1:]:
+            assert unit not in table, f"{unit} is listed twice"
+            table[unit] = position
+    return table
+
+
+LEVELS = levels((ROOT / "docs" / "layout.md").read_text(encoding="utf-8"))
+
+
+def unit_of(module: str) -> str | None:
+    """The listed unit that a module belongs to: the longest prefix that is listed."""
+    if module == "exburn":
+        return module
+    parts = module.split(".")
+    names = (".".join(parts[:n]) for n in range(len(parts), 1, -1))
+    return next((name for name in names if name in LEVELS), None)
+
+
+def imports(tree: ast.AST) -> list[tuple[int, str]]:
+    """(line, module) of every import, those inside functions included."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                name = submodule if submodule in SOURCES else node.module
+                found.append((node.lineno, name))
+    return found
+
+
+def upward(module: str, tree: ast.AST) -> list[str]:
+    """The imports of a module that do not point down."""
+    own = unit_of(module)
+    wrong = []
+    for line, target in imports(tree):
+        if target.split(".")[0] != "exburn":
+            continue
+        unit = unit_of(target)
+        if unit == own:
+            continue
+        if unit is None or own is None or LEVELS[unit] >= LEVELS[own]:
+            wrong.append(f"{module}:{line} imports {target}")
+    return wrong
+
+
+def test_every_module_has_a_level():
+    homeless = sorted(name for name in SOURCES if unit_of(name) is None)
+    assert not homeless, "give these a level in docs/layout.md"
+
+
+def test_imports_only_point_down():
+    wrong = []
+    for module, path in SOURCES.items():
+        wrong += upward(module, ast.parse(path.read_text(encoding="utf-8")))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("exburn.errors", "import exburn.layer"),
+        ("exburn.layer", "def f():\n    from exburn.training import trainer"),
+        ("exburn.losses.base", "from exburn.metrics import Metric"),
+        ("exburn.layers.core.dense", "from exburn import optimizers"),
+        ("exburn.layer", "import exburn"),
+    ],
+)
+def test_the_check_sees_imports_that_point_up_or_sideways(module, code):
+    assert len(upward(module, ast.parse(code))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("exburn.layer", "from exburn import errors\nimport exburn.symbol, jax"),
+        ("exburn.losses.base", "from exburn.losses.shapes import check"),
+        ("exburn.layers.core.dense", "from exburn.layer import Layer"),
+    ],
+)
+def test_the_check_allows_imports_that_point_down(module, code):
+    assert upward(module, ast.parse(code)) == []
+
+
+def test_no_private_jax_and_no_bare_catalogue_is_imported():
+    wrong = []
+    for module, path in SOURCES.items():
+        for line, target in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            private = target.startswith(("jax._src", "jaxlib._"))
+            bare = target.split(".")[0] in {*CATALOGUES} - {"datasets"}
+            if private or bare:
+                wrong.append(f"{module}:{line} imports {target}")
+    assert wrong == []
+
+
+def test_no_module_is_named_after_nothing():
+    vague = {"utils", "util", "helpers", "helper", "misc", "common", "manager"}
+    assert [name for name in SOURCES if name.split(".")[-1] in vague] == []
+
+
+def test_catalogues_are_links_to_the_top_level():
+    for name in CATALOGUES:
+        assert os.readlink(ROOT / "exburn" / name) == f"../{name}"
+
+
+def test_no_link_is_broken_or_leaves_the_checkout():
+    links = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if f not in {".git", ".venv", "build"}]
+        links += [Path(folder, name) for name in (*folders, *files)]
+    links = [path for path in links if path.is_symlink()]
+    assert len(links) >= len(CATALOGUES)
+    for link in links:
+        assert not os.path.isabs(os.readlink(link)), f"{link} is absolute"
+        assert link.resolve(strict=True).is_relative_to(ROOT), f"{link} leaves"
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    """Runs code in a new interpreter that finds this checkout first."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ
+        | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def loaded_by(statement: str) -> set[str]:
+    run = python(f"{statement}\nimport json, sys\nprint(json.dumps(list(sys.modules)))")
+    assert run.returncode == 0, run.stderr
+    return {name.split(".")[0] for name in json.loads(run.stdout)}
+
+
+def test_import_of_exburn_is_light():
+    beside_jax = loaded_by("import exburn") - loaded_by(
+        "import jax, flax.nnx, optax, numpy, rich"
+    )
+    optional = {
+        *("IPython", "PIL", "datasets", "grain", "keras", "matplotlib", "orbax"),
+        *("pandas", "polars", "pyarrow", "safetensors", "sklearn", "tensorflow"),
+        *("torch", "tqdm"),
+    }
+    assert beside_jax & optional == set()
+
+
+def test_bare_datasets_is_refused_as_if_it_were_absent():
+    code = "try: import datasets\nexcept ImportError as error: print(error)"
+    run = python(code)
+    assert run.returncode == 0, run.stderr
+    assert "exburn.datasets" in run.stdout
+    assert "Hugging Face" in run.stdout
+
+
+def test_datasets_is_found_inside_the_package():
+    run = python("import exburn.datasets; print(exburn.datasets.__name__)")
+    assert run.stdout == "exburn.datasets\n", run.stderr
+
+
+def test_tests_see_the_installed_datasets_and_not_the_catalogue():
+    try:
+        importlib.metadata.version("datasets")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("Hugging Face's datasets is not installed")
+    spec = importlib.util.find_spec("datasets")
+    assert spec is not None and spec.origin is not None
+    assert not Path(spec.origin).is_relative_to(ROOT), (
+        "run `pytest` or `python -P -m pytest`: `python -m pytest` puts the checkout "
+        "first, where its catalogue hides Hugging Face's package"
+    )
