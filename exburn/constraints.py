@@ -87,8 +87,9 @@ class MaxNorm(Constraint):
         ShapeError: The weight has no such axis.
 
     Example:
-        >>> MaxNorm(2.5)(jnp.array([[3.0, 0.0], [4.0, 1.0]])).round(3).tolist()
-        [[1.5, 0.0], [2.0, 1.0]]
+        >>> print(MaxNorm(2.5)(jnp.array([[30.0, 0.0], [40.0, 1.0]])).astype("float16"))
+        [[1.5 0. ]
+         [2.  1. ]]
 
     Source: Srebro & Shraibman, *Rank, Trace-Norm and Max-Norm*, 2005.
     """
@@ -132,9 +133,9 @@ class UnitNorm(Constraint):
         ShapeError: The weight has no such axis.
 
     Example:
-        >>> UnitNorm()(jnp.array([[3.0], [4.0]])).round(3).tolist() == [
-        ...     [jnp.float32(0.6)], [jnp.float32(0.8)]]
-        True
+        >>> print(UnitNorm()(jnp.array([[3.0], [4.0]])).astype("float16"))
+        [[0.6]
+         [0.8]]
     """
 
     def __init__(self, axis: Axis = 0):
@@ -165,8 +166,9 @@ class MinMaxNorm(Constraint):
         ShapeError: The weight has no such axis.
 
     Example:
-        >>> MinMaxNorm(5.0, 10.0)(jnp.array([[0.75], [1.0]])).round(3).tolist()
-        [[3.0], [4.0]]
+        >>> print(MinMaxNorm(5.0, 10.0)(jnp.array([[0.75], [1.0]])).astype("float16"))
+        [[3.]
+         [4.]]
     """
 
     def __init__(
@@ -292,7 +294,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
                 "a configuration needs 'class_name' and 'config'",
                 {"received": dict(config)},
             )
-        inner = config.get("config") or {}
+        inner: Any = config.get("config") or {}
         if name in ("__function__", "function"):
             return _lookup(inner)
         return _lookup(name).from_config(inner)

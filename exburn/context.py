@@ -30,6 +30,7 @@ class Context:
         losses: Scalars that layers added with ``add_loss``.
         builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
             was met unbuilt; ``None`` in an ordinary pass.
+        shapes: Where a dict is put here, it receives each layer's output specs by path.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -39,6 +40,7 @@ class Context:
         self.paths: dict[int, str] = {}
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
+        self.shapes: dict[str, Any] | None = None
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}
 

@@ -29,12 +29,17 @@ class Ref:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node:
-    """One call: the layer's key or an operation, and its arguments as references."""
+    """One call: the layer's key or an operation, and its arguments as references.
+
+    Attributes:
+        shapes: Shapes of the outputs, ``None`` where unknown.
+    """
 
     target: str | Operation
     leaves: tuple[Any, ...]
     treedef: Any
     name: str
+    shapes: tuple[tuple, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -182,7 +187,8 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
             target, base = call.callee, call.callee.name
             name = f"{base}_{op_names[base]}" if op_names[base] else base
             op_names[base] += 1
-        nodes.append(Node(target, refs, treedef, name))
+        shapes = tuple(s.shape for s in jax.tree.leaves(call.outputs))
+        nodes.append(Node(target, refs, treedef, name, shapes))
     graph = Graph(
         tuple(s.spec for s in input_symbols),
         _input_names(inputs, input_symbols),

@@ -22,8 +22,8 @@ from exburn import constraints, context, initializers, registry, regularizers
 from exburn.dtypes import Precision, is_float
 from exburn.errors import ArgumentError, ExBurnError, GraphError, NotBuiltError
 from exburn.errors import ShapeError
-from exburn.symbol import Symbol, describe, has_symbol, public_shape, record
-from exburn.symbol import trace_shapes
+from exburn.symbol import INCONCLUSIVE, Symbol, describe, has_symbol, public_shape
+from exburn.symbol import record, trace_shapes
 from exburn.weights import Buffer, InputSpec, Parameter, Static, Weight
 
 __all__ = ["Layer", "clone", "infer", "iter_weights", "materialize"]
@@ -291,6 +291,9 @@ class Layer(nnx.Module):
         except Exception as error:
             self._note(error, args, pass_)
             raise
+        if pass_.shapes is not None:
+            path = pass_.paths.get(id(self), self.name)
+            pass_.shapes.setdefault(path, jax.tree.map(_spec_of, outputs))
         if masks is not None and self.supports_masking or self._makes_mask():
             mask = self.compute_mask(args[0] if args else None, masks)
             self._attach_masks(outputs, mask, pass_)
@@ -582,12 +585,14 @@ class _Book:
         args, kwargs: The constructor's arguments, for ``get_config``.
         calls: The symbolic calls, for ``layer.output``.
         initial: Weights as they were first filled, by path, for ``reseed``.
+        traced: A model's last symbolic call, for ``inspect_call``.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
         self.args, self.kwargs = args, kwargs
         self.calls: list[Any] = []
         self.initial: dict[str, Any] = {}
+        self.traced: tuple[Any, list] | None = None
 
 
 class _CallInfo:
@@ -777,6 +782,41 @@ def reseed(root: Layer, seed: int) -> None:
 
 
 # ---------------------------------------------------------------------- shapes
+def _spec_of(value: Any) -> Any:
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def inspect_call(layer: Layer) -> tuple[Any, dict[str, Any]] | None:
+    """The jaxpr of one call, and the output specs of every layer in it, by path.
+
+    ``None`` if the layer has not been called on a known shape yet.
+    """
+    if layer._book.value.traced is None:
+        return None
+    rebuild, specs = layer._book.value.traced
+    graphdef, state = nnx.split(layer)
+    leaves, treedef = jax.tree.flatten(state)
+    shapes: dict[str, Any] = {}
+
+    def run(*values):
+        copy = nnx.merge(graphdef, jax.tree.unflatten(treedef, values[len(specs) :]))
+        pass_ = context.Context(key=jax.random.key(0))
+        pass_.paths, pass_.shapes = module_paths(copy), shapes
+        args, kwargs = rebuild(values[: len(specs)])
+        with context.forward(pass_):
+            return copy._call_arrays(args, kwargs)
+
+    params = [_spec_of(v) for v in leaves]
+    try:
+        return jax.make_jaxpr(run)(*specs, *params), shapes
+    except INCONCLUSIVE:  # a size JAX cannot reason about: one row, instead of "batch"
+        ones = [
+            jax.ShapeDtypeStruct(tuple(d if isinstance(d, int) else 1 for d in s.shape), s.dtype)
+            for s in specs
+        ]
+        return jax.make_jaxpr(run)(*ones, *params), shapes
+
+
 def infer(layer: Layer, rebuild, specs: list) -> Any:
     """Output specs for input specs; builds every layer that the call reaches.
 
@@ -810,6 +850,8 @@ def infer(layer: Layer, rebuild, specs: list) -> Any:
         params = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in abstract]
         outputs = trace_shapes(run, [*specs, *params], where=f"layer {layer.name!r}")
         if not found:
+            if getattr(layer, "is_model", False):
+                layer._book.value.traced = (rebuild, specs)
             return outputs
         originals = {path: m for path, m in iter_modules(layer)}
         for path, shapes in found:

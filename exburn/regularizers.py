@@ -165,8 +165,8 @@ class OrthogonalRegularizer(Regularizer):
 
     Example:
         >>> matrix = jnp.array([[1.0, 0.0], [3.0, 4.0]])
-        >>> float(OrthogonalRegularizer(0.5)(matrix).round(4))
-        0.30000001192092896
+        >>> round(float(OrthogonalRegularizer(0.5)(matrix)), 4)
+        0.3
 
     Source: Brock et al., *Neural Photo Editing with Introspective Adversarial
     Networks*, 2016.
@@ -224,7 +224,7 @@ def _factor(op: str, name: str, value: Any) -> float:
 
 
 def _wide(x: Any) -> jax.Array:
-    """The array in float32, or in float64 if it is: half precision overflows at 256²."""
+    """The array in float32 at least: the square of 256 overflows in half precision."""
     x = jnp.asarray(x)
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
@@ -303,7 +303,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
                 "a configuration needs 'class_name' and 'config'",
                 {"received": dict(config)},
             )
-        inner = config.get("config") or {}
+        inner: Any = config.get("config") or {}
         if name in ("__function__", "function"):
             return _lookup(inner)
         return _lookup(name).from_config(inner)

@@ -276,7 +276,7 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     """``jax.eval_shape`` over symbolic specs, with the concrete fallback."""
     try:
         return jax.eval_shape(run, *specs)
-    except _INCONCLUSIVE:
+    except INCONCLUSIVE:
         pass
     except (TypeError, ValueError) as error:
         if not isinstance(error, ShapeError):
@@ -298,7 +298,8 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     )
 
 
-_INCONCLUSIVE = (
+# What JAX raises when a program asks for a size that is only a symbol.
+INCONCLUSIVE = (
     jax.core.InconclusiveDimensionOperation,
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerIntegerConversionError,

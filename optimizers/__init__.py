@@ -10,28 +10,70 @@ import optax
 from exburn import registry
 from exburn.errors import DTypeError, unknown_name
 from exburn.optimizers import schedules
+from exburn.optimizers.adadelta import Adadelta
+from exburn.optimizers.adafactor import Adafactor
+from exburn.optimizers.adagrad import Adagrad
 from exburn.optimizers.adam import Adam, AdamW
+from exburn.optimizers.adamax import Adamax
+from exburn.optimizers.ftrl import Ftrl
+from exburn.optimizers.lamb import Lamb
+from exburn.optimizers.lion import Lion
+from exburn.optimizers.loss_scale import LossScaleOptimizer
+from exburn.optimizers.multi import MultiOptimizer, OptimizerMap
+from exburn.optimizers.muon import Muon
+from exburn.optimizers.nadam import Nadam
 from exburn.optimizers.optax_optimizer import OptaxOptimizer
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rmsprop import RMSprop
+from exburn.optimizers.schedule_free import ScheduleFreeAdamW
 from exburn.optimizers.sgd import SGD
 
 __all__ = [
-    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "LossScaleOptimizer",
+    "MultiOptimizer",
+    "Muon",
+    "Nadam",
     "OptaxOptimizer",
     "Optimizer",
+    "OptimizerMap",
     "RMSprop",
+    "SGD",
+    "ScheduleFreeAdamW",
     "deserialize",
     "get",
     "schedules",
     "serialize",
 ]
 
-_named: dict[str, type[Optimizer]] = {
-    cls.__name__.lower(): cls for cls in (SGD, Adam, AdamW, RMSprop)
-}
+_CLASSES = (
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adam,
+    AdamW,
+    Adamax,
+    Ftrl,
+    Lamb,
+    Lion,
+    LossScaleOptimizer,
+    MultiOptimizer,
+    Muon,
+    Nadam,
+    RMSprop,
+    SGD,
+    ScheduleFreeAdamW,
+    OptaxOptimizer,
+)
+_named: dict[str, type[Optimizer]] = {cls.__name__.lower(): cls for cls in _CLASSES}
 
 
 def get(identifier: Any) -> Optimizer:

@@ -9,7 +9,7 @@ import optax
 
 from exburn.errors import ArgumentError
 from exburn.optimizers.arguments import real
-from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.optimizer import DecayedOptions, Optimizer, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
 __all__ = ["Adam", "AdamW", "adam_rule"]
@@ -156,7 +156,7 @@ class AdamW(Adam):
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         amsgrad: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[DecayedOptions],
     ):
         if weight_decay is None:
             raise ArgumentError("AdamW", "weight_decay must be a number, received None")

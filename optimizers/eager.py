@@ -2,6 +2,193 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+
+__all__ = ["Eager"]
+
 
 class Eager:
-    """Filled in below."""
+    """Lists of variables instead of trees, and a state that the optimizer holds.
+
+    ``model.fit`` does not use this; loops written for Keras do:
+    ``optimizer.build(variables)``, then ``optimizer.apply(grads)``, which assigns, or
+    ``optimizer.stateless_apply(optimizer_variables, grads, trainable_variables)``.
+    """
+
+    _names: list[str] | None = None
+    _variables: list[Any]
+    _treedef: Any
+    _compiled: tuple[int, Any] | None = None
+
+    init: Any
+    update: Any
+    bind: Any
+    final_params: Any
+    revision: int
+    iterations: int
+    _live: Any
+    _set_state: Any
+
+    @property
+    def built(self) -> bool:
+        """Whether ``build`` has been called."""
+        return self._names is not None
+
+    def build(self, variables: Iterable[Any]) -> None:
+        """Makes the state for a list of variables; a second call does nothing.
+
+        Args:
+            variables: Objects with a value, or arrays. A ``path`` names a parameter.
+        """
+        if self.built:
+            return
+        self._variables = list(variables)
+        paths = [str(getattr(v, "path", "")) for v in self._variables]
+        unique = len(set(paths)) == len(paths)
+        names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
+        state = self.init(dict(zip(names, map(_value, self._variables), strict=True)))
+        self._names, self._treedef = names, jax.tree.structure(state)
+        box = [state]
+        self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+
+    @property
+    def variables(self) -> list[Any]:
+        """The state's arrays as a flat list.
+
+        Raises:
+            NotBuiltError: There is no state yet.
+        """
+        return jax.tree.leaves(self._need_state("variables"))
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> tuple[Any, Any]:
+        """A pure update in Keras' order of arguments.
+
+        Args:
+            optimizer_variables: The state, or ``optimizer.variables`` as a list.
+            grads: Tree of gradients, or a list of them.
+            trainable_variables: Tree of parameters, or a list of their values.
+
+        Returns:
+            New parameters and new state, in the form that they came in.
+
+        Raises:
+            NotBuiltError: Lists are given before ``build``.
+            ArgumentError: A list has another length than the one it was built with.
+        """
+        if isinstance(optimizer_variables, Mapping):
+            return self.update(grads, optimizer_variables, trainable_variables)
+        self._need_state("stateless_apply")
+        state = self._treedef.unflatten(
+            self._checked(optimizer_variables, self._treedef.num_leaves, "state arrays")
+        )
+        params, state = self.update(
+            self._named(grads, "gradients"),
+            state,
+            self._named(trainable_variables, "parameters"),
+        )
+        return [params[name] for name in self._names or ()], jax.tree.leaves(state)
+
+    def apply(
+        self, grads: Sequence[Any], trainable_variables: Iterable[Any] | None = None
+    ) -> None:
+        """Updates variables in place.
+
+        Args:
+            grads: One gradient per variable.
+            trainable_variables: Needed in the first call, unless ``build`` was called.
+
+        Raises:
+            NotBuiltError: There are no variables yet.
+            DTypeError: A variable is a plain array, which nothing can be assigned to.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from flax import nnx
+            >>> from exburn.optimizers import SGD
+            >>> weight = nnx.Param(jnp.array([1.0]))
+            >>> SGD(0.5).apply([jnp.ones(1)], [weight])
+            >>> float(weight[0])
+            0.5
+        """
+        if trainable_variables is not None:
+            given = list(trainable_variables)
+            self.build(given)
+            if [id(v) for v in given] != [id(v) for v in self._variables]:
+                raise ArgumentError(
+                    "apply",
+                    "the variables are not those that the optimizer was built with",
+                    hint="Make an optimizer for each list of variables.",
+                )
+        state = self._need_state("apply")
+        if self._compiled is None or self._compiled[0] != self.revision:
+            self._compiled = (self.revision, jax.jit(self.update))
+        values = [_value(v) for v in self._variables]
+        params, state = self._compiled[1](
+            self._named(grads, "gradients"), state, self._named(values, "parameters")
+        )
+        for name, variable in zip(self._names or (), self._variables, strict=True):
+            _assign(variable, params[name])
+        self._set_state(state)
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> int:
+        """``apply`` for pairs of gradient and variable; returns the update count."""
+        pairs = list(grads_and_vars)
+        self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        return self.iterations
+
+    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
+        """Assigns the moving average to the variables, if the optimizer keeps one."""
+        variables = list(var_list)
+        state = self._need_state("finalize_variable_values")
+        values = [_value(v) for v in variables]
+        final = self.final_params(state, self._named(values, "variables"))
+        for name, variable in zip(self._names or (), variables, strict=True):
+            _assign(variable, final[name])
+
+    def _need_state(self, op: str) -> Any:
+        state = self._live()
+        if state is None or (op != "variables" and not self.built):
+            raise NotBuiltError(
+                op,
+                "the optimizer has no state yet",
+                hint="Call optimizer.build(variables), or give the variables to apply.",
+            )
+        return state
+
+    def _named(self, values: Sequence[Any], what: str) -> dict[str, Any]:
+        names = self._names or []
+        return dict(zip(names, self._checked(values, len(names), what), strict=True))
+
+    def _checked(self, values: Sequence[Any], wanted: int, what: str) -> list[Any]:
+        values = list(values)
+        if len(values) != wanted:
+            raise ArgumentError(
+                type(self).__name__,
+                f"the optimizer was built for {wanted} {what}, received {len(values)}",
+            )
+        return values
+
+
+def _value(variable: Any) -> Any:
+    if hasattr(variable, "get_value"):
+        return variable.get_value()
+    return getattr(variable, "value", variable)
+
+
+def _assign(variable: Any, value: Any) -> None:
+    for method in ("assign", "set_value"):
+        if hasattr(variable, method):
+            getattr(variable, method)(value)
+            return
+    raise DTypeError(
+        "apply",
+        f"cannot assign to a {type(variable).__name__}",
+        hint="Use stateless_apply or update, which return new parameters.",
+    )

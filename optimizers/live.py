@@ -1,4 +1,4 @@
-"""The host's side of an optimizer: reading and changing hyperparameters of its state."""
+"""The host's side of an optimizer: reading and changing its hyperparameters."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -79,7 +80,8 @@ class OptaxOptimizer(Optimizer):
                 hint="Pass the factory: OptaxOptimizer(optax.adam, learning_rate=0.1).",
             )
         super().__init__(0.0 if finished else learning_rate, **options)
-        self._source, self._finished = transformation, finished
+        self._source: Any = transformation
+        self._finished = finished
         self._wanted: float | None = None  # a rate that was set before init
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
@@ -154,8 +156,8 @@ class OptaxOptimizer(Optimizer):
             "a schedule inside of the transformation sets the learning rate"
             if found
             else "the optax transformation hides its learning rate",
-            hint="Pass the factory: OptaxOptimizer(optax.adam, learning_rate=0.001), or "
-            "inject a number: optax.inject_hyperparams(optax.adam)(learning_rate=0.001).",
+            hint="Pass the factory, OptaxOptimizer(optax.adam, learning_rate=0.1), or "
+            "inject a number, optax.inject_hyperparams(optax.adam)(learning_rate=0.1).",
         )
 
     def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,7 +218,9 @@ def _injected(inner: Any) -> dict[str, Any]:
 def _settable(inner: Any) -> set[str]:
     """Those of them that no schedule inside of the transformation overwrites."""
     scheduled = {
-        name for node in _nodes(inner) for name in getattr(node, "hyperparams_states", ())
+        name
+        for node in _nodes(inner)
+        for name in getattr(node, "hyperparams_states", ())
     }
     return set(_injected(inner)) - scheduled
 

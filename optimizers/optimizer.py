@@ -1,4 +1,4 @@
-"""The optimizer contract: pure functions of arrays, with a learning rate that is state."""
+"""The optimizer contract: pure functions of arrays; the learning rate is state."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from exburn.optimizers.trees import (
     widen,
 )
 
-__all__ = ["Optimizer", "Options"]
+__all__ = ["DecayedOptions", "Optimizer", "Options"]
 
 
-class Options(TypedDict, total=False):
-    """Keyword arguments that every optimizer takes; see :class:`Optimizer`."""
+class DecayedOptions(TypedDict, total=False):
+    """Keyword arguments of optimizers that have a weight decay of their own."""
 
-    weight_decay: float | None
     clipnorm: float | None
     clipvalue: float | None
     global_clipnorm: float | None
@@ -46,6 +45,12 @@ class Options(TypedDict, total=False):
     name: str | None
     l2_weight_decay: float | None
     weight_decay_exclusions: Sequence[str]
+
+
+class Options(DecayedOptions, total=False):
+    """Keyword arguments that every optimizer takes; see :class:`Optimizer`."""
+
+    weight_decay: float | None
 
 
 class Optimizer(Live, Eager, abc.ABC):
@@ -136,7 +141,9 @@ class Optimizer(Live, Eager, abc.ABC):
             hint = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
             if argument in hint:
                 raise ArgumentError(
-                    op, f"there is no argument {argument!r}", hint=f"Use {hint[argument]}."
+                    op,
+                    f"there is no argument {argument!r}",
+                    hint=f"Use {hint[argument]}.",
                 )
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
@@ -267,7 +274,9 @@ class Optimizer(Live, Eager, abc.ABC):
         """
         same_shapes(f"{type(self).__name__}.update", grads, params)
         if self.loss_scale_factor is not None:
-            grads = jax.tree.map(lambda g: g / self.loss_scale_factor, grads)
+            # In float32: a quotient of 16-bit floats could vanish again.
+            factor = self.loss_scale_factor
+            grads = jax.tree.map(lambda g: g / factor, widen(grads))
         state = dict(opt_state)
         sums = state.pop("accumulated", None)
         if sums is None:

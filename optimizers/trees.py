@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -171,8 +172,10 @@ def _read_off(jaxpr, consts, arguments) -> list:
                 inputs = [value(v) for v in eqn.invars]
                 outputs = _read_off(inner.jaxpr, inner.consts, inputs)
                 known.update(zip(eqn.outvars, outputs, strict=True))
-            elif name == "broadcast_in_dim" and eqn.params["shape"] == () or (
-                name in ("copy", "copy_p")
+            elif (
+                name == "broadcast_in_dim"
+                and eqn.params["shape"] == ()
+                or (name in ("copy", "copy_p"))
             ):
                 known[atom] = value(eqn.invars[0])
             elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():

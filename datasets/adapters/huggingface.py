@@ -12,11 +12,11 @@ __all__ = ["HuggingFaceAdapter", "from_huggingface"]
 
 
 def _base(value: Any) -> str | None:
-    """ "Dataset", "IterableDataset", or None for anything else."""
+    """The kind of a Hugging Face dataset, or None for anything else."""
     for c in type(value).__mro__:
-        if c.__module__.split(".")[0] == "datasets":
-            if c.__name__ in ("Dataset", "IterableDataset"):
-                return c.__name__
+        ours = c.__name__ in ("Dataset", "IterableDataset")
+        if ours and c.__module__.split(".")[0] == "datasets":
+            return c.__name__
     return None
 
 

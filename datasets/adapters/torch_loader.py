@@ -29,9 +29,7 @@ class TorchTensorAdapter:
 
     def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
         value = value.detach().cpu()
-        if value.layout != value.layout.__class__ and "strided" not in str(
-            value.layout
-        ):
+        if value.is_sparse:
             value = value.to_dense()
         if value.is_floating_point():
             value = value.float()

@@ -15,23 +15,72 @@ import numpy as np
 from exburn import registry
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
-from exburn.initializers.constant import Constant, Identity, Ones, Zeros
+from exburn.initializers.constants import Constant, Identity, Ones, Zeros
+from exburn.initializers.householder import Orthogonal
 from exburn.initializers.random import (
+    RandomInitializer,
+    RandomNormal,
+    RandomUniform,
+    TruncatedNormal,
+)
+from exburn.initializers.scaling import (
     GlorotNormal,
     GlorotUniform,
     HeNormal,
     HeUniform,
     LecunNormal,
     LecunUniform,
-    Orthogonal,
-    RandomInitializer,
-    RandomNormal,
-    RandomUniform,
-    TruncatedNormal,
     VarianceScaling,
     compute_fans,
 )
-from exburn.initializers.stft import STFT, window
+from exburn.initializers.windows import STFT, window
+
+__all__ = [
+    "ArrayInitializer",
+    "Constant",
+    "FunctionInitializer",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Identity",
+    "IdentityInitializer",
+    "Initializer",
+    "LecunNormal",
+    "LecunUniform",
+    "Ones",
+    "Orthogonal",
+    "OrthogonalInitializer",
+    "RandomInitializer",
+    "RandomNormal",
+    "RandomUniform",
+    "STFT",
+    "STFTInitializer",
+    "TruncatedNormal",
+    "VarianceScaling",
+    "Zeros",
+    "compute_fans",
+    "constant",
+    "deserialize",
+    "get",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "serialize",
+    "stft",
+    "truncated_normal",
+    "variance_scaling",
+    "window",
+    "zeros",
+]
 
 constant = Constant
 glorot_normal = GlorotNormal
@@ -58,19 +107,6 @@ _names: dict[str, type[Initializer]] = {
     and value not in (Initializer, RandomInitializer)
 }
 _names |= {"normal": RandomNormal, "uniform": RandomUniform, "one": Ones, "zero": Zeros}
-
-__all__ = [
-    "ArrayInitializer",
-    "FunctionInitializer",
-    "Initializer",
-    "RandomInitializer",
-    "compute_fans",
-    "deserialize",
-    "get",
-    "serialize",
-    "window",
-    *sorted(_names.keys() - {"normal", "uniform", "one", "zero"}),
-]
 
 
 def get(identifier: Any) -> Any:
@@ -122,7 +158,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
 
     Example:
         >>> deserialize({"class_name": "Orthogonal", "config": {"gain": 2.0}})
-        Orthogonal(gain=2.0, seed=None)
+        Orthogonal(seed=None, gain=2.0)
     """
     with registry.custom_objects(custom_objects):
         if not isinstance(config, Mapping):
@@ -134,7 +170,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
                 "a configuration needs 'class_name' and 'config'",
                 {"received": dict(config)},
             )
-        inner = config.get("config") or {}
+        inner: Any = config.get("config") or {}
         if name in ("__function__", "function"):
             return _adapt(_lookup(inner))
         cls = _lookup(name)

@@ -51,9 +51,9 @@ class Initializer:
     Example:
         >>> class Ramp(Initializer):
         ...     def __call__(self, shape, dtype=None):
-        ...         return np.linspace(0, 1, int(np.prod(shape)), dtype=dtype).reshape(shape)
-        >>> Ramp()((2, 2), "float32", rng=np.random.default_rng(0)).tolist()
-        [[0.0, 0.3333333432674408], [0.6666666865348816, 1.0]]
+        ...         return np.linspace(0, 1, shape[0], dtype=dtype)
+        >>> Ramp()((3,), "float32", rng=np.random.default_rng(0)).tolist()
+        [0.0, 0.5, 1.0]
     """
 
     def __init_subclass__(cls, **kwargs):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from exburn import registry
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
-from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
+from exburn.losses.shapes import as_float, check_same, same_rank, stand_ins, unsqueezed
 
 __all__ = ["FormulaLoss", "FunctionLoss", "Loss"]
 
@@ -272,23 +272,18 @@ class FunctionLoss(Loss):
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         """Finds out whether the function returns one value per row or a scalar."""
-        rows = 7  # stands in for a batch size that is not known yet
-
-        def concrete(spec: Any) -> jax.ShapeDtypeStruct:
-            shape = [n if isinstance(n, int) else rows for n in spec.shape]
-            return jax.ShapeDtypeStruct(shape, getattr(spec, "dtype", jnp.float32))
 
         def values(t: Any, p: Any) -> jax.Array:
             return jnp.asarray(self.call(*self._converted(t, p)))
 
-        specs = jax.tree.map(concrete, (y_true, y_pred))
+        specs, certain = stand_ins(y_true, y_pred)
         batch = jax.tree.leaves(specs[1])[0].shape[0]
         try:
             out = jax.eval_shape(values, *specs)
         except Exception:
-            if self._knows_sizes(y_true, y_pred):
+            if certain:
                 raise
-            return  # the stand-in sizes may be to blame: the real trace will tell
+            return  # the made-up sizes may be to blame: the real trace will tell
         if out.ndim and out.shape[0] != batch:
             raise ShapeError(
                 self.name,
@@ -297,10 +292,6 @@ class FunctionLoss(Loss):
                 hint="Reduce over the last axes only: jnp.mean(values, axis=-1).",
             )
         self._note_rank(out)
-
-    def _knows_sizes(self, *specs: Any) -> bool:
-        leaves = jax.tree.leaves(specs)
-        return all(isinstance(n, int) for spec in leaves for n in spec.shape)
 
     def get_config(self) -> dict[str, Any]:
         config = {"fn": function_config(self.fn), **super().get_config()}

@@ -17,6 +17,7 @@ __all__ = [
     "class_labels",
     "paired",
     "same_rank",
+    "stand_ins",
     "unsqueezed",
 ]
 
@@ -209,3 +210,26 @@ def unsqueezed(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array:
             {what: given.shape, "values": like.shape},
         )
     return x
+
+
+def stand_ins(*specs: Any) -> tuple[tuple[Any, ...], bool]:
+    """Specs with every size known, for a trial trace, and whether only batch sizes
+    had to be made up.
+
+    Example:
+        >>> spec = jax.ShapeDtypeStruct((3, 2), jnp.float32)
+        >>> stand_ins(spec)[1]
+        True
+    """
+    leaves = jax.tree.leaves(specs, is_leaf=lambda x: hasattr(x, "shape"))
+    sizes = [leaf.shape[0] for leaf in leaves if leaf.shape]
+    rows = next((n for n in sizes if isinstance(n, int)), 7)
+    certain = all(isinstance(n, int) for leaf in leaves for n in leaf.shape[1:])
+
+    def concrete(spec: Any) -> jax.ShapeDtypeStruct:
+        shape = [n if isinstance(n, int) else rows for n in spec.shape]
+        dtype = getattr(spec, "dtype", None) or jnp.float32
+        return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
+
+    made = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
+    return made, certain

@@ -65,7 +65,11 @@ class Model(Training, Layer):
         self._graph = Static(graph)
         self._symbols = Static((inputs, outputs))
         self.nodes = nnx.Dict(layers)
-        self._input_structure = Static(inputs)
+        flat, treedef = jax.tree.flatten(inputs)
+        self._book.value.traced = (
+            lambda values: ((jax.tree.unflatten(treedef, values),), {}),
+            [symbol.spec for symbol in flat],
+        )
         self.built = True
 
     @property

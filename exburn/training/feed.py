@@ -15,7 +15,7 @@ import numpy as np
 from exburn.context import path_hash
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.errors import DataError
-from exburn.training.plan import balanced, bucket
+from exburn.training.plan import balanced, bucket, power_of_two
 
 __all__ = ["ArrayFeed", "Chunk", "Feed", "StreamFeed"]
 
@@ -68,9 +68,9 @@ class ArrayFeed:
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
         self.size = dataset.size
         full = min(batch_size, self.size)
-        self.batch_size = min(batch_size, bucket(full)) if few_shapes else full
-        if exact_rows:
-            self.batch_size = full
+        self.batch_size = full
+        if few_shapes and not exact_rows:
+            self.batch_size = min(batch_size, power_of_two(full))
         self.steps = math.ceil(self.size / self.batch_size)
         self.steps = min(self.steps, steps) if steps is not None else self.steps
         covered = min(self.steps * self.batch_size, self.size)
@@ -83,8 +83,9 @@ class ArrayFeed:
             self.length = min(bucket(self.length), most_steps)
         chunks = math.ceil(whole / self.length)
         padded = chunks * self.length != whole
-        self.counted = padded or (rest < self.batch_size and not self.tail)
-        self._whole, self._rest = whole, rest
+        short = rest < self.batch_size and not self.tail
+        self.counted = padded or short or (few_shapes and not exact_rows)
+        self._whole = whole
         self._device: Any = None
 
     def epoch(self, seed: int, epoch: int) -> Iterator[Chunk]:

@@ -6,7 +6,7 @@ import math
 
 from exburn.flops import Cost
 
-__all__ = ["balanced", "bucket", "chunk_steps"]
+__all__ = ["balanced", "bucket", "chunk_steps", "power_of_two"]
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
@@ -55,6 +55,11 @@ def balanced(steps: int, most: int) -> int:
     return exact or math.ceil(steps / math.ceil(steps / most))
 
 
+def power_of_two(size: int) -> int:
+    """The next power of two."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
 def bucket(size: int) -> int:
     """The next size out of a few: powers of two up to 8, then four per octave.
 
@@ -63,6 +68,6 @@ def bucket(size: int) -> int:
         [1, 4, 8, 10, 40, 56]
     """
     if size <= 8:
-        return 1 << max(size - 1, 0).bit_length()
+        return power_of_two(size)
     unit = 1 << (size.bit_length() - 3)
     return -(-size // unit) * unit

@@ -24,7 +24,7 @@ from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.interrupt import InterruptGuard
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
-from exburn.training.plan import bucket, chunk_steps
+from exburn.training.plan import chunk_steps, power_of_two
 from exburn.training.program import Programs
 from exburn.training.state import TrainState, seed_data
 
@@ -504,7 +504,7 @@ class Trainer:
         """The batch as a chunk of one step, at one of a few sizes."""
         dataset = ArrayDataset(*batch)
         exact = self.objective.exact_rows
-        size = dataset.size if exact else bucket(dataset.size)
+        size = dataset.size if exact else power_of_two(dataset.size)
         rows = np.minimum(np.arange(size), dataset.size - 1)
         data = jax.tree.map(lambda v: jax.device_put(v[None]), dataset.take(rows))
         number = None if exact else jax.device_put(np.array([dataset.size], np.int32))

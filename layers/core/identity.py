@@ -44,8 +44,8 @@ class Rescaling(Layer):
 
     Example:
         >>> import numpy as np
-        >>> Rescaling(1 / 255)(np.array([[0, 51, 255]], "uint8")).tolist()
-        [[0.0, 0.20000000298023224, 1.0]]
+        >>> Rescaling(0.5, offset=-1)(np.array([[0, 1, 2]], "uint8")).tolist()
+        [[-1.0, -0.5, 0.0]]
     """
 
     supports_masking = True

@@ -1,3 +1,112 @@
-"""Schedules."""
-def get(x):
-    return x
+"""Learning-rate schedules: pure functions of the step, passed as ``learning_rate``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from exburn import registry
+from exburn.errors import DTypeError, unknown_name
+from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
+from exburn.optimizers.schedules.decay import (
+    ExponentialDecay,
+    InverseTimeDecay,
+    PiecewiseConstantDecay,
+    PolynomialDecay,
+)
+from exburn.optimizers.schedules.epochs import (
+    CosineSchedule,
+    ExponentialSchedule,
+    StepSchedule,
+)
+from exburn.optimizers.schedules.schedule import LearningRateSchedule
+from exburn.optimizers.schedules.warmup import (
+    LinearWarmup,
+    OneCycle,
+    WarmupStableDecay,
+)
+
+__all__ = [
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "CosineSchedule",
+    "ExponentialDecay",
+    "ExponentialSchedule",
+    "InverseTimeDecay",
+    "LearningRateSchedule",
+    "LinearWarmup",
+    "OneCycle",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+    "StepSchedule",
+    "WarmupStableDecay",
+    "deserialize",
+    "get",
+    "serialize",
+]
+
+_PER_EPOCH: dict[str, type[LearningRateSchedule]] = {
+    "step": StepSchedule,
+    "exponential": ExponentialSchedule,
+    "cosine": CosineSchedule,
+}
+
+
+def get(identifier: Any) -> Callable[[Any], Any]:
+    """A schedule from a configuration, ExBurn's tuple, or a function of the step.
+
+    Args:
+        identifier: ``{"class_name": …, "config": …}``; ``("step", base, k, gamma)``,
+            ``("exponential", base, gamma)`` or ``("cosine", base, min)``, which change
+            once an epoch; or any callable, which is returned as it is.
+
+    Raises:
+        UnknownNameError: No schedule has that name.
+        DTypeError: The identifier is none of these.
+
+    Example:
+        >>> schedule = get(("step", 0.5, 10, 0.1))
+        >>> schedule.epochs_per_step, schedule.gamma
+        (10, 0.1)
+    """
+    if callable(identifier):
+        return identifier
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, tuple) and identifier:
+        name, *arguments = identifier
+        if name not in _PER_EPOCH:
+            raise unknown_name("schedule", name, _PER_EPOCH, op="schedules.get")
+        return _PER_EPOCH[name](*arguments)
+    raise DTypeError(
+        "schedules.get",
+        "a schedule must be a configuration, a tuple such as ('step', base, k, gamma) "
+        f"or a function of the step, received {identifier!r}",
+    )
+
+
+def serialize(learning_rate_schedule: Callable[[Any], Any]) -> Any:
+    """The schedule's class name and configuration, JSON-able.
+
+    Example:
+        >>> serialize(ExponentialDecay(0.1, 100, 0.5))["class_name"]
+        'ExponentialDecay'
+    """
+    return registry.serialize(learning_rate_schedule)
+
+
+def deserialize(
+    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """The inverse of :func:`serialize`.
+
+    Args:
+        config: ``{"class_name": …, "config": …}``.
+        custom_objects: Classes and functions that are not registered, by name.
+
+    Example:
+        >>> deserialize(serialize(ExponentialDecay(0.1, 100, 0.5))).decay_rate
+        0.5
+    """
+    with registry.custom_objects(custom_objects):
+        return registry.deserialize(dict(config))

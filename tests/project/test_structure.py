@@ -66,7 +66,8 @@ def imports(tree: ast.AST) -> list[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
-                name = submodule if submodule in SOURCES else node.module
+                known = submodule in SOURCES or submodule in LEVELS
+                name = submodule if known else node.module
                 found.append((node.lineno, name))
     return found
 

@@ -1,0 +1,386 @@
+"""Splitting, batching, normalising and describing arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset import (
+    ArrayDataset,
+    StreamDataset,
+    check_finite,
+    leaves,
+    map_leaves,
+    register_adapter,
+)
+from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError, unknown_name
+
+__all__ = [
+    "Loader",
+    "loader",
+    "normalize",
+    "normalize_with_stats",
+    "one_hot",
+    "split",
+    "stats",
+    "train_test",
+]
+
+METHODS = ("standard", "minmax", "l2")
+
+
+def split(
+    x: Any,
+    y: Any = None,
+    *,
+    val_split: float = 0.2,
+    shuffle: bool = True,
+    seed: int | None = None,
+) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    r"""Splits into training and validation parts.
+
+    :math:`n_{val} = \lfloor n \cdot val\_split + 1/2 \rfloor`; without shuffling
+    the validation part is the last rows.
+
+    Args:
+        x: An array or nested arrays.
+        y: Targets of the same length, or None.
+        val_split: Fraction of the rows, between 0 and 1.
+        shuffle: Whether to permute the rows first.
+        seed: Of the permutation; None draws a new one each time.
+
+    Shape: ``[n, …]`` → ``[n - n_val, …]`` and ``[n_val, …]``.
+
+    Raises:
+        ArgumentError: ``val_split`` outside (0, 1).
+        DataError: Unequal lengths, or a part that would be empty.
+
+    Example:
+        >>> (x, y), (xv, yv) = split(np.arange(10.0), np.arange(10), seed=0)
+        >>> len(x), len(xv), bool((x == y).all())
+        (8, 2, True)
+
+    Source: ExBurn (Elixir), ``ExBurn.Dataset.split``.
+    """
+    if not 0 < val_split < 1:
+        raise ArgumentError(
+            "split", "val_split must lie between 0 and 1", {"received": val_split}
+        )
+    data = ArrayDataset(x, y, op="split")
+    count = math.floor(data.size * val_split + 0.5)
+    if not 0 < count < data.size:
+        raise DataError(
+            "split",
+            f"val_split={val_split} of {data.size} rows leaves a part empty",
+        )
+    at = data.size - count
+    if not shuffle:
+        return data.rows(0, at).tree[:2], data.rows(at, data.size).tree[:2]
+    order = np.random.default_rng(seed).permutation(data.size)
+    return data.take(order[:at])[:2], data.take(order[at:])[:2]
+
+
+def train_test(
+    x: np.ndarray, y: np.ndarray, test_split: float, seed: int | None, op: str
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The seeded split that the data sets of this package share.
+
+    Raises:
+        ArgumentError: ``test_split`` outside [0, 1).
+    """
+    if not 0 <= test_split < 1:
+        raise ArgumentError(
+            op, "test_split must be at least 0 and below 1", {"received": test_split}
+        )
+    order = np.random.default_rng(seed).permutation(len(x))
+    at = len(x) - math.floor(len(x) * test_split + 0.5)
+    return (x[order[:at]], y[order[:at]]), (x[order[at:]], y[order[at:]])
+
+
+class Loader:
+    """Batches of arrays, in a new seeded order every epoch.
+
+    Each ``for`` loop over it is an epoch; ``set_epoch`` chooses which one comes next,
+    so that a resumed run sees the order it would have seen.
+
+    Args:
+        x: An array or nested arrays.
+        y: Targets, or None: then batches are bare x.
+        batch_size: Rows of a batch.
+        shuffle: Whether to permute the rows every epoch.
+        drop_last: Whether to leave out a last batch that is not full.
+        seed: Of the permutations; None draws one for this loader.
+
+    Shape: batches of ``[batch_size, …]``, the last one may be shorter.
+
+    Raises:
+        ArgumentError: ``batch_size`` below 1.
+        DataError: Unequal lengths or empty data.
+
+    Example:
+        >>> batches = Loader(np.arange(5.0), np.arange(5), batch_size=2, seed=1)
+        >>> len(batches), [len(x) for x, y in batches]
+        (3, [2, 2, 1])
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int | None = None,
+    ):
+        if batch_size < 1:
+            raise ArgumentError(
+                "loader", "batch_size must be at least 1", {"received": batch_size}
+            )
+        self.data = ArrayDataset(x, y, op="loader")
+        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.seed = np.random.SeedSequence().entropy if seed is None else seed
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        if self.drop_last:
+            return self.data.size // self.batch_size
+        return math.ceil(self.data.size / self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next loop the one of ``epoch``."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        order = np.arange(self.data.size)
+        if self.shuffle:
+            order = np.random.default_rng((self.seed, epoch)).permutation(order)
+        for at in range(len(self)):
+            rows = order[at * self.batch_size : (at + 1) * self.batch_size]
+            x, y, _ = self.data.take(rows)
+            yield x if y is None else (x, y)
+
+
+@register_adapter
+class LoaderAdapter:
+    """Lets ``fit`` take a `Loader`."""
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, Loader)
+
+    def load(self, value: Loader) -> StreamDataset:
+        def start(epoch: int) -> Iterator:
+            value.set_epoch(epoch)
+            # A bare x that is itself a list or tuple must not be read as (x, y).
+            return ((b,) if value.data.tree[1] is None else b for b in value)
+
+        return StreamDataset(
+            start, batches=len(value), batch_size=value.batch_size, name="Loader"
+        )
+
+
+def loader(
+    x: Any,
+    y: Any = None,
+    *,
+    batch_size: int = 32,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    seed: int | None = None,
+) -> Loader:
+    """Batches of arrays that can be looped over again and again: see `Loader`.
+
+    Example:
+        >>> [x.tolist() for x in loader(np.arange(3), batch_size=2, shuffle=False)]
+        [[0, 1], [2]]
+    """
+    return Loader(
+        x, y, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed
+    )
+
+
+def normalize(
+    x: Any, *, method: str = "standard", axes: int | Sequence[int] | None = None
+) -> tuple[np.ndarray, dict[str, Any]]:
+    r"""Scales an array and returns the statistics to scale others alike.
+
+    standard :math:`(x - \mu) / \sigma`; minmax :math:`(x - min) / (max - min)`; l2
+    :math:`x / \lVert x \rVert_2`. A deviation, range or norm of zero counts as one.
+
+    Args:
+        x: A numeric array.
+        method: ``"standard"``, ``"minmax"`` or ``"l2"``.
+        axes: Axes that are summed over: the rows (0) by default, so that every
+            feature has its own statistics; for l2 the last axis.
+
+    Returns:
+        The float32 array, and a dict for `normalize_with_stats`.
+
+    Shape: ``x: [n, …] → [n, …]``.
+
+    Raises:
+        UnknownNameError: An unknown method.
+        ArgumentError: Axes that the array does not have.
+        DataError: Empty data, NaN or infinity.
+
+    Example:
+        >>> scaled, found = normalize(np.array([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scaled.tolist(), found["mean"].ravel().tolist()
+        ([[-1.0, 0.0], [1.0, 0.0]], [2.0, 5.0])
+
+    Source: ExBurn (Elixir), ``ExBurn.Dataset.normalize``.
+    """
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS, op="normalize")
+    array = _numbers(x, "normalize")
+    axes = (-1 if method == "l2" else 0) if axes is None else axes
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    if not axes or not all(-array.ndim <= axis < array.ndim for axis in axes):
+        raise ArgumentError(
+            "normalize",
+            f"axes must be among the {array.ndim} axes of x",
+            {"axes": axes, "x": array.shape},
+        )
+    found: dict[str, Any] = {"method": method, "axes": axes}
+    if method == "standard":
+        found["mean"] = array.mean(axes, keepdims=True, dtype=np.float64)
+        found["std"] = array.std(axes, keepdims=True, dtype=np.float64)
+    elif method == "minmax":
+        found["min"] = array.min(axes, keepdims=True).astype(np.float64)
+        found["max"] = array.max(axes, keepdims=True).astype(np.float64)
+    return normalize_with_stats(array, found), found
+
+
+def normalize_with_stats(x: Any, stats: Mapping[str, Any]) -> np.ndarray:
+    """Scales an array by the statistics that `normalize` found on another.
+
+    Args:
+        x: A numeric array.
+        stats: The second result of `normalize`.
+
+    Shape: ``x: [n, …] → [n, …]``.
+
+    Raises:
+        ArgumentError: ``stats`` that `normalize` did not make.
+        ShapeError: An array whose features do not fit the statistics.
+
+    Example:
+        >>> _, found = normalize(np.array([0.0, 10.0]), method="minmax")
+        >>> normalize_with_stats(np.array([5.0, 20.0]), found).tolist()
+        [0.5, 2.0]
+    """
+    op = "normalize_with_stats"
+    keys = {"standard": ("mean", "std"), "minmax": ("min", "max"), "l2": ("axes",)}
+    method = stats.get("method") if isinstance(stats, Mapping) else None
+    if method not in keys or not all(key in stats for key in keys[method]):
+        raise ArgumentError(
+            op, "stats must be the second result of normalize", {"received": stats}
+        )
+    array = _numbers(x, op)
+    if method == "l2":
+        squares = np.square(array, dtype=np.float64)
+        norm = np.sqrt(squares.sum(tuple(stats["axes"]), keepdims=True))
+        return (array / np.where(norm == 0, 1, norm)).astype(np.float32)
+    first, second = (np.asarray(stats[key], np.float64) for key in keys[method])
+    spread = second if method == "standard" else second - first
+    fits = array.ndim == first.ndim and all(
+        a in (1, b) for a, b in zip(first.shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(
+            op,
+            "x must have the features that the statistics were found on",
+            {"x": array.shape, "statistics": first.shape},
+        )
+    return ((array - first) / np.where(spread == 0, 1, spread)).astype(np.float32)
+
+
+def _numbers(x: Any, op: str) -> np.ndarray:
+    data = ArrayDataset(x, op=op)  # refuses what is not numeric
+    array = data.take(slice(None))[0]
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(
+            op, "x must be one array", {"received": type(x).__name__},
+            hint="Call it for each array.",
+        )  # fmt: skip
+    check_finite((array,), ("x",), op=op)
+    return array
+
+
+def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
+    """Integer labels as rows of zeros with a single one.
+
+    Args:
+        labels: Integers from 0, as integers or whole floats.
+        num_classes: Width of the rows; the largest label + 1 by default.
+
+    Shape: ``[…] → […, num_classes]``, float32.
+
+    Raises:
+        DTypeError: Labels that are not whole numbers.
+        DataError: A label below 0 or not below ``num_classes``.
+
+    Example:
+        >>> one_hot([0, 2, 1]).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    labels = np.asarray(labels)
+    if not labels.size:
+        raise DataError("one_hot", "labels are empty")
+    whole = labels.dtype.kind in "iub"
+    if labels.dtype.kind == "f":
+        whole = bool(np.all(labels == np.floor(labels)) and np.isfinite(labels).all())
+    if not whole:
+        raise DTypeError(
+            "one_hot",
+            "labels must be whole numbers",
+            {"received": f"{labels.dtype}{list(labels.shape)}"},
+            hint="np.unique(labels, return_inverse=True) numbers any labels.",
+        )
+    width = int(labels.max()) + 1 if num_classes is None else num_classes
+    wrong = (labels < 0) | (labels >= width)
+    if wrong.any():
+        at = np.unravel_index(int(wrong.argmax()), labels.shape)
+        raise DataError(
+            "one_hot",
+            f"labels must lie in 0 … {width - 1}",
+            {"first bad value": f"{labels[at]} at {tuple(int(i) for i in at)}"},
+        )
+    rows = np.zeros((labels.size, width), np.float32)
+    rows[np.arange(labels.size), labels.reshape(-1).astype(np.intp)] = 1
+    return rows.reshape(*labels.shape, width)
+
+
+def stats(x: Any, y: Any = None) -> dict[str, Any]:
+    """Number of samples, and shape and dtype of one input and one target.
+
+    Args:
+        x: An array or nested arrays.
+        y: Targets, or None.
+
+    Raises:
+        DataError: Unequal lengths or empty data.
+
+    Example:
+        >>> found = stats(np.zeros((4, 28, 28), np.uint8), np.zeros(4, np.int32))
+        >>> found["num_samples"], found["input_shape"], found["target_type"]
+        (4, (28, 28), 'int32')
+    """
+    data = ArrayDataset(x, y, op="stats")
+
+    def each(tree: Any, read: Any) -> Any:
+        return map_leaves(lambda _, leaf: read(leaf), tree, "")
+
+    inputs, targets, _ = data.tree
+    return {
+        "num_samples": data.size,
+        "input_shape": each(inputs, lambda a: a.shape[1:]),
+        "target_shape": each(targets, lambda a: a.shape[1:]),
+        "input_type": each(inputs, lambda a: a.dtype.name),
+        "target_type": each(targets, lambda a: a.dtype.name),
+        "nbytes": sum(leaf.nbytes for _, leaf in leaves(data.tree, "")),
+    }

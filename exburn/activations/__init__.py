@@ -1,0 +1,195 @@
+"""Activation functions: pure functions of arrays, most of them ``jax.nn``'s.
+
+All act on one value at a time, ``x: […] → […]``, unless they take an ``axis``. Integers
+and lists are taken as well. ``get("gelu")`` finds one by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from exburn import registry
+from exburn.activations import rectifiers, squashing, vectors
+from exburn.activations.rectifiers import (
+    celu,
+    elu,
+    exponential,
+    gelu,
+    hard_silu,
+    leaky_relu,
+    linear,
+    mish,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softplus,
+    sparse_plus,
+    squareplus,
+)
+from exburn.activations.squashing import (
+    hard_shrink,
+    hard_sigmoid,
+    hard_tanh,
+    log_sigmoid,
+    sigmoid,
+    soft_shrink,
+    softsign,
+    sparse_sigmoid,
+    tanh,
+    tanh_shrink,
+    threshold,
+)
+from exburn.activations.vectors import (
+    glu,
+    log_softmax,
+    softmax,
+    sparsemax,
+)
+from exburn.errors import ArgumentError, UnknownNameError, unknown_name
+
+__all__ = [
+    "celu",
+    "deserialize",
+    "elu",
+    "exponential",
+    "gelu",
+    "get",
+    "glu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "hard_tanh",
+    "leaky_relu",
+    "linear",
+    "log_sigmoid",
+    "log_softmax",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "serialize",
+    "sigmoid",
+    "silu",
+    "soft_shrink",
+    "softmax",
+    "softplus",
+    "softsign",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "sparsemax",
+    "squareplus",
+    "swish",
+    "tanh",
+    "tanh_shrink",
+    "threshold",
+]
+
+swish, hard_swish = silu, hard_silu
+
+_names: dict[str, Callable[..., Any]] = {
+    name: getattr(module, name)
+    for module in (rectifiers, squashing, vectors)
+    for name in module.__all__
+}
+for _function in _names.values():
+    registry.register(_function, package="activations")
+_names |= {"swish": silu, "hard_swish": hard_silu}
+
+# A model made with jax.nn.relu can be saved too.
+for _name in (
+    *("celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_tanh"),
+    *("identity", "leaky_relu", "log_sigmoid", "log_softmax", "mish", "relu", "relu6"),
+    *("selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus"),
+    *("sparse_sigmoid", "squareplus", "tanh"),
+):
+    registry.register(getattr(jax.nn, _name), package="jax.nn", name=_name)
+
+
+def get(identifier: Any) -> Callable[..., Any]:
+    """The activation that an identifier stands for.
+
+    Args:
+        identifier: A name, a configuration, any callable (a function, a layer), or
+            ``None`` for :func:`linear`.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        ArgumentError: The identifier is none of the above.
+
+    Example:
+        >>> get("swish") is silu, get(None) is linear, get(max) is max
+        (True, True, True)
+    """
+    if identifier is None:
+        return linear
+    if isinstance(identifier, str):
+        return _lookup(identifier)
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, type):
+        identifier = identifier()
+    if callable(identifier):
+        return identifier
+    raise ArgumentError(
+        "activations.get",
+        f"{identifier!r} is no activation",
+        hint="Pass a name such as 'relu', a function, or a layer.",
+    )
+
+
+def serialize(activation: Any) -> Any:
+    """The name of an activation, or the configuration of one that is not built in.
+
+    Raises:
+        ArgumentError: It is a function that is not registered.
+
+    Example:
+        >>> serialize(swish)
+        'silu'
+    """
+    name = getattr(activation, "__name__", None)
+    if name and _names.get(name) is activation:
+        return name
+    return registry.serialize(activation)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The inverse of :func:`serialize`; also reads Keras' configurations.
+
+    Args:
+        config: A name or configuration.
+        custom_objects: Further classes and functions by name.
+
+    Example:
+        >>> deserialize({"class_name": "function", "config": "relu"}) is relu
+        True
+    """
+    with registry.custom_objects(custom_objects):
+        if isinstance(config, Mapping):
+            if config.get("class_name") in ("function", "__function__"):
+                return get(config.get("config"))
+            if "class_name" not in config or "config" not in config:
+                raise ArgumentError(
+                    "activations.deserialize",
+                    "a configuration needs 'class_name' and 'config'",
+                    {"received": dict(config)},
+                )
+            config = registry.deserialize(config)
+        return get(config)
+
+
+def _lookup(name: str) -> Callable[..., Any]:
+    if name in _names:
+        return _names[name]
+    try:
+        found = registry.lookup(name, "activation")
+    except UnknownNameError:
+        found = None
+    if not callable(found) or isinstance(found, type):
+        raise unknown_name("activation", name, _names, op="activations.get")
+    return found

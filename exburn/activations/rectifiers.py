@@ -1,0 +1,221 @@
+"""Activations that pass large values on, or nearly so."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+__all__ = [
+    "celu",
+    "elu",
+    "exponential",
+    "gelu",
+    "hard_silu",
+    "leaky_relu",
+    "linear",
+    "mish",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "softplus",
+    "sparse_plus",
+    "squareplus",
+]
+
+
+def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
+    """Rectified linear unit.
+
+    ``x`` above the threshold (but ``max_value`` at most), and
+    ``negative_slope * (x - threshold)`` below it.
+
+    Args:
+        x: Input.
+        negative_slope: Slope below the threshold.
+        max_value: Where the output saturates; ``None`` for nowhere.
+        threshold: What inputs must exceed to pass.
+
+    Example:
+        >>> relu([-2.0, 0.5, 8.0], negative_slope=0.25, max_value=6.0).tolist()
+        [-0.5, 0.5, 6.0]
+    """
+    x = jnp.asarray(x)
+    if negative_slope != 0 and max_value is None and threshold == 0:
+        return jax.nn.leaky_relu(x, negative_slope)
+    if threshold != 0:
+        out = jnp.where(x > threshold, x, jnp.zeros_like(x))
+    elif max_value == 6:
+        out = jax.nn.relu6(x)
+    else:
+        out = jax.nn.relu(x)
+    if max_value is not None and (threshold != 0 or max_value != 6):
+        out = jnp.clip(out, 0, max_value)
+    if negative_slope != 0:
+        out = out - negative_slope * jax.nn.relu(threshold - x)
+    return out
+
+
+def leaky_relu(x, negative_slope=0.2):
+    """``x`` if positive, else ``negative_slope * x``.
+
+    Example:
+        >>> leaky_relu([-5.0, 2.0]).tolist()
+        [-1.0, 2.0]
+    """
+    return jax.nn.leaky_relu(jnp.asarray(x), negative_slope)
+
+
+def relu6(x):
+    """``min(max(x, 0), 6)``.
+
+    Example:
+        >>> relu6([-1.0, 3.0, 9.0]).tolist()
+        [0.0, 3.0, 6.0]
+    """
+    return jax.nn.relu6(jnp.asarray(x))
+
+
+def elu(x, alpha=1.0):
+    """Exponential linear unit: ``x`` if positive, else ``alpha * (exp(x) - 1)``.
+
+    Example:
+        >>> elu([-100.0, 2.0], alpha=0.5).tolist()
+        [-0.5, 2.0]
+
+    Source: Clevert et al., *Fast and Accurate Deep Network Learning by Exponential
+    Linear Units*, 2015.
+    """
+    return jax.nn.elu(jnp.asarray(x), alpha)
+
+
+def selu(x):
+    """Scaled ELU, ``1.0507 * elu(x, 1.6733)``: keeps mean 0 and variance 1.
+
+    Goes with ``lecun_normal`` and ``AlphaDropout``.
+
+    Example:
+        >>> selu([0.0, 1.0]).round(4).tolist() == [0.0, jnp.float32(1.0507)]
+        True
+
+    Source: Klambauer et al., *Self-Normalizing Neural Networks*, 2017.
+    """
+    return jax.nn.selu(jnp.asarray(x))
+
+
+def celu(x, alpha=1.0):
+    """Smooth ELU: ``x`` if positive, else ``alpha * (exp(x / alpha) - 1)``.
+
+    Example:
+        >>> celu([-100.0, 2.0], alpha=2.0).tolist()
+        [-2.0, 2.0]
+
+    Source: Barron, *Continuously Differentiable Exponential Linear Units*, 2017.
+    """
+    return jax.nn.celu(jnp.asarray(x), alpha)
+
+
+def gelu(x, approximate=False):
+    """Gaussian error linear unit: ``x * Φ(x)``, Φ the normal distribution function.
+
+    Args:
+        x: Input.
+        approximate: Whether to use the formula with tanh instead of erf, as GPT-2 does.
+
+    Example:
+        >>> gelu([-50.0, 0.0, 50.0]).tolist()
+        [-0.0, 0.0, 50.0]
+
+    Source: Hendrycks & Gimpel, *Gaussian Error Linear Units*, 2016.
+    """
+    return jax.nn.gelu(jnp.asarray(x), approximate=approximate)
+
+
+def silu(x):
+    """``x * sigmoid(x)``, also called swish.
+
+    Example:
+        >>> silu([-100.0, 0.0, 100.0]).tolist()
+        [-0.0, 0.0, 100.0]
+
+    Source: Ramachandran et al., *Searching for Activation Functions*, 2017.
+    """
+    return jax.nn.silu(jnp.asarray(x))
+
+
+def mish(x):
+    """``x * tanh(softplus(x))``.
+
+    Example:
+        >>> mish([0.0, 100.0]).tolist()
+        [0.0, 100.0]
+
+    Source: Misra, *Mish: A Self Regularized Non-Monotonic Activation Function*, 2019.
+    """
+    return jax.nn.mish(jnp.asarray(x))
+
+
+def softplus(x):
+    """``log(1 + exp(x))``, without overflow.
+
+    Example:
+        >>> softplus([-1000.0, 1000.0]).tolist()
+        [0.0, 1000.0]
+    """
+    return jax.nn.softplus(jnp.asarray(x))
+
+
+def sparse_plus(x):
+    """0 up to -1, ``(x + 1)² / 4`` up to 1, then ``x``.
+
+    Example:
+        >>> sparse_plus([-2.0, 0.0, 3.0]).tolist()
+        [0.0, 0.25, 3.0]
+
+    Source: Blondel et al., *Learning Classifiers with Fenchel-Young Losses*, 2019.
+    """
+    return jax.nn.sparse_plus(jnp.asarray(x))
+
+
+def squareplus(x, b=4):
+    """``(x + √(x² + b)) / 2``.
+
+    Example:
+        >>> squareplus([0.0, 1.5]).tolist()
+        [1.0, 2.0]
+
+    Source: Barron, *Squareplus: A Softplus-Like Algebraic Rectifier*, 2021.
+    """
+    return jax.nn.squareplus(jnp.asarray(x), b)
+
+
+def hard_silu(x):
+    """``x * hard_sigmoid(x)``, also called hard swish.
+
+    Example:
+        >>> hard_silu([-4.0, 0.0, 4.0]).tolist()
+        [-0.0, 0.0, 4.0]
+
+    Source: Howard et al., *Searching for MobileNetV3*, 2019.
+    """
+    return jax.nn.hard_silu(jnp.asarray(x))
+
+
+def exponential(x):
+    """``exp(x)``.
+
+    Example:
+        >>> exponential([0.0]).tolist()
+        [1.0]
+    """
+    return jnp.exp(jnp.asarray(x))
+
+
+def linear(x):
+    """``x`` itself.
+
+    Example:
+        >>> linear(3)
+        3
+    """
+    return x

@@ -1,0 +1,137 @@
+"""Activations that are bounded, and those that shrink towards 0."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+__all__ = [
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_tanh",
+    "log_sigmoid",
+    "sigmoid",
+    "soft_shrink",
+    "softsign",
+    "sparse_sigmoid",
+    "tanh",
+    "tanh_shrink",
+    "threshold",
+]
+
+
+def sigmoid(x):
+    """``1 / (1 + exp(-x))``.
+
+    Example:
+        >>> sigmoid([-100.0, 0.0, 100.0]).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    return jax.nn.sigmoid(jnp.asarray(x))
+
+
+def log_sigmoid(x):
+    """``log(sigmoid(x))``, without overflow.
+
+    Example:
+        >>> log_sigmoid([-1000.0, 1000.0]).tolist()
+        [-1000.0, -0.0]
+    """
+    return jax.nn.log_sigmoid(jnp.asarray(x))
+
+
+def sparse_sigmoid(x):
+    """0 up to -1, ``(x + 1) / 2`` up to 1, then 1.
+
+    Example:
+        >>> sparse_sigmoid([-3.0, 0.0, 3.0]).tolist()
+        [0.0, 0.5, 1.0]
+
+    Source: Blondel et al., *Learning Classifiers with Fenchel-Young Losses*, 2019.
+    """
+    return jax.nn.sparse_sigmoid(jnp.asarray(x))
+
+
+def hard_sigmoid(x):
+    """``relu6(x + 3) / 6``: a sigmoid of straight lines.
+
+    Example:
+        >>> hard_sigmoid([-3.0, 0.0, 3.0]).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    return jax.nn.hard_sigmoid(jnp.asarray(x))
+
+
+def tanh(x):
+    """Hyperbolic tangent.
+
+    Example:
+        >>> tanh([-100.0, 0.0, 100.0]).tolist()
+        [-1.0, 0.0, 1.0]
+    """
+    return jnp.tanh(jnp.asarray(x))
+
+
+def hard_tanh(x):
+    """``x``, cut off at -1 and 1.
+
+    Example:
+        >>> hard_tanh([-2.0, 0.5, 2.0]).tolist()
+        [-1.0, 0.5, 1.0]
+    """
+    return jax.nn.hard_tanh(jnp.asarray(x))
+
+
+def softsign(x):
+    """``x / (1 + abs(x))``.
+
+    Example:
+        >>> softsign([-3.0, 1.0]).tolist()
+        [-0.75, 0.5]
+    """
+    return jax.nn.soft_sign(jnp.asarray(x))
+
+
+def tanh_shrink(x):
+    """``x - tanh(x)``.
+
+    Example:
+        >>> tanh_shrink([-10.0, 0.0]).tolist()
+        [-9.0, 0.0]
+    """
+    x = jnp.asarray(x)
+    return x - jnp.tanh(x)
+
+
+def soft_shrink(x, threshold=0.5):
+    """``x`` moved towards 0 by ``threshold``, and 0 if it is closer than that.
+
+    Example:
+        >>> soft_shrink([-2.0, 0.25, 2.0]).tolist()
+        [-1.5, 0.0, 1.5]
+    """
+    x = jnp.asarray(x)
+    beyond = jnp.where(x < -threshold, x + threshold, 0.0)
+    return jnp.where(x > threshold, x - threshold, beyond)
+
+
+def hard_shrink(x, threshold=0.5):
+    """``x`` if ``abs(x) > threshold``, else 0.
+
+    Example:
+        >>> hard_shrink([-2.0, 0.25, 2.0]).tolist()
+        [-2.0, 0.0, 2.0]
+    """
+    x = jnp.asarray(x)
+    return jnp.where(jnp.abs(x) > threshold, x, 0.0)
+
+
+def threshold(x, threshold, default_value):
+    """``x`` if it exceeds ``threshold``, else ``default_value``.
+
+    Example:
+        >>> threshold([-1.0, 2.0], 0.0, 7.0).tolist()
+        [7.0, 2.0]
+    """
+    x = jnp.asarray(x)
+    return jnp.where(x > threshold, x, default_value)

@@ -1,0 +1,126 @@
+"""Activations that act on all values along an axis together."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.errors import ShapeError
+
+__all__ = [
+    "glu",
+    "log_softmax",
+    "softmax",
+    "sparsemax",
+]
+
+
+def softmax(x, axis=-1):
+    """``exp(x) / Σ exp(x)``: positive values that sum to one.
+
+    Args:
+        x: Input.
+        axis: Axis, or tuple of axes, that the sum runs over.
+
+    Raises:
+        ShapeError: ``x`` is a scalar or has no such axis.
+
+    Example:
+        >>> softmax([[0.0, 0.0], [1000.0, 0.0]]).tolist()
+        [[0.5, 0.5], [1.0, 0.0]]
+    """
+    x = _with_axis("softmax", x, axis)
+    size = x.shape[axis] if isinstance(axis, int) else None
+    if isinstance(size, int) and size == 1:
+        warnings.warn(
+            f"softmax over axis {axis} of shape {tuple(x.shape)}: "
+            "a single value always becomes 1. Is sigmoid meant?",
+            stacklevel=2,
+        )
+    return jax.nn.softmax(x, axis)
+
+
+def log_softmax(x, axis=-1):
+    """``x - log Σ exp(x)``, without overflow.
+
+    Args:
+        x: Input.
+        axis: Axis, or tuple of axes, that the sum runs over.
+
+    Raises:
+        ShapeError: ``x`` is a scalar or has no such axis.
+
+    Example:
+        >>> log_softmax([1000.0, 0.0]).tolist()
+        [0.0, -1000.0]
+    """
+    return jax.nn.log_softmax(_with_axis("log_softmax", x, axis), axis)
+
+
+def sparsemax(x, axis=-1):
+    """The closest point of the probability simplex; many of its values are 0.
+
+    ``max(x - τ, 0)`` with the τ that makes the values sum to one.
+
+    Args:
+        x: Input.
+        axis: Axis that sums to one.
+
+    Raises:
+        ShapeError: ``x`` is a scalar or has no such axis.
+
+    Example:
+        >>> sparsemax([2.0, 1.75, -1.0]).tolist()
+        [0.625, 0.375, 0.0]
+
+    Source: Martins & Astudillo, *From Softmax to Sparsemax*, 2016.
+    """
+    x = jnp.moveaxis(_with_axis("sparsemax", x, axis), axis, -1)
+    x = x - jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
+    ordered = jnp.sort(x, axis=-1, descending=True)
+    total = jnp.cumsum(ordered, axis=-1) - 1
+    count = jnp.arange(1, x.shape[-1] + 1, dtype=total.dtype)
+    support = count * ordered > total
+    size = jnp.sum(support, -1, keepdims=True)
+    tau = (jnp.sum(jnp.where(support, ordered, 0), -1, keepdims=True) - 1) / size
+    return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis)
+
+
+def glu(x, axis=-1):
+    """Gated linear unit: ``a * sigmoid(b)`` for the two halves ``a, b`` of ``x``.
+
+    Args:
+        x: Input.
+        axis: Axis that is split.
+
+    Shape:
+        ``x: […, 2n, …] → […, n, …]``
+
+    Raises:
+        ShapeError: The size of the axis is odd.
+
+    Example:
+        >>> glu([[4.0, 0.0]]).tolist()
+        [[2.0]]
+
+    Source: Dauphin et al., *Language Modeling with Gated Convolutional Networks*, 2016.
+    """
+    x = _with_axis("glu", x, axis)
+    if x.shape[axis] % 2:
+        raise ShapeError(
+            "glu", f"axis {axis} must have an even size", {"x": tuple(x.shape)}
+        )
+    return jax.nn.glu(x, axis)
+
+
+def _with_axis(op: str, x: Any, axis: int | tuple[int, ...]) -> jax.Array:
+    x = jnp.asarray(x)
+    for one in axis if isinstance(axis, tuple) else (axis,):
+        if not -x.ndim <= one < x.ndim:
+            raise ShapeError(
+                op, f"the input has no axis {one}", {"x": tuple(x.shape), "axis": axis}
+            )
+    return x

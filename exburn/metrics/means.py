@@ -1,0 +1,288 @@
+"""Weighted means and sums, and any function of (y_true, y_pred) as a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import registry
+from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.base import (
+    Loss,
+    function_config,
+    function_name,
+    takes_predictions_first,
+)
+from exburn.losses.shapes import as_float, same_rank, unsqueezed
+from exburn.metrics.base import Metric, State
+
+__all__ = [
+    "FormulaMetric",
+    "Mean",
+    "MeanMetricWrapper",
+    "Sum",
+    "ratio",
+    "row_weights",
+    "weighted",
+    "zeros",
+]
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    """Zeros on the host: a state costs no compilation."""
+    return np.zeros(shape, dtype)
+
+
+def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """The quotient, and 0 where the denominator is 0."""
+    empty = denominator == 0
+    return jnp.where(empty, 0, numerator / jnp.where(empty, 1, denominator))
+
+
+def weighted(values: jax.Array, weight: jax.Array) -> jax.Array:
+    """``values · weight``; weight 0 gives 0 even where the value is not finite."""
+    return jnp.where(weight == 0, 0, values * weight)
+
+
+def row_weights(sample_weight: Any, rows: Any, dtype: Any) -> jax.Array:
+    """One weight for each row: the mean of its weights; ones by default."""
+    if sample_weight is None:
+        return jnp.ones(rows, dtype)
+    weight = jnp.asarray(sample_weight).astype(dtype)
+    if weight.ndim > 1:
+        weight = jnp.mean(weight, axis=tuple(range(1, weight.ndim)))
+    return jnp.broadcast_to(weight, (rows,))
+
+
+class _Accumulator(Metric):
+    """What `Mean` and `Sum` share: values in, weights aligned from the left."""
+
+    def _terms(
+        self, values: Any, sample_weight: Any
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Weighted values and their weights, both ``[batch, …]``."""
+        values = as_float(values, self._dtype).astype(self._dtype)
+        if sample_weight is None:
+            return values, None
+        weight = jnp.asarray(sample_weight).astype(values.dtype)
+        if values.ndim == 0:
+            values = jnp.broadcast_to(values, weight.shape)
+        elif weight.ndim:
+            weight = unsqueezed(self.name, "sample_weight", weight, values)
+            weight = jnp.broadcast_to(weight, values.shape[:1] + weight.shape[1:])
+        return weighted(values, weight), weight
+
+
+class Sum(_Accumulator):
+    """Weighted sum of values, ``Σ w·v``.
+
+    Args:
+        name: Name in logs.
+        dtype: As in :class:`Metric`.
+
+    Shape:
+        values: [batch, …]; sample_weight: [batch] or [batch, …]
+
+    Raises:
+        ShapeError: The weights do not fit the values.
+
+    Example:
+        >>> metric = Sum()
+        >>> metric.update_state([1.0, 3.0, 5.0])
+        >>> metric.update_state([2.0, 4.0], sample_weight=[1.0, 0.0])
+        >>> float(metric.result())
+        11.0
+    """
+
+    def __init__(self, name: str = "sum", dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def init(self) -> State:
+        return {"total": zeros(dtype=self._dtype)}
+
+    def update(self, state: State, values: Any, sample_weight: Any = None) -> State:  # type: ignore[override]
+        terms, _ = self._terms(values, sample_weight)
+        return {"total": state["total"] + jnp.sum(terms)}
+
+    def compute(self, state: State) -> jax.Array:
+        return jnp.asarray(state["total"])
+
+
+class Mean(_Accumulator):
+    """Weighted mean of values, ``Σ w·v / Σ w``.
+
+    Every row counts by its weight, whatever batch it came in; what a row has beyond
+    its first axis is averaged.
+
+    Args:
+        name: Name in logs.
+        dtype: As in :class:`Metric`.
+
+    Shape:
+        values: [batch, …]; sample_weight: [batch] or [batch, …]
+
+    Raises:
+        ShapeError: The weights do not fit the values.
+
+    Example:
+        >>> metric = Mean()
+        >>> metric.update_state([1.0, 3.0, 5.0, 7.0])
+        >>> metric.update_state([100.0], sample_weight=[0.0])
+        >>> float(metric.result())
+        4.0
+    """
+
+    def __init__(self, name: str = "mean", dtype: Any = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def init(self) -> State:
+        return {"total": zeros(dtype=self._dtype), "count": zeros(dtype=self._dtype)}
+
+    def update(self, state: State, values: Any, sample_weight: Any = None) -> State:  # type: ignore[override]
+        terms, weight = self._terms(values, sample_weight)
+        if weight is None:
+            count = terms.shape[0] if terms.ndim else 1
+        elif weight.ndim == 0:
+            terms, count = jnp.mean(terms), weight  # one weight for the whole batch
+        else:
+            count = _sum_of_row_means(weight)
+        return {
+            "total": state["total"] + _sum_of_row_means(terms),
+            "count": state["count"] + count,
+        }
+
+    def compute(self, state: State) -> jax.Array:
+        return ratio(jnp.asarray(state["total"]), jnp.asarray(state["count"]))
+
+
+def _sum_of_row_means(x: jax.Array) -> jax.Array:
+    if x.ndim > 1:
+        x = jnp.mean(x, axis=tuple(range(1, x.ndim)))
+    return jnp.sum(x)
+
+
+class MeanMetricWrapper(Mean):
+    """Weighted mean of any function ``fn(y_true, y_pred)``.
+
+    The function returns one value per row (or more), or a scalar, which then counts by
+    the rows of its batch.
+
+    Args:
+        fn: A function, or a :class:`~exburn.losses.Loss`.
+        name: By default the function's name.
+        dtype: As in :class:`Metric`.
+        **kwargs: Passed on to the function.
+
+    Raises:
+        ArgumentError: ``fn`` is not callable.
+        ShapeError: ``fn`` returns neither a scalar nor one value per row.
+
+    Example:
+        >>> metric = MeanMetricWrapper(lambda t, p: jnp.abs(t - p), name="distance")
+        >>> metric.update_state(jnp.zeros(3), jnp.array([1.0, 2.0, 6.0]))
+        >>> float(metric.result())
+        3.0
+    """
+
+    per_sample: bool | None = None
+
+    def __init__(
+        self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs
+    ):
+        if not callable(fn):
+            raise ArgumentError(
+                type(self).__name__, "fn must be a function of (y_true, y_pred)"
+            )
+        loss = isinstance(fn, Loss)
+        super().__init__(name=name or (fn.name if loss else function_name(fn)), dtype=dtype)
+        self._fn = fn
+        self._fn_kwargs = kwargs
+        self._swapped_arguments = not loss and takes_predictions_first(fn)
+        if loss:
+            self.direction = "down"
+
+    def values(self, y_true: Any, y_pred: Any) -> jax.Array:
+        """The function's values for one batch."""
+        if isinstance(self._fn, Loss):
+            return self._fn.call(*self._fn._converted(y_true, y_pred))
+        first, second = (
+            (y_pred, y_true) if self._swapped_arguments else (y_true, y_pred)
+        )
+        return jnp.asarray(self._fn(first, second, **self._fn_kwargs))
+
+    def ignored(self, y_true: Any, y_pred: Any) -> jax.Array | None:
+        """Entries of the values that the targets rule out, or ``None``."""
+        return None
+
+    def update(  # type: ignore[override]
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> State:
+        y_true, y_pred = jax.tree.map(jnp.asarray, (y_true, y_pred))
+        if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
+            y_true, y_pred = same_rank(y_true, y_pred)
+        values = self.values(y_true, y_pred)
+        rows = jax.tree.leaves(y_pred)[0].shape[:1]
+        if values.ndim and values.shape[:1] != rows:
+            raise ShapeError(
+                self.name,
+                "a metric function must return one value per row, or a scalar",
+                {"rows": rows[0] if rows else 1, "returned": values.shape},
+            )
+        if self.per_sample is None:
+            self.per_sample = values.ndim > 0
+        if values.ndim == 0:
+            sample_weight = row_weights(sample_weight, rows[0] if rows else 1, self._dtype)
+        ignored = self.ignored(y_true, y_pred)
+        if ignored is not None:
+            kept = (~ignored).astype(self._dtype)
+            if sample_weight is None:
+                sample_weight = kept
+            else:
+                given = jnp.asarray(sample_weight).astype(self._dtype)
+                sample_weight = weighted(
+                    kept, unsqueezed(self.name, "sample_weight", given, kept)
+                )
+        return Mean.update(self, state, values, sample_weight)
+
+    def get_config(self) -> dict[str, Any]:
+        if isinstance(self._fn, Loss):
+            fn = registry.serialize(self._fn)
+        else:
+            fn = function_config(self._fn)
+        kwargs = {k: registry.serialize(v) for k, v in self._fn_kwargs.items()}
+        return {"fn": fn, **super().get_config(), **kwargs}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> MeanMetricWrapper:
+        return cls(**{key: registry.deserialize(v) for key, v in config.items()})
+
+
+class FormulaMetric(MeanMetricWrapper):
+    """The mean of a function of this package: the class holds its options."""
+
+    per_sample = True
+    formula: ClassVar[Callable[..., jax.Array]]
+    options: ClassVar[tuple[str, ...]] = ()
+    elementwise: ClassVar[bool] = True
+
+    def __init__(self, name: str | None = None, dtype: Any = None):
+        super().__init__(type(self).formula, name=name, dtype=dtype)
+
+    def values(self, y_true: Any, y_pred: Any) -> jax.Array:
+        if self.elementwise and y_pred.ndim == 1 and y_true.ndim == 1:
+            y_pred = y_pred[:, None]  # [batch] → [batch, 1]: one value per sample
+        return type(self).formula(y_true, y_pred, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.options}
+
+    def get_config(self) -> dict[str, Any]:
+        return {**self._options(), **Metric.get_config(self)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> FormulaMetric:
+        return cls(**config)

@@ -1,0 +1,194 @@
+"""Vectors for integers, and back."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import constraints, initializers, regularizers
+from exburn.errors import DTypeError
+from exburn.layer import Layer
+from exburn.layers.layout import check_count
+from exburn.registry import register_builtin
+from exburn.symbol import describe
+
+__all__ = ["Embedding", "ReversibleEmbedding"]
+
+
+@register_builtin
+class Embedding(Layer):
+    """Looks up a trainable vector for each integer.
+
+    ``y[…, :] = embeddings[x[…], :]``
+
+    Inside a compiled program an index cannot raise an error: one that is not in
+    ``[0, input_dim)`` takes the nearest row. Data is therefore checked on the host,
+    where ``fit`` and its kin see the attribute ``index_limit``.
+
+    Args:
+        input_dim: Number of rows: the largest integer plus one.
+        output_dim: Size of a vector.
+        embeddings_initializer: Initializer of the table ``[input_dim, output_dim]``.
+        embeddings_regularizer: Function of the table, added to the loss.
+        embeddings_constraint: Projection of the table after every update.
+        mask_zero: Whether 0 is padding, which later layers, the loss and the metrics
+            leave out.
+        weights: First value of the table.
+
+    Shape:
+        x: [batch, …] of integers → [batch, …, output_dim]
+
+    Raises:
+        ArgumentError: A size is no integer >= 1.
+        DTypeError: Complex or boolean indices.
+
+    Example:
+        >>> import numpy as np
+        >>> Embedding(1000, 64)(np.array([[4, 0], [7, 9]])).shape
+        (2, 2, 64)
+    """
+
+    embeddings = None
+
+    def __init__(
+        self,
+        input_dim,
+        output_dim,
+        embeddings_initializer="uniform",
+        embeddings_regularizer=None,
+        embeddings_constraint=None,
+        mask_zero=False,
+        weights=None,
+        **kwargs,
+    ):
+        length = kwargs.pop("input_length", None)  # of Keras 2
+        if length is not None:
+            kwargs.setdefault("input_shape", (length,))
+        super().__init__(**kwargs)
+        op = type(self).__name__
+        self.input_dim = check_count(op, "input_dim", input_dim)
+        self.output_dim = check_count(op, "output_dim", output_dim)
+        self.embeddings_initializer = initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
+        self.embeddings_constraint = constraints.get(embeddings_constraint)
+        self.mask_zero = bool(mask_zero)
+        self.supports_masking = self.mask_zero
+        self._autocast = False  # indices that come as floats must stay exact
+        if weights is not None:
+            table = weights[0] if isinstance(weights, list | tuple) else weights
+            self.embeddings_initializer = initializers.get(np.asarray(table))
+
+    @property
+    def index_limit(self) -> int:
+        """Indices in the data must be in ``[0, index_limit)``."""
+        return self.input_dim
+
+    def build(self, input_shape=None):
+        self.embeddings = self.add_weight(
+            (self.input_dim, self.output_dim),
+            self.embeddings_initializer,
+            name="embeddings",
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
+        )
+
+    def call(self, inputs):
+        return self.look_up(inputs)
+
+    def look_up(self, inputs):
+        """The rows of the table, in the compute dtype."""
+        if jnp.issubdtype(inputs.dtype, jnp.floating):
+            inputs = inputs.astype(jnp.int32)
+        elif not jnp.issubdtype(inputs.dtype, jnp.integer):
+            raise DTypeError(
+                self.name, f"integers are needed, received {describe(inputs)}"
+            )
+        return self.cast(jnp.take(self.embeddings.get_value(), inputs, 0, mode="clip"))
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return inputs != 0 if self.mask_zero else None
+
+
+@register_builtin
+class ReversibleEmbedding(Embedding):
+    """An embedding that also maps vectors back to scores of the integers.
+
+    ``logits = x @ embeddings.T``, and ``cap * tanh(logits / cap)`` with a soft cap
+
+    Args: those of :class:`Embedding`, and
+        tie_weights: Whether the way back uses the transposed table, or its own
+            ``reverse_embeddings``.
+        reverse_dtype: Dtype that the way back is computed in; the compute dtype if None.
+        logit_soft_cap: Bound of the scores; none if None.
+
+    Shape:
+        x: [batch, …] of integers → [batch, …, output_dim]; with ``reverse=True``,
+        x: [batch, …, output_dim] → [batch, …, input_dim]
+
+    Raises:
+        ArgumentError: A size is no integer >= 1.
+
+    Example:
+        >>> import numpy as np
+        >>> embedding = ReversibleEmbedding(100, 8)
+        >>> h = embedding(np.array([[4, 0, 7]]))
+        >>> embedding(h, reverse=True).shape
+        (1, 3, 100)
+
+    Source: Press & Wolf, *Using the Output Embedding to Improve Language Models*, 2017.
+    """
+
+    reverse_embeddings = None
+
+    def __init__(
+        self,
+        input_dim,
+        output_dim,
+        tie_weights=True,
+        embeddings_initializer="uniform",
+        embeddings_regularizer=None,
+        embeddings_constraint=None,
+        mask_zero=False,
+        reverse_dtype=None,
+        logit_soft_cap=None,
+        **kwargs,
+    ):
+        super().__init__(
+            input_dim,
+            output_dim,
+            embeddings_initializer=embeddings_initializer,
+            embeddings_regularizer=embeddings_regularizer,
+            embeddings_constraint=embeddings_constraint,
+            mask_zero=mask_zero,
+            **kwargs,
+        )
+        self.tie_weights = bool(tie_weights)
+        self.reverse_dtype = reverse_dtype
+        self.logit_soft_cap = logit_soft_cap
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        if not self.tie_weights:
+            self.reverse_embeddings = self.add_weight(
+                (self.output_dim, self.input_dim),
+                self.embeddings_initializer,
+                name="reverse_embeddings",
+            )
+
+    def call(self, inputs, reverse=False):
+        if not reverse:
+            return self.look_up(inputs)
+        dtype = self.reverse_dtype or self.compute_dtype
+        x = self.cast(inputs, dtype)
+        if self.tie_weights:
+            logits = jnp.einsum("...d,vd->...v", x, self.cast(self.embeddings, dtype))
+        else:
+            logits = x @ self.cast(self.reverse_embeddings, dtype)
+        if self.logit_soft_cap is not None:
+            logits = jnp.tanh(logits / self.logit_soft_cap) * self.logit_soft_cap
+        return logits
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if jnp.issubdtype(inputs.dtype, jnp.floating):  # the way back
+            return None
+        return super().compute_mask(inputs, previous_mask)

@@ -1,0 +1,106 @@
+"""Merging layers as functions, as in ``add([x, y])``."""
+
+from __future__ import annotations
+
+from exburn.layers.merging.concatenate import Concatenate, Dot
+from exburn.layers.merging.elementwise import Add, Average, Maximum, Minimum
+from exburn.layers.merging.elementwise import Multiply, Subtract
+
+__all__ = [
+    "add",
+    "average",
+    "concatenate",
+    "dot",
+    "maximum",
+    "minimum",
+    "multiply",
+    "subtract",
+]
+
+
+def add(inputs, **kwargs):
+    """Sum of a list of inputs; see :class:`exburn.layers.Add`.
+
+    Example:
+        >>> import numpy as np
+        >>> add([np.array([1.0]), np.array([2.0])]).tolist()
+        [3.0]
+    """
+    return Add(**kwargs)(inputs)
+
+
+def subtract(inputs, **kwargs):
+    """First input minus the second; see :class:`exburn.layers.Subtract`.
+
+    Example:
+        >>> import numpy as np
+        >>> subtract([np.array([1.0]), np.array([2.0])]).tolist()
+        [-1.0]
+    """
+    return Subtract(**kwargs)(inputs)
+
+
+def multiply(inputs, **kwargs):
+    """Product of a list of inputs; see :class:`exburn.layers.Multiply`.
+
+    Example:
+        >>> import numpy as np
+        >>> multiply([np.array([3.0]), np.array([2.0])]).tolist()
+        [6.0]
+    """
+    return Multiply(**kwargs)(inputs)
+
+
+def average(inputs, **kwargs):
+    """Mean of a list of inputs; see :class:`exburn.layers.Average`.
+
+    Example:
+        >>> import numpy as np
+        >>> average([np.array([3.0]), np.array([2.0])]).tolist()
+        [2.5]
+    """
+    return Average(**kwargs)(inputs)
+
+
+def maximum(inputs, **kwargs):
+    """Largest of a list of inputs; see :class:`exburn.layers.Maximum`.
+
+    Example:
+        >>> import numpy as np
+        >>> maximum([np.array([3.0]), np.array([2.0])]).tolist()
+        [3.0]
+    """
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs, **kwargs):
+    """Smallest of a list of inputs; see :class:`exburn.layers.Minimum`.
+
+    Example:
+        >>> import numpy as np
+        >>> minimum([np.array([3.0]), np.array([2.0])]).tolist()
+        [2.0]
+    """
+    return Minimum(**kwargs)(inputs)
+
+
+def concatenate(inputs, axis=-1, **kwargs):
+    """Joins a list of inputs along an axis; see :class:`exburn.layers.Concatenate`.
+
+    Example:
+        >>> import numpy as np
+        >>> concatenate([np.ones((2, 3)), np.ones((2, 4))]).shape
+        (2, 7)
+    """
+    return Concatenate(axis, **kwargs)(inputs)
+
+
+def dot(inputs, axes=-1, **kwargs):
+    """Dot product of two inputs, sample by sample; see :class:`exburn.layers.Dot`.
+
+    Example:
+        >>> import numpy as np
+        >>> dot([np.ones((2, 3)), np.ones((2, 3))]).tolist()
+        [[3.0], [3.0]]
+    """
+    return Dot(axes, **kwargs)(inputs)

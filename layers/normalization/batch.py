@@ -1,0 +1,262 @@
+"""Batch normalization."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import constraints, context, initializers, regularizers
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layer import Layer
+from exburn.layers.layout import on_channels
+from exburn.registry import register_builtin
+from exburn.symbol import describe
+from exburn.weights import InputSpec
+
+__all__ = ["BatchNormalization"]
+
+
+@register_builtin
+class BatchNormalization(Layer):
+    """Normalizes every channel by its mean and variance over the batch.
+
+    ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
+
+    In training these are the statistics of the batch, without its padding rows and
+    masked steps, and the moving ones follow them: ``m ← momentum * m + (1 - momentum) *
+    mean``. In inference, and while the layer is frozen (``trainable=False``), they are
+    the moving ones. In a program over several devices the statistics are always those
+    of the whole batch.
+
+    Args:
+        axis: The axis of the channels.
+        momentum: Momentum of the moving statistics.
+        epsilon: Added to the variance.
+        center: Whether ``beta`` is added.
+        scale: Whether to multiply by ``gamma``.
+        beta_initializer: Initializer of ``beta``.
+        gamma_initializer: Initializer of ``gamma``.
+        moving_mean_initializer: Initializer of the moving mean.
+        moving_variance_initializer: Initializer of the moving variance.
+        beta_regularizer: Function of ``beta``, added to the loss.
+        gamma_regularizer: Function of ``gamma``, added to the loss.
+        beta_constraint: Projection of ``beta`` after every update.
+        gamma_constraint: Projection of ``gamma`` after every update.
+        renorm: Whether to correct training by the moving statistics.
+        renorm_clipping: Bounds ``rmin``, ``rmax`` and ``dmax`` of that correction.
+        renorm_momentum: Momentum of the statistics that the correction uses.
+        synchronized: Accepted for Keras code; statistics are synchronized anyway.
+
+    Shape:
+        x: [batch, …, channels] → the same; mask: the first axes of x
+
+    Raises:
+        ArgumentError: ``renorm_clipping`` has unknown or contradictory entries.
+        ShapeError: The size of the channel axis is unknown or changes.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = BatchNormalization(momentum=0.5)
+        >>> x = np.array([[1.0], [3.0]])
+        >>> np.round(layer(x, training=True), 2).tolist()
+        [[-1.0], [1.0]]
+        >>> layer.moving_mean.numpy().tolist()
+        [1.0]
+
+    Source: Ioffe & Szegedy, *Batch Normalization*, 2015; Ioffe, *Batch
+    Renormalization*, 2017.
+    """
+
+    supports_masking = True
+    gamma = None
+    beta = None
+
+    def __init__(
+        self,
+        axis=-1,
+        momentum=0.99,
+        epsilon=1e-3,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        moving_mean_initializer="zeros",
+        moving_variance_initializer="ones",
+        beta_regularizer=None,
+        gamma_regularizer=None,
+        beta_constraint=None,
+        gamma_constraint=None,
+        renorm=False,
+        renorm_clipping=None,
+        renorm_momentum=0.99,
+        synchronized=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.axis = int(axis)
+        self.momentum = float(momentum)
+        self.epsilon = float(epsilon)
+        self.center = bool(center)
+        self.scale = bool(scale)
+        self.beta_initializer = initializers.get(beta_initializer)
+        self.gamma_initializer = initializers.get(gamma_initializer)
+        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
+        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+        self.beta_regularizer = regularizers.get(beta_regularizer)
+        self.gamma_regularizer = regularizers.get(gamma_regularizer)
+        self.beta_constraint = constraints.get(beta_constraint)
+        self.gamma_constraint = constraints.get(gamma_constraint)
+        self.renorm = bool(renorm)
+        self.renorm_momentum = float(renorm_momentum)
+        self.synchronized = bool(synchronized)
+        self._clipping = _check_clipping(renorm_clipping or {})
+
+    def build(self, input_shape):
+        axis, shape = self.axis, (input_shape[self.axis],)
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape,
+                self.gamma_initializer,
+                name="gamma",
+                regularizer=self.gamma_regularizer,
+                constraint=self.gamma_constraint,
+            )
+        if self.center:
+            self.beta = self.add_weight(
+                shape,
+                self.beta_initializer,
+                name="beta",
+                regularizer=self.beta_regularizer,
+                constraint=self.beta_constraint,
+            )
+        variance = self.moving_variance_initializer
+
+        def deviation(shape, dtype):
+            return np.sqrt(variance(shape, dtype))
+
+        statistics = {
+            "moving_mean": self.moving_mean_initializer,
+            "moving_variance": variance,
+        }
+        if self.renorm:
+            statistics["moving_stddev"] = deviation
+            statistics["renorm_mean"] = self.moving_mean_initializer
+            statistics["renorm_stddev"] = deviation
+        for name, initializer in statistics.items():
+            # half precision would swallow the small steps of a moving average
+            buffer = self.add_weight(
+                shape, initializer, "float32", trainable=False, name=name
+            )
+            setattr(self, name, buffer)
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={axis: shape[0]})
+
+    def call(self, inputs, training=False, mask=None):
+        x = inputs.astype(jnp.float32)
+        gamma = 1.0 if self.gamma is None else self.cast(self.gamma, jnp.float32)
+        beta = 0.0 if self.beta is None else self.cast(self.beta, jnp.float32)
+        if training and self.trainable:
+            keep = self._kept(x, mask)
+            mean, variance, share = self._moments(x, keep)
+            if self.renorm:
+                r, d = self._correction(mean, variance)
+                gamma, beta = r * gamma, d * gamma + beta
+            self._follow(mean, variance, share)
+        else:
+            mean = self.moving_mean.get_value()
+            variance = self.moving_variance.get_value()
+        factor = jax.lax.rsqrt(variance + self.epsilon) * gamma
+        align = lambda v: on_channels(v, x.ndim, self.axis)  # noqa: E731
+        y = (x - align(mean)) * align(factor)
+        if self.center or self.renorm:
+            y = y + (align(beta) if jnp.ndim(beta) else beta)
+        return self.cast(y)
+
+    def _kept(self, x, mask):
+        """Which entries count, as booleans that broadcast to ``x``; None for all."""
+        keep = None
+        if mask is not None:
+            mask = jnp.asarray(mask, bool)
+            if mask.ndim >= x.ndim or mask.shape != x.shape[: mask.ndim]:
+                raise ShapeError(
+                    self.name,
+                    "the mask's shape must be that of the input's first axes",
+                    {"mask": describe(mask), "input": describe(x)},
+                )
+            keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        pass_ = context.current()
+        rows = None if pass_ is None else pass_.row_mask
+        if rows is not None:
+            if rows.shape[0] != x.shape[0]:  # [batch * time, …] inside TimeDistributed
+                rows = jnp.repeat(rows, x.shape[0] // rows.shape[0])
+            rows = rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
+            keep = rows if keep is None else keep & rows
+        return keep
+
+    def _moments(self, x, keep):
+        """Mean and variance of the kept entries in one pass, and their share of all.
+
+        One pass needs E[(x - s)²] - E[x - s]², which is exact enough only if s is near
+        the mean: s is the first entry of the channel.
+        """
+        axes = tuple(a for a in range(x.ndim) if a != self.axis % x.ndim)
+        if keep is not None:
+            x = jnp.where(keep, x, 0)
+        first = tuple(slice(0, 1) if a in axes else slice(None) for a in range(x.ndim))
+        shift = jax.lax.stop_gradient(x[first])
+        d = x - shift
+        if keep is None:
+            share = None
+            mean, square = jnp.mean(d, axes), jnp.mean(d * d, axes)
+        else:
+            d = jnp.where(keep, d, 0)
+            share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
+            some = jnp.where(share > 0, share, 1)
+            mean, square = jnp.mean(d, axes) / some, jnp.mean(d * d, axes) / some
+        variance = jnp.maximum(square - mean * mean, 0)
+        return mean + shift.reshape(-1), variance, share
+
+    def _correction(self, mean, variance):
+        """The factor and offset that renorm corrects normalized values by."""
+        rmin, rmax, dmax = self._clipping
+        renorm_mean = self.renorm_mean.get_value()
+        stddev = jnp.maximum(self.renorm_stddev.get_value(), math.sqrt(self.epsilon))
+        r = jnp.clip(jnp.sqrt(variance + self.epsilon) / stddev, rmin, rmax)
+        d = (mean - renorm_mean) / stddev
+        if dmax is not None:
+            d = jnp.clip(d, -dmax, dmax)
+        return jax.lax.stop_gradient((r, d))
+
+    def _follow(self, mean, variance, share) -> None:
+        """Moves the moving statistics, unless nothing in the batch counts."""
+
+        def move(buffer, value, momentum):
+            old = buffer.get_value()
+            new = old * momentum + jax.lax.stop_gradient(value) * (1 - momentum)
+            buffer.assign(new if share is None else jnp.where(share > 0, new, old))
+
+        move(self.moving_mean, mean, self.momentum)
+        if not self.renorm:
+            move(self.moving_variance, variance, self.momentum)
+            return
+        stddev = jnp.sqrt(variance + self.epsilon)
+        move(self.renorm_mean, mean, self.renorm_momentum)
+        move(self.renorm_stddev, stddev, self.renorm_momentum)
+        move(self.moving_stddev, stddev, self.momentum)
+        moving = self.moving_stddev.get_value()
+        self.moving_variance.assign(jax.nn.relu(moving * moving - self.epsilon))
+
+
+def _check_clipping(bounds: dict) -> tuple:
+    unknown = set(bounds) - {"rmin", "rmax", "dmax"}
+    rmin, rmax, dmax = (bounds.get(k) for k in ("rmin", "rmax", "dmax"))
+    crossed = rmin is not None and rmax is not None and rmax < rmin
+    if unknown or crossed or (dmax is not None and dmax < 0):
+        raise ArgumentError(
+            "BatchNormalization",
+            "renorm_clipping holds rmin <= rmax and dmax >= 0, all optional",
+            {"received": bounds},
+        )
+    return rmin, rmax, dmax

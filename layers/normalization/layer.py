@@ -1,0 +1,313 @@
+"""Normalization of every sample by itself: layer, RMS, group and unit."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from exburn import constraints, initializers, regularizers
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layer import Layer
+from exburn.layers.layout import check_count
+from exburn.registry import register_builtin
+from exburn.weights import InputSpec
+
+__all__ = [
+    "GroupNormalization",
+    "LayerNormalization",
+    "RMSNormalization",
+    "UnitNormalization",
+]
+
+
+class Scaled(Layer):
+    """A normalization followed by a learned scale and offset."""
+
+    gamma = None
+    beta = None
+
+    def __init__(
+        self,
+        axis=-1,
+        epsilon=1e-3,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        beta_regularizer=None,
+        gamma_regularizer=None,
+        beta_constraint=None,
+        gamma_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+        self.epsilon = float(epsilon)
+        self.center = bool(center)
+        self.scale = bool(scale)
+        self.beta_initializer = initializers.get(beta_initializer)
+        self.gamma_initializer = initializers.get(gamma_initializer)
+        self.beta_regularizer = regularizers.get(beta_regularizer)
+        self.gamma_regularizer = regularizers.get(gamma_regularizer)
+        self.beta_constraint = constraints.get(beta_constraint)
+        self.gamma_constraint = constraints.get(gamma_constraint)
+
+    def _add_scale(self, shape) -> None:
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape,
+                self.gamma_initializer,
+                name="gamma",
+                regularizer=self.gamma_regularizer,
+                constraint=self.gamma_constraint,
+            )
+        if self.center:
+            self.beta = self.add_weight(
+                shape,
+                self.beta_initializer,
+                name="beta",
+                regularizer=self.beta_regularizer,
+                constraint=self.beta_constraint,
+            )
+
+    def _scaled(self, y, shape):
+        """``y * gamma + beta`` in float32, the weights reshaped to ``shape``."""
+        if self.gamma is not None:
+            y = y * self.cast(self.gamma, y.dtype).reshape(shape)
+        if self.beta is not None:
+            y = y + self.cast(self.beta, y.dtype).reshape(shape)
+        return y
+
+
+@register_builtin
+class LayerNormalization(Scaled):
+    """Normalizes every sample, at each position, over its features.
+
+    ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
+
+    Args:
+        axis: The axis, or axes, of the features.
+        epsilon: Added to the variance.
+        center: Whether ``beta`` is added.
+        scale: Whether to multiply by ``gamma``.
+        beta_initializer: Initializer of ``beta``.
+        gamma_initializer: Initializer of ``gamma``.
+        beta_regularizer: Function of ``beta``, added to the loss.
+        gamma_regularizer: Function of ``gamma``, added to the loss.
+        beta_constraint: Projection of ``beta`` after every update.
+        gamma_constraint: Projection of ``gamma`` after every update.
+
+    Shape:
+        x: [batch, …, features] → the same
+
+    Raises:
+        ShapeError: The size of a feature axis is unknown.
+
+    Example:
+        >>> import numpy as np
+        >>> np.round(LayerNormalization()(np.array([[1.0, 3.0]])), 2).tolist()
+        [[-1.0, 1.0]]
+
+    Source: Ba et al., *Layer Normalization*, 2016.
+    """
+
+    supports_masking = True
+
+    def build(self, input_shape):
+        axes = _axes(self.axis, len(input_shape))
+        self._add_scale(tuple(input_shape[a] for a in axes))
+        self.input_spec = InputSpec(
+            ndim=len(input_shape), axes={a: input_shape[a] for a in axes}
+        )
+
+    def call(self, inputs):
+        axes = _axes(self.axis, inputs.ndim)
+        x = inputs.astype(jnp.float32)
+        x = x - jnp.mean(x, axes, keepdims=True)
+        variance = jnp.mean(x * x, axes, keepdims=True)
+        y = x * jax.lax.rsqrt(variance + self.epsilon)
+        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+        return self.cast(self._scaled(y, shape))
+
+
+@register_builtin
+class RMSNormalization(Layer):
+    """Divides the features by their root mean square.
+
+    ``y = x / sqrt(mean(x²) + epsilon) * scale``
+
+    Args:
+        axis: The axis, or axes, of the features.
+        epsilon: Added to the mean square.
+
+    Shape:
+        x: [batch, …, features] → the same
+
+    Raises:
+        ShapeError: The size of a feature axis is unknown.
+
+    Example:
+        >>> import numpy as np
+        >>> np.round(RMSNormalization()(np.array([[3.0, -3.0]])), 3).tolist()
+        [[1.0, -1.0]]
+
+    Source: Zhang & Sennrich, *Root Mean Square Layer Normalization*, 2019.
+    """
+
+    supports_masking = True
+
+    def __init__(self, axis=-1, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+        self.epsilon = float(epsilon)
+
+    def build(self, input_shape):
+        axes = _axes(self.axis, len(input_shape))
+        shape = tuple(input_shape[a] for a in axes)
+        self.scale = self.add_weight(shape, "ones", name="scale")
+        self.input_spec = InputSpec(
+            ndim=len(input_shape), axes={a: input_shape[a] for a in axes}
+        )
+
+    def call(self, inputs):
+        axes = _axes(self.axis, inputs.ndim)
+        x = inputs.astype(jnp.float32)
+        square = jnp.mean(x * x, axes, keepdims=True)
+        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+        scale = self.cast(self.scale, x.dtype).reshape(shape)
+        return self.cast(x * jax.lax.rsqrt(square + self.epsilon) * scale)
+
+
+@register_builtin
+class GroupNormalization(Scaled):
+    """Normalizes every sample over groups of channels and all positions.
+
+    ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
+
+    Args:
+        groups: Number of groups; -1 for one per channel (instance normalization).
+        axis: The axis of the channels.
+        epsilon: Added to the variance.
+        center: Whether ``beta`` is added.
+        scale: Whether to multiply by ``gamma``.
+        beta_initializer: Initializer of ``beta``.
+        gamma_initializer: Initializer of ``gamma``.
+        beta_regularizer: Function of ``beta``, added to the loss.
+        gamma_regularizer: Function of ``gamma``, added to the loss.
+        beta_constraint: Projection of ``beta`` after every update.
+        gamma_constraint: Projection of ``gamma`` after every update.
+
+    Shape:
+        x: [batch, …, channels] → the same
+
+    Raises:
+        ArgumentError: ``groups`` is no integer >= 1 and not -1.
+        ShapeError: ``groups`` does not divide the number of channels.
+
+    Example:
+        >>> import numpy as np
+        >>> GroupNormalization(groups=4)(np.ones((2, 8, 8, 16))).shape
+        (2, 8, 8, 16)
+
+    Source: Wu & He, *Group Normalization*, 2018.
+    """
+
+    supports_masking = True
+
+    def __init__(
+        self,
+        groups=32,
+        axis=-1,
+        epsilon=1e-3,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        beta_regularizer=None,
+        gamma_regularizer=None,
+        beta_constraint=None,
+        gamma_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(
+            axis,
+            epsilon,
+            center,
+            scale,
+            beta_initializer,
+            gamma_initializer,
+            beta_regularizer,
+            gamma_regularizer,
+            beta_constraint,
+            gamma_constraint,
+            **kwargs,
+        )
+        if groups != -1:
+            groups = check_count("GroupNormalization", "groups", groups)
+        if not isinstance(self.axis, int) or self.axis == 0:
+            raise ArgumentError(
+                "GroupNormalization", f"axis is one axis, not the batch: {axis!r}"
+            )
+        self.groups = groups
+
+    def build(self, input_shape):
+        channels = input_shape[self.axis]
+        if channels is None or (self.groups != -1 and channels % self.groups):
+            raise ShapeError(
+                self.name,
+                f"groups={self.groups} must divide the number of channels, {channels}",
+            )
+        self._add_scale((channels,))
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
+
+    def call(self, inputs):
+        axis = self.axis % inputs.ndim
+        channels = inputs.shape[axis]
+        groups = channels if self.groups == -1 else self.groups
+        split = (*inputs.shape[:axis], groups, channels // groups)
+        x = inputs.astype(jnp.float32).reshape(*split, *inputs.shape[axis + 1 :])
+        axes = tuple(a for a in range(1, x.ndim) if a != axis)
+        x = x - jnp.mean(x, axes, keepdims=True)
+        y = x * jax.lax.rsqrt(jnp.mean(x * x, axes, keepdims=True) + self.epsilon)
+        shape = [1] * inputs.ndim
+        shape[axis] = channels
+        return self.cast(self._scaled(y.reshape(inputs.shape), shape))
+
+
+@register_builtin
+class UnitNormalization(Layer):
+    """Scales inputs to a Euclidean norm of 1; zeros stay zeros.
+
+    ``y = x / sqrt(sum(x²))``
+
+    Args:
+        axis: The axis, or axes, of the norm.
+
+    Shape:
+        x: [batch, …] → the same
+
+    Example:
+        >>> import numpy as np
+        >>> UnitNormalization()(np.array([[0.0, 2.0]])).tolist()
+        [[0.0, 1.0]]
+    """
+
+    supports_masking = True
+
+    def __init__(self, axis=-1, **kwargs):
+        super().__init__(**kwargs)
+        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+
+    def call(self, inputs):
+        x = inputs.astype(jnp.float32)
+        square = jnp.sum(x * x, _axes(self.axis, x.ndim), keepdims=True)
+        # the bound keeps the gradient at zero finite
+        return self.cast(x * jax.lax.rsqrt(jnp.maximum(square, 1e-24)))
+
+
+def _axes(axis: int | tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """The axes as sorted numbers >= 0."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    if any(not -ndim <= a < ndim for a in axes):
+        raise ArgumentError("axis", f"axis {axis} does not exist in rank {ndim}")
+    return tuple(sorted(a % ndim for a in axes))

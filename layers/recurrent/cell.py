@@ -1,0 +1,192 @@
+"""What the cells of SimpleRNN, LSTM and GRU share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn import activations, constraints, initializers, regularizers
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.layers.layout import check_count
+from exburn.layers.recurrent.loop import Step
+
+__all__ = ["RecurrentCell"]
+
+
+def check_rate(op: str, argument: str, rate: Any) -> float:
+    """The share of units to drop, if it is one."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise ArgumentError(op, f"0 <= {argument} < 1, received {rate!r}")
+    return float(rate)
+
+
+def dropout_mask(layer: Layer, rate: float, shape: tuple, seed: int | None) -> jax.Array:
+    """Factors that drop units with probability ``rate`` and keep the mean."""
+    key = layer.random_key()
+    if seed is not None:
+        key = jax.random.fold_in(key, seed)
+    keep = jax.random.bernoulli(key, 1 - rate, shape)
+    return keep.astype(layer.compute_dtype) / jnp.asarray(1 - rate, layer.compute_dtype)
+
+
+class RecurrentCell(Layer):
+    """Base of the dense cells: weights, dropout, and one step.
+
+    Args:
+        units: Size of the state and of the output.
+        activation: Function of the candidate state; linear if None.
+        use_bias: Whether a bias is added.
+        kernel_initializer: Initializer of the kernel ``[in, gates * units]``.
+        recurrent_initializer: Initializer of the kernel ``[units, gates * units]``.
+        bias_initializer: Initializer of the bias.
+        kernel_regularizer: Function of the kernel, added to the loss.
+        recurrent_regularizer: Function of the recurrent kernel, added to the loss.
+        bias_regularizer: Function of the bias, added to the loss.
+        kernel_constraint: Projection of the kernel after every update.
+        recurrent_constraint: Projection of the recurrent kernel after every update.
+        bias_constraint: Projection of the bias after every update.
+        dropout: Share of the inputs dropped; the same ones at all steps of a sequence.
+        recurrent_dropout: Share of the state dropped on its way into the next step; the
+            same units at all steps and for all gates.
+        seed: Mixed into the layer's own random stream.
+
+    Source: Gal & Ghahramani, *A Theoretically Grounded Application of Dropout in
+    Recurrent Neural Networks*, 2016 (both kinds of dropout).
+    """
+
+    gates = 1
+    kernel = None
+    recurrent_kernel = None
+    bias = None
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        kwargs.pop("implementation", None)  # of Keras: a choice that JAX leaves to XLA
+        super().__init__(**kwargs)
+        op = type(self).__name__
+        self.units = check_count(op, "units", units)
+        self.activation = activations.get(activation)
+        self.use_bias = bool(use_bias)
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.recurrent_initializer = initializers.get(recurrent_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.recurrent_constraint = constraints.get(recurrent_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.dropout = check_rate(op, "dropout", dropout)
+        self.recurrent_dropout = check_rate(op, "recurrent_dropout", recurrent_dropout)
+        self.seed = seed
+
+    @property
+    def state_size(self) -> Any:
+        """Size of the state, or a list with the size of each state."""
+        return self.units
+
+    @property
+    def output_size(self) -> int:
+        return self.units
+
+    @property
+    def step(self) -> Step:
+        """The recurrence as a pure function."""
+        raise NotImplementedError
+
+    @property
+    def plain_functions(self) -> bool:
+        """Whether the activations are functions, not layers with weights."""
+        return not isinstance(self.activation, Layer)
+
+    def build(self, input_shape):
+        width = self.gates * self.units
+        self.kernel = self.add_weight(
+            (input_shape[-1], width),
+            self.kernel_initializer,
+            name="kernel",
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.recurrent_kernel = self.add_weight(
+            (self.units, width),
+            self.recurrent_initializer,
+            name="recurrent_kernel",
+            regularizer=self.recurrent_regularizer,
+            constraint=self.recurrent_constraint,
+        )
+        if self.use_bias:
+            shape, initializer = self._bias()
+            self.bias = self.add_weight(
+                shape,
+                initializer,
+                name="bias",
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def _bias(self) -> tuple[tuple, Any]:
+        """Shape and initializer of the bias."""
+        return (self.gates * self.units,), self.bias_initializer
+
+    def get_initial_state(self, batch_size=None) -> list:
+        """Zeros for the states of a batch."""
+        sizes = self.state_size
+        sizes = sizes if isinstance(sizes, list) else [sizes]
+        return [jnp.zeros((batch_size, n), self.compute_dtype) for n in sizes]
+
+    def carried(self, states) -> tuple:
+        """The states as the loop carries them."""
+        return tuple(self.cast(s) for s in states)
+
+    def loop_weights(self, batch_size, training: bool) -> dict:
+        """Weights in the compute dtype, and the dropout masks of one pass."""
+        w = {
+            "kernel": self.cast(self.kernel),
+            "recurrent_kernel": self.cast(self.recurrent_kernel),
+        }
+        if self.use_bias:
+            w["bias"] = self.cast(self.bias)
+        if training and self.dropout:
+            shape = (batch_size, self.kernel.shape[0])
+            w["input_mask"] = dropout_mask(self, self.dropout, shape, self.seed)
+        if training and self.recurrent_dropout:
+            shape = (batch_size, self.units)
+            w["state_mask"] = dropout_mask(
+                self, self.recurrent_dropout, shape, self.seed
+            )
+        return w
+
+    def call(self, inputs, states, training=False):
+        nested = isinstance(states, list | tuple)
+        old = tuple(states) if nested else (states,)
+        w = self.loop_weights(inputs.shape[0], training)
+        step = self.step
+        new = step.advance(step.project(inputs, w), self.carried(old), w)
+        new = [n.astype(self.compute_dtype) for n in new]
+        return new[0], new if nested else new[0]
+
+
+def masked(x, w: dict, name: str):
+    """``x`` with units dropped if the weights hold a mask of that name."""
+    return x * w[name] if name in w else x

@@ -1,0 +1,256 @@
+"""Gated recurrent units."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from exburn import activations
+from exburn.layer import Layer
+from exburn.layers.recurrent import cudnn
+from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.registry import register_builtin
+
+__all__ = ["GRU", "GRUCell"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GRUStep(Step):
+    """Gates in the order update, reset, candidate, as in Keras."""
+
+    activation: Callable
+    recurrent_activation: Callable
+
+    def project(self, x, w):
+        a = masked(x, w, "input_mask") @ w["kernel"]
+        return a + w["bias"][0] if "bias" in w else a
+
+    def combine(self, a, h, w):
+        r = masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        if "bias" in w:
+            r = r + w["bias"][1]
+        units = h.shape[-1]
+        gates = a[..., : 2 * units] + r[..., : 2 * units]
+        return gates, a[..., 2 * units :], r[..., 2 * units :]
+
+    def finish(self, z, states):
+        (h,) = states
+        gates, a, r = (v.astype(_wide(h)) for v in z)
+        update, reset = jnp.split(self.recurrent_activation(gates), 2, axis=-1)
+        candidate = self.activation(a + reset * r)
+        return ((update * h + (1 - update) * candidate).astype(h.dtype),)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResetBeforeGRUStep(GRUStep):
+    """The first form of 2014: the reset gate acts before the matrix product."""
+
+    linear = False
+
+    def project(self, x, w):
+        a = masked(x, w, "input_mask") @ w["kernel"]
+        return a + w["bias"] if "bias" in w else a
+
+    def advance(self, a, states, w):
+        (h,) = states
+        wide, units = _wide(h), h.shape[-1]
+        kernel = w["recurrent_kernel"]
+        dropped = masked(h, w, "state_mask")
+        gates = a[..., : 2 * units] + dropped @ kernel[:, : 2 * units]
+        gates = self.recurrent_activation(gates.astype(wide))
+        update, reset = jnp.split(gates, 2, axis=-1)
+        r = (reset.astype(h.dtype) * dropped) @ kernel[:, 2 * units :]
+        candidate = self.activation((a[..., 2 * units :] + r).astype(wide))
+        return ((update * h + (1 - update) * candidate).astype(h.dtype),)
+
+
+def _wide(h):
+    return jnp.promote_types(h.dtype, jnp.float32)
+
+
+@register_builtin
+class GRUCell(RecurrentCell):
+    """One step of :class:`GRU`.
+
+    Args: those of :class:`RecurrentCell`, and ``recurrent_activation`` and
+        ``reset_after`` of :class:`GRU`.
+
+    Shape:
+        x: [batch, in], [h: [batch, units]] → [batch, units], [h']
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> y, (h,) = GRUCell(4)(np.ones((2, 3)), [np.zeros((2, 4))])
+        >>> y.shape, h.shape
+        ((2, 4), (2, 4))
+
+    Source: Cho et al., *Learning Phrase Representations using RNN Encoder-Decoder for
+    Statistical Machine Translation*, 2014.
+    """
+
+    gates = 3
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        reset_after=True,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            **kwargs,
+        )
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.reset_after = bool(reset_after)
+
+    @property
+    def step(self) -> GRUStep:
+        kind = GRUStep if self.reset_after else ResetBeforeGRUStep
+        return kind(self.activation, self.recurrent_activation)
+
+    @property
+    def plain_functions(self) -> bool:
+        functions = (self.activation, self.recurrent_activation)
+        return not any(isinstance(f, Layer) for f in functions)
+
+    def _bias(self):
+        shape, initializer = super()._bias()
+        return ((2, *shape) if self.reset_after else shape), initializer
+
+
+@register_builtin
+class GRU(RNN):
+    """A recurrent layer with an update and a reset gate and a single state.
+
+    ``u = σ(x_t W_u + h R_u + b_u)``, ``r = σ(x_t W_r + h R_r + b_r)``
+    ``ĥ = tanh(x_t W_h + b_h + r * (h R_h + d_h))``, ``h_t = u * h + (1 - u) * ĥ``
+
+    Args: those of :class:`RecurrentCell` and, except for ``cell``, of :class:`RNN`.
+        recurrent_activation: Function σ of the gates.
+        reset_after: Whether the reset gate acts after the matrix product, as above (two
+            biases); else ``(r * h) R_h``, the first form.
+        use_cudnn: ``"auto"`` and ``True``: a fused loop (JAX offers no cuDNN kernel for
+            GRU). ``False``: a plain ``jax.lax.scan``, the only one with a forward-mode
+            derivative (``jax.jvp``, ``jax.hessian``).
+
+    Shape:
+        x: [batch, time, in] → [batch, units], or [batch, time, units] with
+        ``return_sequences``; with ``return_state`` also h: [batch, units]
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+        ShapeError: The input is not of rank 3.
+
+    Example:
+        >>> import numpy as np
+        >>> GRU(4, return_sequences=True)(np.ones((2, 5, 3))).shape
+        (2, 5, 4)
+
+    Source: Cho et al., *Learning Phrase Representations using RNN Encoder-Decoder for
+    Statistical Machine Translation*, 2014.
+    """
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        reset_after=True,
+        use_cudnn="auto",
+        **kwargs,
+    ):
+        kwargs.pop("implementation", None)
+        cell = GRUCell(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            reset_after=reset_after,
+            seed=seed,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.use_cudnn = cudnn.check_choice("GRU", use_cudnn)
+
+    units = of_cell("units")
+    activation = of_cell("activation")
+    recurrent_activation = of_cell("recurrent_activation")
+    use_bias = of_cell("use_bias")
+    reset_after = of_cell("reset_after")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")

@@ -1,0 +1,264 @@
+"""Long short-term memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import activations
+from exburn.errors import ArgumentError
+from exburn.initializers import Initializer
+from exburn.layer import Layer
+from exburn.layers.recurrent import cudnn
+from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.registry import register_builtin
+
+__all__ = ["LSTM", "LSTMCell"]
+
+
+class UnitForgetBias(Initializer):
+    """The bias of an LSTM whose forget gate starts at one.
+
+    Source: Jozefowicz et al., *An Empirical Exploration of Recurrent Network
+    Architectures*, 2015.
+    """
+
+    def __init__(self, initializer: Initializer):
+        self.initializer = initializer
+
+    def __call__(self, shape, dtype=None, *, rng=None):
+        value = np.array(self.initializer(shape, dtype, rng=rng))
+        units = shape[0] // 4
+        value[units : 2 * units] = 1
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class LSTMStep(Step):
+    """Gates in the order input, forget, candidate, output, as in Keras and cuDNN."""
+
+    activation: Callable
+    recurrent_activation: Callable
+
+    def project(self, x, w):
+        a = masked(x, w, "input_mask") @ w["kernel"]
+        return a + w["bias"] if "bias" in w else a
+
+    def combine(self, a, h, w):
+        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+
+    def finish(self, z, states):
+        h, c = states
+        i, f, g, o = jnp.split(z.astype(c.dtype), 4, axis=-1)
+        gate = self.recurrent_activation
+        c = gate(f) * c + gate(i) * self.activation(g)
+        return (gate(o) * self.activation(c)).astype(h.dtype), c
+
+
+@register_builtin
+class LSTMCell(RecurrentCell):
+    """One step of :class:`LSTM`.
+
+    Args: those of :class:`RecurrentCell`, and ``recurrent_activation`` and
+        ``unit_forget_bias`` of :class:`LSTM`.
+
+    Shape:
+        x: [batch, in], [h, c: [batch, units]] → [batch, units], [h', c']
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> cell = LSTMCell(4)
+        >>> y, (h, c) = cell(np.ones((2, 3)), [np.zeros((2, 4)), np.zeros((2, 4))])
+        >>> y.shape, c.shape
+        ((2, 4), (2, 4))
+
+    Source: Hochreiter & Schmidhuber, *Long Short-Term Memory*, 1997.
+    """
+
+    gates = 4
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            **kwargs,
+        )
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.unit_forget_bias = bool(unit_forget_bias)
+
+    @property
+    def state_size(self) -> list:
+        return [self.units, self.units]
+
+    @property
+    def step(self) -> LSTMStep:
+        return LSTMStep(self.activation, self.recurrent_activation)
+
+    @property
+    def plain_functions(self) -> bool:
+        functions = (self.activation, self.recurrent_activation)
+        return not any(isinstance(f, Layer) for f in functions)
+
+    def _bias(self):
+        shape, initializer = super()._bias()
+        if self.unit_forget_bias:
+            initializer = UnitForgetBias(initializer)
+        return shape, initializer
+
+    def carried(self, states):
+        """The cell state adds up over all steps, so it does so in float32 at least."""
+        h, c = states
+        wide = jnp.promote_types(self.compute_dtype, jnp.float32)
+        return self.cast(h), self.cast(c, wide)
+
+
+@register_builtin
+class LSTM(RNN):
+    """A recurrent layer whose gated cell state remembers over long times.
+
+    ``i, f, g, o = split(x_t @ kernel + h_{t-1} @ recurrent_kernel + bias)``
+    ``c_t = σ(f) * c_{t-1} + σ(i) * tanh(g)``, ``h_t = σ(o) * tanh(c_t)``
+
+    Args: those of :class:`RecurrentCell` and, except for ``cell``, of :class:`RNN`.
+        recurrent_activation: Function σ of the gates.
+        unit_forget_bias: Whether the forget gate's bias starts at one.
+        use_cudnn: ``"auto"``: cuDNN's kernels on a GPU where they fit (float32, no mask,
+            default activations), else a fused loop. ``True``: cuDNN or an error.
+            ``False``: a plain ``jax.lax.scan``, the only one with a forward-mode
+            derivative (``jax.jvp``, ``jax.hessian``).
+
+    Shape:
+        x: [batch, time, in] → [batch, units], or [batch, time, units] with
+        ``return_sequences``; with ``return_state`` also h and c: [batch, units]
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1), or cuDNN
+            is demanded where it cannot run.
+        ShapeError: The input is not of rank 3.
+
+    Example:
+        >>> import numpy as np
+        >>> y, h, c = LSTM(4, return_state=True)(np.ones((2, 5, 3)))
+        >>> y.shape, h.shape, c.shape
+        ((2, 4), (2, 4), (2, 4))
+
+    Source: Hochreiter & Schmidhuber, *Long Short-Term Memory*, 1997.
+    """
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        use_cudnn="auto",
+        **kwargs,
+    ):
+        kwargs.pop("implementation", None)
+        cell = LSTMCell(
+            units,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.use_cudnn = cudnn.check_choice("LSTM", use_cudnn)
+
+    units = of_cell("units")
+    activation = of_cell("activation")
+    recurrent_activation = of_cell("recurrent_activation")
+    use_bias = of_cell("use_bias")
+    unit_forget_bias = of_cell("unit_forget_bias")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")
+
+    def _run_fused(self, sequences, states, mask, training):
+        reason = cudnn.why_not_lstm(self, sequences, mask, training)
+        if reason is None:
+            return cudnn.run_lstm(self, sequences, states, training)
+        if self.use_cudnn is True:
+            raise ArgumentError(self.name, f"cuDNN cannot run this layer: {reason}")
+        return super()._run_fused(sequences, states, mask, training)

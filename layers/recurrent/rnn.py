@@ -1,0 +1,294 @@
+"""A layer that runs any cell over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn import context
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layer import Layer
+from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.layers.recurrent.loop import recur, where_rows
+from exburn.layers.recurrent.stacked import StackedRNNCells
+from exburn.registry import register_builtin
+from exburn.symbol import describe
+from exburn.weights import InputSpec
+
+__all__ = ["RNN"]
+
+
+def of_cell(name: str) -> Any:
+    """A property that reads an attribute of the layer's cell."""
+    return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
+
+
+@register_builtin
+class RNN(Layer):
+    """Runs a cell over the time axis.
+
+    A cell has ``state_size`` (a number or a list of them) and is called as
+    ``output, new_states = cell(inputs, states)`` with the inputs of one step and a list
+    of states. The cells of SimpleRNN, LSTM and GRU run in one fused loop; cells of
+    one's own run as they are written, inside ``jax.lax.scan``.
+
+    Args:
+        cell: The cell, or a list of cells, which are stacked.
+        return_sequences: Whether to return the output of every step, or of the last.
+        return_state: Whether to return the last states too.
+        go_backwards: Whether to start at the last step. Outputs of all steps are then
+            in the order in which they were computed.
+        stateful: Whether the states carry over from one batch to the next, row by row.
+            Needs a fixed batch size; ``reset_state()`` makes them zero.
+        unroll: Whether to unroll the loop over all steps; a number unrolls by that.
+        zero_output_for_mask: Whether masked steps put out zeros; by default they repeat
+            the output before.
+
+    Shape:
+        x: [batch, time, …], states: as the cell's → [batch, …] of the last step, or
+        [batch, time, …] with ``return_sequences``; then the states with
+        ``return_state``
+
+    Raises:
+        ArgumentError: ``cell`` is no cell; ``stateful`` without a batch size.
+        ShapeError: The batch size differs from the one of a stateful layer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.layers import LSTMCell
+        >>> rnn = RNN([LSTMCell(4), LSTMCell(6)], return_sequences=True)
+        >>> rnn(np.ones((2, 5, 3))).shape
+        (2, 5, 6)
+    """
+
+    use_cudnn: Any = "auto"
+    states: Any = None
+
+    def __init__(
+        self,
+        cell,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        zero_output_for_mask=False,
+        **kwargs,
+    ):
+        kwargs.pop("time_major", None)
+        super().__init__(**kwargs)
+        if isinstance(cell, list | tuple):
+            cell = StackedRNNCells(list(cell))
+        if not hasattr(cell, "call") or not hasattr(cell, "state_size"):
+            raise ArgumentError(
+                type(self).__name__,
+                "a cell has a method call(inputs, states) and an attribute state_size, "
+                f"received {type(cell).__name__}",
+            )
+        self.cell = cell
+        self.return_sequences = bool(return_sequences)
+        self.return_state = bool(return_state)
+        self.go_backwards = bool(go_backwards)
+        self.stateful = bool(stateful)
+        self.unroll = unroll
+        self.zero_output_for_mask = bool(zero_output_for_mask)
+        self.supports_masking = True
+        self.input_spec = InputSpec(min_ndim=2)
+
+    @property
+    def state_size(self) -> list:
+        """Sizes of the cell's states."""
+        sizes = self.cell.state_size
+        return list(sizes) if isinstance(sizes, list | tuple) else [sizes]
+
+    def build(self, sequences_shape, initial_state_shape=None):
+        step_shape = (sequences_shape[0], *sequences_shape[2:])
+        if isinstance(self.cell, Layer) and not self.cell.built:
+            self.cell._build((step_shape,))
+        if not self.stateful:
+            return
+        if sequences_shape[0] is None:
+            raise ArgumentError(
+                self.name,
+                "a stateful layer needs a fixed batch size",
+                {"input": sequences_shape},
+                hint="Give it in Input(batch_shape=(batch, time, features)).",
+            )
+        first = jax.eval_shape(lambda: self.get_initial_state(sequences_shape[0]))
+        self.states = [
+            self.add_weight(s.shape, "zeros", s.dtype, trainable=False)
+            for s in jax.tree.leaves(first)
+        ]
+
+    def get_initial_state(self, batch_size) -> list:
+        """Zeros for the states of a batch, as the cell wants them."""
+        if hasattr(self.cell, "get_initial_state"):
+            states = self.cell.get_initial_state(batch_size=batch_size)
+            return list(states) if isinstance(states, list | tuple) else [states]
+        return [jnp.zeros((batch_size, n), self.compute_dtype) for n in self.state_size]
+
+    def reset_state(self) -> None:
+        """Makes the states of a stateful layer zero."""
+        for state in self.states or ():
+            state.assign(jnp.zeros(state.shape, state.get_raw_value().dtype))
+
+    reset_states = reset_state
+
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        states = self._first_states(sequences, initial_state)
+        mask = _step_mask(mask)
+        run = self._run_fused if self._is_fused() else self._run_cell
+        output, last = run(sequences, states, mask, training)
+        if self.stateful:
+            self._remember(last)
+        if self.return_sequences and self.go_backwards:
+            output = jnp.flip(output, axis=1)
+        output = output.astype(self.compute_dtype)
+        if not self.return_state:
+            return output
+        last = jax.tree.map(lambda s: s.astype(self.compute_dtype), last)
+        return (output, *last)
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if isinstance(previous_mask, list | tuple):
+            previous_mask = previous_mask[0]
+        return [previous_mask if self.return_sequences else None]
+
+    # ------------------------------------------------------------------ states
+    def _first_states(self, sequences, initial_state) -> list:
+        batch = sequences.shape[0]
+        if self.stateful:
+            kept = self.states[0].shape[0]
+            if isinstance(batch, int) and batch != kept:
+                raise ShapeError(
+                    self.name,
+                    f"a stateful layer that was built for batches of {kept} needs them",
+                    {"received": describe(sequences)},
+                )
+        if initial_state is None and not self.stateful:
+            return self.get_initial_state(batch)
+        if initial_state is None:
+            shape = jax.eval_shape(lambda: self.get_initial_state(batch))
+            values = [s.get_value() for s in self.states]
+            return jax.tree.unflatten(jax.tree.structure(shape), values)
+        if not isinstance(initial_state, list | tuple):
+            initial_state = [initial_state]
+        return jax.tree.map(self.cast, list(initial_state))
+
+    def _remember(self, last) -> None:
+        """Keeps the states, except of rows that are only padding."""
+        pass_ = context.current()
+        rows = None if pass_ is None else pass_.row_mask
+        for state, new in zip(self.states, jax.tree.leaves(last), strict=True):
+            old = state.get_value()
+            state.assign(new if rows is None else where_rows(rows, new, old))
+
+    # ------------------------------------------------------------------ loops
+    def _is_fused(self) -> bool:
+        """Whether the cell is one of ours, with its step unchanged."""
+        return getattr(type(self.cell), "call", None) is RecurrentCell.call
+
+    def _run_fused(self, sequences, states, mask, training):
+        cell = self.cell
+        xs, steps = _by_time(sequences), mask if mask is None else _by_time(mask)
+        outputs, last = recur(
+            cell.step,
+            xs,
+            cell.loop_weights(sequences.shape[0], training),
+            cell.carried(states),
+            mask=steps,
+            sequences=self.return_sequences,
+            reverse=self.go_backwards,
+            unroll=self.unroll,
+            fused=self.use_cudnn is not False and cell.plain_functions,
+        )
+        output = _by_time(outputs) if self.return_sequences else last[0]
+        return self._zero_masked(output, mask), list(last)
+
+    def _zero_masked(self, output, mask):
+        """Zeros instead of the outputs of masked steps, if wanted."""
+        if mask is None or not self.zero_output_for_mask:
+            return output
+        if not self.return_sequences:
+            mask = mask[:, 0 if self.go_backwards else -1]
+        return jnp.where(_expand(mask, output.ndim), output, 0)
+
+    def _run_cell(self, sequences, states, mask, training):
+        xs, steps = _by_time(sequences), mask if mask is None else _by_time(mask)
+        states = jax.tree.map(self.cast, states)
+        leaves, structure = jax.tree.flatten(states)
+        pass_ = context.current()
+        assert pass_ is not None
+        if pass_.builds is not None:  # cells may have layers that are built when met
+            self._call_cell(xs[0], states, training)
+        like, _ = jax.eval_shape(
+            lambda: self._call_cell(jnp.zeros_like(xs[0]), states, training)
+        )
+
+        def body(carry, inputs):
+            old, before = carry
+            x, m = inputs
+            output, new = self._call_cell(
+                x, jax.tree.unflatten(structure, old), training
+            )
+            new = [n.astype(o.dtype) for n, o in zip(new, old, strict=True)]
+            if m is not None:
+                new = [where_rows(m, n, o) for n, o in zip(new, old, strict=True)]
+                output = where_rows(m, output, before)
+            return (new, output), output if self.return_sequences else None
+
+        before = _first_output(leaves, like)
+        unroll = self.unroll if isinstance(self.unroll, bool) else int(self.unroll)
+        own_key = pass_.key is None and not context.tracing()
+        if own_key:  # all steps of a sequence drop the same units
+            pass_.key = self.random_key()
+        try:
+            (last, output), outputs = lax.scan(
+                body,
+                (leaves, before),
+                (xs, steps),
+                reverse=self.go_backwards,
+                unroll=unroll or 1,
+            )
+        finally:
+            if own_key:
+                pass_.key = None
+        output = _by_time(outputs) if self.return_sequences else output
+        return self._zero_masked(output, mask), jax.tree.unflatten(structure, last)
+
+    def _call_cell(self, x, states, training):
+        """The output and the leaves of the new states."""
+        cell = self.cell
+        kwargs = {}
+        if isinstance(cell, Layer) and cell._call_info.takes_training:
+            kwargs["training"] = training
+        output, new = (cell if callable(cell) else cell.call)(x, states, **kwargs)
+        return output, jax.tree.leaves(new)
+
+
+def _by_time(x):
+    """``[batch, time, …]`` as ``[time, batch, …]``, and back."""
+    return jnp.swapaxes(x, 0, 1)
+
+
+def _expand(mask, ndim: int):
+    return mask.reshape(mask.shape + (1,) * (ndim - mask.ndim))
+
+
+def _step_mask(mask):
+    """The mask as booleans ``[batch, time]``."""
+    if isinstance(mask, list | tuple):
+        mask = mask[0]
+    if mask is None:
+        return None
+    mask = jnp.asarray(mask, bool)
+    return mask if mask.ndim == 2 else mask.any(axis=tuple(range(2, mask.ndim)))
+
+
+def _first_output(states: list, like):
+    """What a masked first step puts out: the state if that is what is put out."""
+    same = [s for s in states if s.shape == like.shape]
+    return same[0].astype(like.dtype) if same else jnp.zeros(like.shape, like.dtype)

@@ -1,0 +1,145 @@
+"""The fully connected recurrent layer without gates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.registry import register_builtin
+
+__all__ = ["SimpleRNN", "SimpleRNNCell"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SimpleRNNStep(Step):
+    """``h = activation(x @ W + h @ R + b)``"""
+
+    activation: Callable
+
+    def project(self, x, w):
+        a = masked(x, w, "input_mask") @ w["kernel"]
+        return a + w["bias"] if "bias" in w else a
+
+    def combine(self, a, h, w):
+        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+
+    def finish(self, z, states):
+        return (self.activation(z),)
+
+
+@register_builtin
+class SimpleRNNCell(RecurrentCell):
+    """One step of :class:`SimpleRNN`.
+
+    ``h' = activation(x @ kernel + h @ recurrent_kernel + bias)``
+
+    Args: those of :class:`RecurrentCell`.
+
+    Shape:
+        x: [batch, in], [h: [batch, units]] → [batch, units], [h']
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> cell = SimpleRNNCell(4)
+        >>> y, states = cell(np.ones((2, 3)), [np.zeros((2, 4))])
+        >>> y.shape, states[0].shape
+        ((2, 4), (2, 4))
+
+    Source: Elman, *Finding Structure in Time*, 1990.
+    """
+
+    @property
+    def step(self) -> SimpleRNNStep:
+        return SimpleRNNStep(self.activation)
+
+
+@register_builtin
+class SimpleRNN(RNN):
+    """A fully connected recurrent layer: the output is fed back into the next step.
+
+    ``h_t = activation(x_t @ kernel + h_{t-1} @ recurrent_kernel + bias)``
+
+    Args: those of :class:`RecurrentCell` and, except for ``cell``, of :class:`RNN`.
+
+    Shape:
+        x: [batch, time, in] → [batch, units], or [batch, time, units] with
+        ``return_sequences``; with ``return_state`` also h: [batch, units]
+
+    Raises:
+        ArgumentError: ``units`` is no integer >= 1, or a rate is not in [0, 1).
+        ShapeError: The input is not of rank 3.
+
+    Example:
+        >>> import numpy as np
+        >>> SimpleRNN(4, return_sequences=True)(np.ones((2, 5, 3))).shape
+        (2, 5, 4)
+
+    Source: Elman, *Finding Structure in Time*, 1990.
+    """
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        seed=None,
+        **kwargs,
+    ):
+        kwargs.pop("implementation", None)
+        cell = SimpleRNNCell(
+            units,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+
+    units = of_cell("units")
+    activation = of_cell("activation")
+    use_bias = of_cell("use_bias")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")

@@ -1,0 +1,343 @@
+"""Dropout and noise: layers that are random in training and idle otherwise."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.layers.layout import check_format, spatial_axes
+from exburn.registry import register_builtin
+from exburn.weights import InputSpec
+
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
+]
+
+
+class Noise(Layer):
+    """A layer that is random in training.
+
+    Keys are a function of the seed of the run, the step and the layer's path; ``seed``
+    is folded in.
+    """
+
+    supports_masking = True
+
+    def __init__(self, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.seed = None if seed is None else int(seed)
+
+    def _key(self) -> jax.Array:
+        key = self.random_key()
+        return key if self.seed is None else jax.random.fold_in(key, self.seed)
+
+
+def keep_mask(key, rate: float, shape) -> tuple[jax.Array, float]:
+    """Booleans that are false at ``rate``, and the rate at which they are true.
+
+    Sixteen random bits an entry cost half as much as the 32 of ``random.bernoulli``;
+    the returned rate is the exact one, so that scaling by it is unbiased.
+    """
+    dropped = round(rate * 65536)
+    keep = jax.random.bits(key, shape, "uint16") >= jnp.uint16(min(dropped, 65535))
+    return keep, 1 - dropped / 65536
+
+
+@register_builtin
+class Dropout(Noise):
+    """Sets a random share of the inputs to zero in training and scales the others up.
+
+    ``y = x * keep / (1 - rate)`` where ``keep`` is 1 with probability ``1 - rate``
+
+    Args:
+        rate: Share of the inputs to drop, from 0 to 1.
+        noise_shape: Shape of ``keep``; it is shared along axes of size 1, and None
+            stands for the input's size. ``(None, 1, None)`` shares it over time.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: any → the same
+
+    Raises:
+        ArgumentError: ``rate`` is not between 0 and 1.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((1, 1000))
+        >>> y = Dropout(0.5)(x, training=True)
+        >>> sorted(set(np.ravel(y).tolist()))
+        [0.0, 2.0]
+        >>> bool((Dropout(0.5)(x) == x).all())
+        True
+
+    Source: Srivastava et al., *Dropout: A Simple Way to Prevent Neural Networks from
+    Overfitting*, 2014.
+    """
+
+    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+        super().__init__(seed, **kwargs)
+        self.rate = _check_rate(type(self).__name__, rate)
+        self.noise_shape = _check_noise_shape(type(self).__name__, noise_shape)
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        x = self.cast(inputs)
+        if self.rate == 1:
+            return jnp.zeros_like(x)
+        shape = self._noise_shape(x)
+        keep, share = keep_mask(self._key(), self.rate, shape)
+        return jnp.where(keep, x / share, 0)
+
+    def _noise_shape(self, x):
+        return _fill(self.noise_shape, x.shape)
+
+
+class SpatialDropout(Dropout):
+    """Dropout of whole channels."""
+
+    rank = 1
+
+    def __init__(self, rate, data_format=None, seed=None, **kwargs):
+        super().__init__(rate, seed=seed, **kwargs)
+        self.data_format = check_format(type(self).__name__, data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def _noise_shape(self, x):
+        axes = spatial_axes(self.rank, self.data_format)
+        return tuple(1 if i in axes else d for i, d in enumerate(x.shape))
+
+
+@register_builtin
+class SpatialDropout1D(SpatialDropout):
+    """Drops whole channels of a sequence.
+
+    Args:
+        rate: Share of the channels to drop, from 0 to 1.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: [batch, time, channels] → the same
+
+    Raises:
+        ArgumentError: ``rate`` is not between 0 and 1.
+
+    Example:
+        >>> import numpy as np
+        >>> y = np.array(SpatialDropout1D(0.5)(np.ones((4, 6, 3)), training=True))
+        >>> bool((y == y[:, :1]).all())
+        True
+
+    Source: Tompson et al., *Efficient Object Localization Using Convolutional
+    Networks*, 2015.
+    """
+
+    rank = 1
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(rate, "channels_last", seed, **kwargs)
+
+
+@register_builtin
+class SpatialDropout2D(SpatialDropout):
+    """Drops whole channels of an image.
+
+    Args:
+        rate: Share of the channels to drop, from 0 to 1.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: [batch, height, width, channels] → the same
+
+    Raises:
+        ArgumentError: ``rate`` is not between 0 and 1.
+
+    Example:
+        >>> import numpy as np
+        >>> SpatialDropout2D(0.5)(np.ones((2, 4, 4, 3)), training=True).shape
+        (2, 4, 4, 3)
+    """
+
+    rank = 2
+
+
+@register_builtin
+class SpatialDropout3D(SpatialDropout):
+    """Drops whole channels of a volume.
+
+    Args:
+        rate: Share of the channels to drop, from 0 to 1.
+        data_format: ``"channels_last"`` (the default) or ``"channels_first"``.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: [batch, depth, height, width, channels] → the same
+
+    Raises:
+        ArgumentError: ``rate`` is not between 0 and 1.
+
+    Example:
+        >>> import numpy as np
+        >>> SpatialDropout3D(0.5)(np.ones((2, 4, 4, 4, 3)), training=True).shape
+        (2, 4, 4, 4, 3)
+    """
+
+    rank = 3
+
+
+@register_builtin
+class GaussianNoise(Noise):
+    """Adds normal noise in training.
+
+    ``y = x + stddev * n`` with ``n`` standard normal
+
+    Args:
+        stddev: Standard deviation of the noise.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: any → the same
+
+    Raises:
+        ArgumentError: ``stddev`` is negative.
+
+    Example:
+        >>> import numpy as np
+        >>> y = GaussianNoise(0.1)(np.zeros((100, 100)), training=True)
+        >>> bool(0.09 < np.std(y) < 0.11)
+        True
+    """
+
+    def __init__(self, stddev, seed=None, **kwargs):
+        super().__init__(seed, **kwargs)
+        if not stddev >= 0:
+            raise ArgumentError("GaussianNoise", f"stddev is >= 0, received {stddev!r}")
+        self.stddev = float(stddev)
+
+    def call(self, inputs, training=False):
+        if not training or self.stddev == 0:
+            return inputs
+        x = self.cast(inputs)
+        return x + self.stddev * jax.random.normal(self._key(), x.shape, x.dtype)
+
+
+@register_builtin
+class GaussianDropout(Noise):
+    """Multiplies by normal noise around 1 in training.
+
+    ``y = x * (1 + sqrt(rate / (1 - rate)) * n)`` with ``n`` standard normal, which has
+    the mean and variance of dropout at the same rate
+
+    Args:
+        rate: Rate of the dropout that the noise matches, at least 0 and below 1.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: any → the same
+
+    Raises:
+        ArgumentError: ``rate`` is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> y = GaussianDropout(0.5)(np.ones((100, 100)), training=True)
+        >>> bool(0.9 < np.std(y) < 1.1)
+        True
+
+    Source: Srivastava et al., *Dropout: A Simple Way to Prevent Neural Networks from
+    Overfitting*, 2014.
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(seed, **kwargs)
+        self.rate = _check_rate("GaussianDropout", rate, below_one=True)
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        x = self.cast(inputs)
+        noise = jax.random.normal(self._key(), x.shape, x.dtype)
+        return x * (1 + math.sqrt(self.rate / (1 - self.rate)) * noise)
+
+
+@register_builtin
+class AlphaDropout(Noise):
+    """Dropout that keeps mean and variance of self-normalizing networks (SELU).
+
+    Dropped entries take SELU's lower limit, and the result is scaled and shifted to the
+    mean and variance of the input.
+
+    Args:
+        rate: Share of the inputs to drop, at least 0 and below 1.
+        noise_shape: As in :class:`Dropout`.
+        seed: Folded into the layer's random key.
+
+    Shape:
+        x: any → the same
+
+    Raises:
+        ArgumentError: ``rate`` is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(200, 200))
+        >>> y = AlphaDropout(0.3)(x, training=True)
+        >>> bool(abs(np.mean(y)) < 0.05 and abs(np.std(y) - 1) < 0.05)
+        True
+
+    Source: Klambauer et al., *Self-Normalizing Neural Networks*, 2017.
+    """
+
+    def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
+        super().__init__(seed, **kwargs)
+        self.rate = _check_rate("AlphaDropout", rate, below_one=True)
+        self.noise_shape = _check_noise_shape("AlphaDropout", noise_shape)
+
+    def call(self, inputs, training=False):
+        if not training or self.rate == 0:
+            return inputs
+        x = self.cast(inputs)
+        keep, share = keep_mask(self._key(), self.rate, _fill(self.noise_shape, x.shape))
+        limit = -1.6732632423543772 * 1.0507009873554805  # SELU at minus infinity
+        scale = (share * (1 + (1 - share) * limit**2)) ** -0.5
+        return jnp.where(keep, x, limit) * scale - scale * limit * (1 - share)
+
+
+def _check_rate(op: str, rate, below_one: bool = False) -> float:
+    if not 0 <= rate <= 1 or (below_one and rate == 1):
+        raise ArgumentError(
+            op, f"0 <= rate {'<' if below_one else '<='} 1, received {rate!r}"
+        )
+    return float(rate)
+
+
+def _check_noise_shape(op: str, noise_shape) -> tuple | None:
+    if noise_shape is None:
+        return None
+    sizes = (noise_shape,) if isinstance(noise_shape, int) else tuple(noise_shape)
+    if any(d is not None and (not isinstance(d, int) or d < 1) for d in sizes):
+        raise ArgumentError(
+            op, f"noise_shape holds integers >= 1 and None, received {noise_shape!r}"
+        )
+    return sizes
+
+
+def _fill(noise_shape: tuple | None, shape: tuple) -> tuple:
+    if noise_shape is None:
+        return shape
+    # a noise shape of lower rank broadcasts from the right, as arrays do
+    own = shape[len(shape) - len(noise_shape) :]
+    return tuple(
+        d if n is None else n for n, d in zip(noise_shape, own, strict=True)
+    )

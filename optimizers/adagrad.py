@@ -1,0 +1,66 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import jax.numpy as jnp
+import optax
+
+from exburn.optimizers.arguments import real
+from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.rules import per_parameter
+
+__all__ = ["Adagrad"]
+
+
+class Adagrad(Optimizer):
+    r"""Gradient descent divided by the root of the sum of all squared gradients.
+
+    .. math:: s ← s + g² \qquad p ← p − η \frac{g}{\sqrt{s + ε}}
+
+    Args:
+        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        initial_accumulator_value: s before the first update.
+        epsilon: Keeps the division finite.
+        **options: See :class:`Optimizer`.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        ArgumentError: A value is negative.
+
+    Example:
+        >>> optimizer = Adagrad(learning_rate=0.1, initial_accumulator_value=0.0)
+        >>> params = {"w": jnp.array([1.0])}
+        >>> state = optimizer.init(params)
+        >>> params, state = optimizer.update({"w": jnp.array([5.0])}, state, params)
+        >>> round(float(params["w"][0]), 6)
+        0.9
+
+    Source: Duchi, Hazan & Singer, *Adaptive Subgradient Methods*, 2011.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        **options: Unpack[Options],
+    ):
+        super().__init__(learning_rate, **options)
+        self.initial_accumulator_value = real(
+            "Adagrad", "initial_accumulator_value", initial_accumulator_value
+        )
+        self.epsilon = real("Adagrad", "epsilon", epsilon)
+
+    def transformation(self, learning_rate, count) -> optax.GradientTransformation:
+        def init(p, path):
+            return {"sum": jnp.full_like(p, self.initial_accumulator_value)}
+
+        def update(g, p, path, sum):
+            sum = sum + jnp.square(g)
+            return -learning_rate * g / jnp.sqrt(sum + self.epsilon), {"sum": sum}
+
+        return per_parameter(init, update)

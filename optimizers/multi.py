@@ -1,0 +1,386 @@
+"""Different optimizers for different parameters of one model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from exburn import registry
+from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.rate import initial_rate
+from exburn.optimizers.trees import path_of, same_shapes
+
+__all__ = ["MultiOptimizer", "OptimizerMap"]
+
+
+class _Parameter(NamedTuple):
+    """What a function that chooses an optimizer gets to see of a parameter."""
+
+    path: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class OptimizerMap(MutableMapping):
+    """Optimizers by path pattern, with a default for the rest.
+
+    A pattern is a path, or a regular expression that matches a whole path; the path
+    itself goes first: ``"encoder/.*"`` is everything inside of ``encoder``.
+
+    Args:
+        default_optimizer: For parameters without a pattern.
+        optimizer_map: ``{pattern: optimizer}``.
+
+    Raises:
+        DTypeError: A value is not an optimizer.
+        ArgumentError: Two patterns match one path, or a pattern is set twice.
+
+    Example:
+        >>> from exburn.optimizers import SGD, Adam
+        >>> optimizers = OptimizerMap(Adam(), {"head/.*": SGD(0.5)})
+        >>> optimizers["head/kernel"]
+        SGD(learning_rate=0.5)
+        >>> optimizers["body/kernel"]
+        Adam(learning_rate=0.001)
+    """
+
+    def __init__(
+        self,
+        default_optimizer: Optimizer,
+        optimizer_map: Mapping[str, Optimizer] | None = None,
+    ):
+        self.default_optimizer = _checked(default_optimizer, "default_optimizer")
+        self._map: dict[str, Optimizer] = {}
+        for pattern, optimizer in (optimizer_map or {}).items():
+            self[pattern] = optimizer
+
+    def __getitem__(self, key: str) -> Optimizer:
+        if key in self._map:
+            return self._map[key]
+        found = [pattern for pattern in self._map if re.fullmatch(pattern, key)]
+        if len(found) > 1:
+            raise ArgumentError(
+                "OptimizerMap",
+                f"more than one pattern matches {key!r}",
+                {"patterns": ", ".join(found)},
+            )
+        return self._map[found[0]] if found else self.default_optimizer
+
+    def __setitem__(self, key: str, value: Optimizer) -> None:
+        if key in self._map:
+            raise ArgumentError("OptimizerMap", f"{key!r} is in the map already")
+        try:
+            re.compile(key)
+        except (TypeError, re.error) as error:
+            raise ArgumentError(
+                "OptimizerMap", f"{key!r} is not a regular expression: {error}"
+            ) from None
+        self._map[key] = _checked(value, repr(key))
+
+    def __delitem__(self, key: str) -> None:
+        del self._map[key]
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._map)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._map
+
+    def __call__(self, variable: Any) -> Optimizer:
+        return self[variable.path]
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments as JSON-able values."""
+        return {
+            "default_optimizer": registry.serialize(self.default_optimizer),
+            "optimizer_map": registry.serialize(self._map),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> OptimizerMap:
+        """The map that ``get_config`` described."""
+        return cls(**{k: registry.deserialize(v) for k, v in config.items()})
+
+
+registry.register_builtin(OptimizerMap)
+
+
+class MultiOptimizer(Optimizer):
+    """Gives every parameter to the optimizer that a map or function names.
+
+    Each optimizer keeps its own options, schedule and learning rate; set those on the
+    optimizers, before or during training. ``scale`` scales the rates of all of them.
+
+    Args:
+        optimizer_map: An :class:`OptimizerMap`, or a function from a parameter (with
+            ``path``, ``name``, ``shape`` and ``dtype``) to an optimizer.
+        loss_scale_factor: Replaces that of the optimizers.
+        name: Name of the optimizer.
+
+    Shape:
+        params, grads: trees of equal structure and shapes, any rank → the same.
+
+    Raises:
+        DTypeError: The map or what it gives is of another type.
+        ArgumentError: The learning rate is read or set, which is not one number.
+
+    Example:
+        >>> from exburn.optimizers import SGD
+        >>> slow, fast = SGD(0.5, momentum=0.0), SGD(1.0, momentum=0.0)
+        >>> optimizer = MultiOptimizer(OptimizerMap(slow, {"head/.*": fast}))
+        >>> params = {"body": {"w": jnp.ones(1)}, "head": {"w": jnp.ones(1)}}
+        >>> params, _ = optimizer.update(params, optimizer.init(params), params)
+        >>> float(params["body"]["w"][0]), float(params["head"]["w"][0])
+        (0.5, 0.0)
+    """
+
+    def __init__(
+        self,
+        optimizer_map: OptimizerMap | Callable[[Any], Optimizer],
+        loss_scale_factor: float | None = None,
+        name: str | None = None,
+    ):
+        if not callable(optimizer_map):
+            raise DTypeError(
+                "MultiOptimizer",
+                "optimizer_map must be an OptimizerMap or a function, received "
+                f"{type(optimizer_map).__name__}",
+                hint="OptimizerMap(default_optimizer, {pattern: optimizer}).",
+            )
+        self._map = optimizer_map
+        self._optimizers: list[Optimizer] = []
+        self._index: dict[str, int] = {}  # by path, so that a function is asked once
+        super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
+        if isinstance(optimizer_map, OptimizerMap):
+            for optimizer in optimizer_map._map.values():
+                self._add(optimizer)
+            self._add(optimizer_map.default_optimizer)
+
+    @property
+    def optimizer_map(self) -> Any:
+        """The map or function."""
+        return self._map
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers, in the order of ``opt_state["inner"]``."""
+        return list(self._optimizers)
+
+    def _add(self, optimizer: Optimizer) -> int:
+        for index, known in enumerate(self._optimizers):
+            if known is optimizer:
+                return index
+        optimizer.loss_scale_factor = self.loss_scale_factor
+        self._optimizers.append(optimizer)
+        index = len(self._optimizers) - 1
+        if self._get_state is not None:
+            self._bind_one(index)
+        return index
+
+    def _index_of(self, path: str, leaf: Any) -> int:
+        if path not in self._index:
+            name = path.rpartition("/")[2]
+            parameter = _Parameter(path, name, jnp.shape(leaf), jnp.result_type(leaf))
+            self._index[path] = self._add(_checked(self._map(parameter), repr(path)))
+        return self._index[path]
+
+    def _split(self, tree: Any) -> tuple[list[dict[str, Any]], list[tuple], Any]:
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
+        paths = [path_of(path) for path, _ in leaves]
+        indices = [
+            self._index_of(path, leaf)
+            for path, (_, leaf) in zip(paths, leaves, strict=True)
+        ]
+        parts: list[dict[str, Any]] = [{} for _ in self._optimizers]
+        for index, path, (_, leaf) in zip(indices, paths, leaves, strict=True):
+            parts[index][path] = leaf
+        return parts, list(zip(indices, paths, strict=True)), treedef
+
+    def _joined(self, function: Callable, params: Any, *trees: Any) -> Any:
+        """A tree like ``params`` of what ``function(i, optimizer, part, …)`` gives."""
+        parts, places, treedef = self._split(params)
+        others = [self._split(tree)[0] for tree in trees]
+        new = [
+            function(i, optimizer, parts[i], *(other[i] for other in others))
+            for i, optimizer in enumerate(self._optimizers)
+        ]
+        return treedef.unflatten([new[index][path] for index, path in places])
+
+    def transformation(self, learning_rate, count):
+        raise ArgumentError(
+            "MultiOptimizer", "there is one transformation per optimizer"
+        )
+
+    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+        parts, _, _ = self._split(params)
+        # Accumulation is each optimizer's own, so it always needs its sums.
+        inner = {
+            str(i): optimizer.init(part)
+            for i, (optimizer, part) in enumerate(
+                zip(self._optimizers, parts, strict=True)
+            )
+        }
+        return {"rate": jax.device_put(initial_rate(0.0)), "inner": inner}
+
+    def update(
+        self, grads: Any, opt_state: Mapping[str, Any], params: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        same_shapes("MultiOptimizer.update", grads, params)
+        inner = dict(opt_state["inner"])
+
+        def one(i, optimizer, part, part_grads):
+            new, inner[str(i)] = optimizer.update(part_grads, inner[str(i)], part)
+            return new
+
+        new_params = self._joined(one, params, grads)
+        rate = {**opt_state["rate"], "count": opt_state["rate"]["count"] + 1}
+        return new_params, {**opt_state, "rate": rate, "inner": inner}
+
+    def bind(self, get_state, set_state) -> None:
+        self._get_state, self._set_state = get_state, set_state
+        for index in range(len(self._optimizers)):
+            self._bind_one(index)
+
+    def _bind_one(self, index: int) -> None:
+        key, optimizer = str(index), self._optimizers[index]
+        if self._get_state is None:
+            optimizer.bind(None, None)
+            return
+
+        def get():
+            state = self._live()
+            return None if state is None else state["inner"].get(key)
+
+        def put(new):
+            state = self._live()
+            assert self._set_state is not None  # bound together with _get_state
+            self._set_state({**state, "inner": {**state["inner"], key: new}})
+
+        optimizer.bind(get, put)
+
+    @property
+    def learning_rate(self) -> Any:
+        """Each optimizer has its own.
+
+        Raises:
+            ArgumentError: Always.
+        """
+        raise self._many_rates()
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        raise self._many_rates()
+
+    def rate(self, opt_state: Mapping[str, Any]) -> Any:
+        raise self._many_rates()
+
+    def _many_rates(self) -> ArgumentError:
+        return ArgumentError(
+            "MultiOptimizer",
+            "there is not one learning rate, but one for each optimizer",
+            {str(i): optimizer for i, optimizer in enumerate(self._optimizers)},
+            hint="Use optimizer.optimizers[i].learning_rate, or scale all of them by "
+            "optimizer.scale.",
+        )
+
+    @property
+    def revision(self) -> int:
+        return self._revision + sum(o.revision for o in self._optimizers)
+
+    def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
+        for optimizer in self._optimizers:
+            optimizer.set_epochs(steps_per_epoch, epochs)
+
+    def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
+        """Hyperparameters of every optimizer, as ``"0/learning_rate"`` and so on."""
+        return {
+            f"{i}/{name}": value
+            for i, optimizer in enumerate(self._optimizers)
+            for name, value in optimizer.hyperparameters(
+                opt_state["inner"][str(i)]
+            ).items()
+        }
+
+    def with_hyperparameters(
+        self, opt_state: Mapping[str, Any], **values: Any
+    ) -> dict[str, Any]:
+        """A copy of the state; ``scale`` is for all, ``"0/scale"`` for one."""
+        inner = dict(opt_state["inner"])
+        for name, value in values.items():
+            index, _, own = name.rpartition("/")
+            if name != "scale" and index not in inner:
+                known = ["scale", *self.hyperparameters(opt_state)]
+                op = "MultiOptimizer.with_hyperparameters"
+                raise unknown_name("hyperparameter", name, known, op=op)
+            for key in [index] if index else inner:
+                optimizer = self._optimizers[int(key)]
+                inner[key] = optimizer.with_hyperparameters(inner[key], **{own: value})
+        return {**opt_state, "inner": inner}
+
+    @property
+    def scale(self) -> Any:
+        """Factor on every optimizer's learning rate."""
+        return self._scale
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        for optimizer in self._optimizers:
+            optimizer.scale = value
+        self._scale = value
+
+    def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
+        raise ArgumentError(
+            "MultiOptimizer",
+            "each optimizer has its own average",
+            hint="Use final_params(opt_state, params), which joins them.",
+        )
+
+    def final_params(self, opt_state: Mapping[str, Any], params: Any) -> Any:
+        return self._joined(
+            lambda i, optimizer, part: optimizer.final_params(
+                opt_state["inner"][str(i)], part
+            ),
+            params,
+        )
+
+    def exclude_from_weight_decay(self, var_list=None, var_names=None) -> None:
+        for optimizer in self._optimizers:
+            optimizer.exclude_from_weight_decay(var_list, var_names)
+
+    def get_config(self) -> dict[str, Any]:
+        if isinstance(self._map, OptimizerMap):
+            chosen = {"class_name": "OptimizerMap", "config": self._map.get_config()}
+        else:
+            chosen = registry.serialize(self._map)
+        return {
+            "optimizer_map": chosen,
+            "loss_scale_factor": self.loss_scale_factor,
+            "name": self.name,
+        }
+
+    def __repr__(self) -> str:
+        return f"MultiOptimizer({', '.join(map(repr, self._optimizers))})"
+
+
+def _checked(optimizer: Any, where: str) -> Optimizer:
+    from exburn.optimizers.loss_scale import LossScaleOptimizer
+
+    refused = isinstance(optimizer, LossScaleOptimizer | MultiOptimizer)
+    if refused or not isinstance(optimizer, Optimizer):
+        raise DTypeError(
+            "OptimizerMap",
+            f"{where} must be an optimizer for some parameters, received {optimizer!r}",
+            hint="Put a LossScaleOptimizer around the MultiOptimizer."
+            if refused
+            else None,
+        )
+    return optimizer

@@ -1,0 +1,42 @@
+"""Progress and curves in a real kernel, as the saved notebook shows them."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAIN = """
+import time
+from exburn.callbacks import CallbackList, History, ProgressBar
+
+history = History()
+params = {"epochs": 30, "steps": 4, "batch_size": 8, "verbose": "auto"}
+callbacks = CallbackList([history, ProgressBar()], params=params)
+callbacks.on_train_begin()
+for epoch in range(30):
+    callbacks.on_epoch_begin(epoch)
+    for step in range(1, 5):
+        time.sleep(0.002)
+        callbacks.on_chunk_end(step, {"loss": 0.5})
+    callbacks.on_epoch_end(epoch, {"loss": 0.25, "val_loss": 0.5})
+callbacks.on_train_end()
+callbacks.on_exit()
+"""
+
+
+def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    new = nbformat.v4
+    cells = [new.new_code_cell(TRAIN), new.new_code_cell("history.plot('loss')")]
+    notebook = new.new_notebook(cells=cells)
+    resources = {"metadata": {"path": str(ROOT)}}
+    nbclient.NotebookClient(notebook, timeout=60, resources=resources).execute()
+    (progress,) = notebook.cells[0].outputs
+    text = progress.data["text/plain"]
+    assert text.startswith("… 18 earlier epochs\nEpoch 19/30  ━")
+    assert text.splitlines()[-1].endswith("loss: 0.2500 · val_loss: 0.5000")
+    assert progress.data["text/html"].startswith("<pre")
+    (figure,) = notebook.cells[1].outputs
+    assert figure.data["image/png"]
