@@ -29,3 +29,59 @@ if __name__ != "exburn.datasets":
     )
 
 from exburn.datasets import adapters as adapters
+from exburn.datasets.adapters.huggingface import from_huggingface
+from exburn.datasets.prepare import (
+    Loader,
+    loader,
+    normalize,
+    normalize_with_stats,
+    one_hot,
+    split,
+    stats,
+)
+
+_MODULES = (
+    "boston_housing",
+    "breast_cancer",
+    "california_housing",
+    "cifar10",
+    "cifar100",
+    "circles",
+    "diabetes",
+    "digits",
+    "fashion_mnist",
+    "imdb",
+    "iris",
+    "mnist",
+    "mnist1d",
+    "moons",
+    "parity",
+    "reuters",
+    "sine",
+    "spirals",
+    "wine",
+)
+
+__all__ = [
+    "Loader",
+    "adapters",
+    "from_huggingface",
+    "loader",
+    "normalize",
+    "normalize_with_stats",
+    "one_hot",
+    "split",
+    "stats",
+    *_MODULES,  # pyright: ignore[reportUnsupportedDunderAll]
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a data set's module when it is first named."""
+    if name in _MODULES:
+        return importlib.import_module(f"exburn.datasets.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -142,7 +143,7 @@ class Loader:
             )
         self.data = ArrayDataset(x, y, op="loader")
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
-        self.seed = np.random.SeedSequence().entropy if seed is None else seed
+        self.seed = secrets.randbits(63) if seed is None else seed
         self._epoch = 0
 
     def __len__(self) -> int:

@@ -564,7 +564,7 @@ class PyDataset:
     @property
     def num_batches(self) -> int | None:
         """Batches in an epoch; None if the class has no ``__len__``."""
-        return len(self) if hasattr(type(self), "__len__") else None  # type: ignore
+        return len(self) if hasattr(type(self), "__len__") else None  # type: ignore[arg-type]
 
     def on_epoch_begin(self) -> None:
         """Called before the first batch of every epoch."""

@@ -152,7 +152,7 @@ def device_info() -> dict[str, Any]:
 
 
 def _default() -> Any:
-    chosen = jax.config.jax_default_device
+    chosen = jax.config.values["jax_default_device"]
     if chosen is not None and not isinstance(chosen, str):
         return chosen
     process = jax.process_index()
@@ -221,7 +221,7 @@ def _notes(problem: str | None, backends: list[str]) -> list[str]:
     if problem:
         notes.append(f"JAX has no working default device: {problem}")
     # A platform that JAX was told not to look at is not missing.
-    free = not jax.config.jax_platforms
+    free = not jax.config.values["jax_platforms"]
     metal = _installed("jax-metal")
     if metal and jax.__version_info__[:2] > _LAST_JAX_FOR_JAX_METAL:
         last = ".".join(map(str, _LAST_JAX_FOR_JAX_METAL))

@@ -156,6 +156,11 @@ class Layer(nnx.Module):
     def compute_dtype(self) -> str:
         return self.precision.compute
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+    __str__ = __repr__
+
     # ------------------------------------------------------------------ to override
     def build(self, *shapes) -> None:
         """Creates the weights. Shapes are tuples with ``None`` for unknown sizes."""

@@ -300,7 +300,7 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
 
 # What JAX raises when a program asks for a size that is only a symbol.
 INCONCLUSIVE = (
-    jax.core.InconclusiveDimensionOperation,
+    jax.errors.InconclusiveDimensionOperation,
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerIntegerConversionError,
 )

@@ -54,7 +54,7 @@ def adam_rule(
     def update(g, p, path, m, v, v_max=None):
         m = beta_1 * m + (1.0 - beta_1) * g
         v = beta_2 * v + (1.0 - beta_2) * jnp.square(g)
-        if not amsgrad:
+        if v_max is None:
             return -size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
         v_max = jnp.maximum(v_max, v)
         delta = -size * m / (jnp.sqrt(v_max) + floor)

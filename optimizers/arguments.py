@@ -44,8 +44,7 @@ def real(
     """
     if value is None and optional:
         return None
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()
+    value = _scalar(value)
     if isinstance(value, bool) or not isinstance(value, Real):
         raise DTypeError(op, f"{name} must be a number, received {value!r}")
     value = float(value)
@@ -76,8 +75,7 @@ def whole(
     """
     if value is None and optional:
         return None
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()
+    value = _scalar(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -85,3 +83,10 @@ def whole(
     if value < low:
         raise ArgumentError(op, f"{name} must be at least {low}, received {value}")
     return int(value)
+
+
+def _scalar(value: Any) -> Any:
+    """The Python number in an array without axes; anything else as it is."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return value

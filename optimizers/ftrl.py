@@ -24,7 +24,8 @@ class Ftrl(Optimizer):
         p ← \frac{\mathrm{clip}(z, −λ_1, λ_1) − z}{n'^{-k} / η + 2 λ_2 + β / η}
 
     Args:
-        learning_rate: A number > 0, a schedule, or a function of the step.
+        learning_rate: A number > 0, a schedule, or a function of the step; the rule
+            divides by it, so a schedule or warmup must not begin or end at 0.
         learning_rate_power: k ≤ 0; 0 for a learning rate that does not fall.
         initial_accumulator_value: n before the first update.
         l1_regularization_strength: λ₁; keeps parameters at exactly zero.
@@ -37,7 +38,7 @@ class Ftrl(Optimizer):
         params, grads: trees of equal structure and shapes, any rank → the same.
 
     Raises:
-        ArgumentError: A strength is negative, or the power positive.
+        ArgumentError: A strength is negative, the power positive, or the rate 0.
 
     Example:
         >>> optimizer = Ftrl(0.5, l1_regularization_strength=10.0)
@@ -80,6 +81,12 @@ class Ftrl(Optimizer):
             l2_shrinkage_regularization_strength,
         )
         self.beta = real("Ftrl", "beta", beta)
+
+    def _check_rate(self, value: Any) -> Any:
+        value = super()._check_rate(value)
+        if callable(value):
+            return value
+        return real("Ftrl", "learning_rate", value, open_low=True)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         l1, l2 = self.l1_regularization_strength, self.l2_regularization_strength

@@ -180,6 +180,8 @@ class MultiOptimizer(Optimizer):
             if known is optimizer:
                 return index
         optimizer.loss_scale_factor = self.loss_scale_factor
+        if self._scale != 1.0:
+            optimizer.scale = self._scale
         self._optimizers.append(optimizer)
         index = len(self._optimizers) - 1
         if self._get_state is not None:

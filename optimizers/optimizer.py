@@ -25,6 +25,7 @@ from exburn.optimizers.trees import (
     like,
     map_with_path,
     same_shapes,
+    same_structure,
     widen,
 )
 
@@ -305,6 +306,9 @@ class Optimizer(Live, Eager, abc.ABC):
         wide = params
         if self.widens:
             grads, wide = widen(grads), widen(params)
+        same_structure(
+            type(self).__name__, state["inner"], jax.eval_shape(self.init_rule, wide)
+        )
         grads = gradients.clip(
             grads, self.clipnorm, self.clipvalue, self.global_clipnorm
         )

@@ -12,7 +12,15 @@ import numpy as np
 
 from exburn.errors import ShapeError
 
-__all__ = ["initial_state", "like", "map_with_path", "path_of", "same_shapes", "widen"]
+__all__ = [
+    "initial_state",
+    "like",
+    "map_with_path",
+    "path_of",
+    "same_shapes",
+    "same_structure",
+    "widen",
+]
 
 
 def path_of(key_path: tuple) -> str:
@@ -57,14 +65,7 @@ def like(op: str, new: Any, old: Any) -> Any:
         ShapeError: The structure or a shape of the state changed, so that it could
             not be carried through a scan.
     """
-    structure = jax.tree.structure(old)
-    if jax.tree.structure(new) != structure:
-        raise ShapeError(
-            op,
-            "the optimizer state does not have the structure that init() gave it",
-            {"received": structure, "made": jax.tree.structure(new)},
-            hint="Call init(params) again after changing the optimizer.",
-        )
+    same_structure(op, old, new)
 
     def one(path, n, o):
         if jnp.shape(n) != jnp.shape(o):
@@ -76,6 +77,22 @@ def like(op: str, new: Any, old: Any) -> Any:
         return jax.lax.convert_element_type(n, jnp.result_type(o))
 
     return map_with_path(one, new, old)
+
+
+def same_structure(op: str, state: Any, wanted: Any) -> None:
+    """Checks that a rule's state is the one that its ``init`` makes.
+
+    Raises:
+        ShapeError: The state was made for other parameters or other options.
+    """
+    received, made = jax.tree.structure(state), jax.tree.structure(wanted)
+    if received != made:
+        raise ShapeError(
+            op,
+            "the state does not fit: it was made for other parameters or options",
+            {"received": received, "init makes": made},
+            hint="Call init(params) again after changing the optimizer.",
+        )
 
 
 def same_shapes(op: str, grads: Any, params: Any) -> None:

@@ -63,8 +63,8 @@ def _orthonormal(rng, rows, columns, dtype, block=128) -> np.ndarray:
     What a Householder reflection leaves below and right of its pivot is Gaussian again,
     and independent of it. So column i of one triangle of fresh normal values already
     holds the i-th reflection, nothing has to be decomposed, and Q is the product of the
-    reflections, taken ``block`` at a time as ``I - V T Vᵀ``. That is seven to thirty times
-    faster than ``np.linalg.qr``, which works in float64 throughout.
+    reflections, taken ``block`` at a time as ``I - V T Vᵀ``. That is seven to thirty
+    times faster than ``np.linalg.qr``, which works in float64 throughout.
     """
     v = np.tril(rng.standard_normal((rows, columns), dtype))
     diagonal = np.einsum("ii->i", v[:columns])

@@ -1,7 +1,7 @@
 """Losses: what training minimizes.
 
-Every loss is a class (with reduction, sample weights and masks), a function that returns
-unreduced values, and a name for ``model.compile(loss=...)``.
+Every loss is a class (with reduction, sample weights and masks), a function that
+returns unreduced values, and a name for ``model.compile(loss=...)``.
 
 Example:
     >>> from exburn import losses
@@ -9,19 +9,21 @@ Example:
     2.0
 """
 
+from exburn.losses.any_targets import (
+    AutoCrossentropy,
+    CrossEntropy,
+    auto_crossentropy,
+    cross_entropy,
+)
 from exburn.losses.base import FunctionLoss, Loss
 from exburn.losses.catalogue import deserialize, get, serialize
 from exburn.losses.circle_loss import Circle, circle
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
-    Crossentropy,
-    CrossEntropy,
     SparseCategoricalCrossentropy,
     binary_crossentropy,
     categorical_crossentropy,
-    cross_entropy,
-    crossentropy,
     sparse_categorical_crossentropy,
 )
 from exburn.losses.crossentropy import binary_crossentropy as binary_cross_entropy
@@ -77,7 +79,7 @@ __all__ = [
     "Circle",
     "CosineSimilarity",
     "CrossEntropy",
-    "Crossentropy",
+    "AutoCrossentropy",
     "Dice",
     "FunctionLoss",
     "Hinge",
@@ -93,6 +95,7 @@ __all__ = [
     "SparseCategoricalCrossentropy",
     "SquaredHinge",
     "Tversky",
+    "auto_crossentropy",
     "binary_cross_entropy",
     "binary_crossentropy",
     "binary_focal_crossentropy",
@@ -103,7 +106,6 @@ __all__ = [
     "circle",
     "cosine_similarity",
     "cross_entropy",
-    "crossentropy",
     "ctc",
     "deserialize",
     "dice",

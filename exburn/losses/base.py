@@ -14,7 +14,14 @@ import jax.numpy as jnp
 from exburn import registry
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
-from exburn.losses.shapes import as_float, check_same, same_rank, stand_ins, unsqueezed
+from exburn.losses.shapes import (
+    as_arrays,
+    as_float,
+    check_same,
+    same_rank,
+    stand_ins,
+    unsqueezed,
+)
 
 __all__ = ["FormulaLoss", "FunctionLoss", "Loss"]
 
@@ -113,9 +120,7 @@ class Loss:
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         y_true, y_pred = self._converted(y_true, y_pred)
-        masks = [
-            jnp.asarray(m).astype(bool) for m in (mask, row_mask) if m is not None
-        ]
+        masks = [jnp.asarray(m).astype(bool) for m in (mask, row_mask) if m is not None]
         for valid in masks:
             y_true = blanked(y_true, valid, 0)
             y_pred = blanked(y_pred, valid, self.fill)
@@ -130,22 +135,18 @@ class Loss:
         valid = None
         for m in masks:
             valid = m if valid is None else valid & m
-        return reduce_values(
-            values, self.reduction, sample_weight, valid, op=self.name
-        )
+        return reduce_values(values, self.reduction, sample_weight, valid, op=self.name)
 
     def _note_rank(self, values: jax.Array) -> None:
         if self.per_sample is None:
-            self.per_sample = values.ndim > 0
-            self.masks_rows = self.per_sample
+            self.per_sample = self.masks_rows = values.ndim > 0
 
     def _converted(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         def cast(x: Any) -> jax.Array:
             return as_float(x, self._dtype)
 
         keep = cast if self.casts_targets else jnp.asarray
-        y_pred = jax.tree.map(cast, y_pred, is_leaf=_is_array_like)
-        y_true = jax.tree.map(keep, y_true, is_leaf=_is_array_like)
+        y_pred, y_true = as_arrays(y_pred, cast), as_arrays(y_true, keep)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
             return self._aligned(y_true, y_pred)
         return y_true, y_pred
@@ -170,17 +171,6 @@ class Loss:
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
         return f"{type(self).__name__}({options})"
-
-
-def _is_array_like(x: Any) -> bool:
-    """Nested lists of numbers are one array; other containers are several outputs."""
-    while isinstance(x, list | tuple):
-        if not x:
-            return True
-        x = x[0]
-        if hasattr(x, "shape") and x.shape != ():
-            return False
-    return not isinstance(x, dict)
 
 
 def snake_case(name: str) -> str:

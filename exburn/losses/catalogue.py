@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 from exburn import registry
 from exburn.errors import DTypeError, unknown_name
+from exburn.losses.any_targets import AutoCrossentropy, CrossEntropy
 from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case
 from exburn.losses.circle_loss import Circle
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
-    Crossentropy,
-    CrossEntropy,
     SparseCategoricalCrossentropy,
 )
 from exburn.losses.ctc_loss import CTC
@@ -51,7 +50,7 @@ CLASSES: dict[str, type[FormulaLoss]] = {
         Circle,
         CosineSimilarity,
         CrossEntropy,
-        Crossentropy,
+        AutoCrossentropy,
         Dice,
         Hinge,
         Huber,
@@ -74,7 +73,8 @@ _class_of = {cls.formula: cls for cls in CLASSES.values()}
 _ALIASES = {
     "bce": BinaryCrossentropy,
     "binary_cross_entropy": BinaryCrossentropy,
-    "ce": Crossentropy,
+    "ce": AutoCrossentropy,
+    "crossentropy": AutoCrossentropy,
     "huber_loss": Huber,
     "kld": KLDivergence,
     "kullback_leibler_divergence": KLDivergence,
@@ -88,7 +88,7 @@ _NAMES: dict[str, type[FormulaLoss]] = {
     **{snake_case(name): cls for name, cls in CLASSES.items()},
     **{cls.formula.__name__: cls for cls in CLASSES.values()},
     **CLASSES,
-    **{name.upper(): cls for name, cls in _ALIASES.items() if "_" not in name},
+    **{name.upper(): cls for name, cls in _ALIASES.items() if len(name) < 5},
     **_ALIASES,
 }
 
@@ -98,6 +98,10 @@ for _cls in CLASSES.values():
 registry.register(FunctionLoss, package="losses")
 
 
+@overload
+def get(identifier: None) -> None: ...
+@overload
+def get(identifier: Any) -> Loss: ...
 def get(identifier: Any) -> Loss | None:
     """Turns anything that names a loss into a `Loss`.
 

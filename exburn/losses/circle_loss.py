@@ -178,6 +178,4 @@ class Circle(FormulaLoss):
             rows,
         )
         valid = complete if rows is None else complete & rows
-        return reduce_values(
-            values, self.reduction, sample_weight, valid, op=self.name
-        )
+        return reduce_values(values, self.reduction, sample_weight, valid, op=self.name)

@@ -140,7 +140,8 @@ class KLDivergence(FormulaLoss):
 
 
 class Poisson(FormulaLoss):
-    """Negative log-likelihood of counts up to a constant, ``y_pred - y_true·log(y_pred)``.
+    """Negative log-likelihood of counts, ``y_pred - y_true·log(y_pred)``, up to a
+    constant.
 
     Args:
         reduction: As in :class:`Loss`.

@@ -95,7 +95,7 @@ class _OverlapLoss(FormulaLoss):
 
     @property
     def _over_batch(self) -> bool:
-        """Whether the sums run over the batch, so that rows have no loss of their own."""
+        """Whether the sums run over the batch: rows then have no loss of their own."""
         if self.axis is None:
             return True
         axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)

@@ -1,4 +1,4 @@
-"""Logarithms of probabilities: from logits fused and stable, else clipped as Keras does."""
+"""Logarithms of probabilities: stable from logits, else clipped as Keras does."""
 
 from __future__ import annotations
 

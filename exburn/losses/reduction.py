@@ -86,7 +86,9 @@ def reduce_values(
         divisor = jnp.sum(jnp.broadcast_to(valid, values.shape).astype(values.dtype))
     else:
         return jnp.mean(values)
-    return jnp.where(divisor == 0, 0, jnp.sum(values) / jnp.where(divisor == 0, 1, divisor))
+    return jnp.where(
+        divisor == 0, 0, jnp.sum(values) / jnp.where(divisor == 0, 1, divisor)
+    )
 
 
 def _weighted_scalar(

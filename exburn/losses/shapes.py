@@ -10,11 +10,13 @@ import jax.numpy as jnp
 from exburn.errors import ShapeError, TargetError
 
 __all__ = [
+    "as_arrays",
     "as_float",
     "check_labels",
     "check_one_hot",
     "check_same",
     "class_labels",
+    "is_array_like",
     "paired",
     "same_rank",
     "stand_ins",
@@ -31,6 +33,29 @@ def as_float(x: Any, dtype: Any = None) -> jax.Array:
     """
     x = jnp.asarray(x)
     return x.astype(jnp.promote_types(dtype or x.dtype, jnp.float32))
+
+
+def is_array_like(x: Any) -> bool:
+    """Nested lists of numbers are one array; other containers are several outputs."""
+    while isinstance(x, list | tuple):
+        if not x:
+            return True
+        x = x[0]
+        if hasattr(x, "shape") and x.shape != ():
+            return False
+    return not isinstance(x, dict)
+
+
+def as_arrays(tree: Any, convert: Any = jnp.asarray) -> Any:
+    """A tree of JAX arrays; nested lists of numbers become one array.
+
+    Example:
+        >>> as_arrays([[1, 2], [3, 4]]).shape
+        (2, 2)
+        >>> len(as_arrays([jnp.ones(2), jnp.ones(3)]))
+        2
+    """
+    return jax.tree.map(convert, tree, is_leaf=is_array_like)
 
 
 def _fits(a: tuple, b: tuple) -> bool:
@@ -72,7 +97,9 @@ def check_same(op: str, y_true: Any, y_pred: Any) -> None:
     if len(t) == len(p) and _fits(t[:-1], p[:-1]):
         hint = "Give the last layer as many units as the targets have columns."
     elif _fits(t, p[:-1]):
-        hint = "For class labels use 'sparse_categorical_crossentropy', or one-hot them."
+        hint = (
+            "For class labels use 'sparse_categorical_crossentropy', or one-hot them."
+        )
     else:
         hint = "Reshape the targets, or the model's output (Flatten, Reshape)."
     reason = "targets must have the shape of the predictions"
@@ -229,7 +256,7 @@ def stand_ins(*specs: Any) -> tuple[tuple[Any, ...], bool]:
     def concrete(spec: Any) -> jax.ShapeDtypeStruct:
         shape = [n if isinstance(n, int) else rows for n in spec.shape]
         dtype = getattr(spec, "dtype", None) or jnp.float32
-        return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
+        return jax.ShapeDtypeStruct(shape, jnp.result_type(dtype))
 
     made = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
     return made, certain

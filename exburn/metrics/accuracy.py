@@ -403,5 +403,3 @@ def _positive(op: str, k: int) -> int:
     if not k >= 1:
         raise ArgumentError(op, "k must be at least 1", {"k": k})
     return k
-
-

@@ -14,7 +14,7 @@ import numpy as np
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.losses.base import snake_case
 from exburn.losses.reduction import blanked
-from exburn.losses.shapes import stand_ins
+from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
 
 __all__ = ["Metric"]
@@ -75,7 +75,7 @@ class Metric:
     """
 
     per_sample: bool | None = True
-    direction: ClassVar[str | None] = None
+    direction: str | None = None
     _takes_weight: ClassVar[bool] = True
     _pure: ClassVar[dict[str, Any]] = {}
 
@@ -172,8 +172,8 @@ class Metric:
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Takes in one batch: ``(y_true, y_pred, sample_weight=None)``."""
         pure = self._pure_function("update")
-        if self._state is None and len(args) >= 2:
-            self._prepare(*(jnp.asarray(a) for a in args[:2]))
+        if self._state is None and type(self)._prepare is not Metric._prepare:
+            self._prepare(*(as_arrays(a) for a in args[:2]))
         state = self._current()
         self._state = {**state, **pure(self, state, *args, **kwargs)}
 
@@ -305,7 +305,10 @@ class Metric:
         return found
 
     def _tree(self) -> list[Metric]:
-        return [self, *(m for child in self._children().values() for m in child._tree())]
+        return [
+            self,
+            *(m for child in self._children().values() for m in child._tree()),
+        ]
 
     def _taken(self) -> State:
         children = self._children()
@@ -372,5 +375,6 @@ def without_rows(sample_weight: Any, y_true: Any, y_pred: Any) -> tuple[Any, Any
     counts = jnp.asarray(sample_weight) != 0
     if counts.ndim == 0:
         return y_true, y_pred
-    y_true, y_pred = jax.tree.map(jnp.asarray, (y_true, y_pred))
-    return blanked(y_true, counts, 0), blanked(y_pred, counts, 0.5)
+    return blanked(as_arrays(y_true), counts, 0), blanked(
+        as_arrays(y_pred), counts, 0.5
+    )

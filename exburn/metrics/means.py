@@ -17,7 +17,7 @@ from exburn.losses.base import (
     function_name,
     takes_predictions_first,
 )
-from exburn.losses.shapes import as_float, same_rank, unsqueezed
+from exburn.losses.shapes import as_arrays, as_float, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State
 
 __all__ = [
@@ -191,14 +191,20 @@ class MeanMetricWrapper(Mean):
     per_sample: bool | None = None
 
     def __init__(
-        self, fn: Callable[..., Any], name: str | None = None, dtype: Any = None, **kwargs
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs,
     ):
         if not callable(fn):
             raise ArgumentError(
                 type(self).__name__, "fn must be a function of (y_true, y_pred)"
             )
         loss = isinstance(fn, Loss)
-        super().__init__(name=name or (fn.name if loss else function_name(fn)), dtype=dtype)
+        super().__init__(
+            name=name or (fn.name if loss else function_name(fn)), dtype=dtype
+        )
         self._fn = fn
         self._fn_kwargs = kwargs
         self._swapped_arguments = not loss and takes_predictions_first(fn)
@@ -221,7 +227,7 @@ class MeanMetricWrapper(Mean):
     def update(  # type: ignore[override]
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> State:
-        y_true, y_pred = jax.tree.map(jnp.asarray, (y_true, y_pred))
+        y_true, y_pred = as_arrays(y_true), as_arrays(y_pred)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
             y_true, y_pred = same_rank(y_true, y_pred)
         values = self.values(y_true, y_pred)
@@ -235,7 +241,9 @@ class MeanMetricWrapper(Mean):
         if self.per_sample is None:
             self.per_sample = values.ndim > 0
         if values.ndim == 0:
-            sample_weight = row_weights(sample_weight, rows[0] if rows else 1, self._dtype)
+            sample_weight = row_weights(
+                sample_weight, rows[0] if rows else 1, self._dtype
+            )
         ignored = self.ignored(y_true, y_pred)
         if ignored is not None:
             kept = (~ignored).astype(self._dtype)

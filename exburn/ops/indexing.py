@@ -1,0 +1,132 @@
+"""Ops on segments, ranks and distances."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.ops.binding import op
+
+__all__ = [
+    "cdist",
+    "in_top_k",
+    "segment_max",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "top_k",
+    "view_as_complex",
+    "view_as_real",
+]
+
+
+def _segment(function, what: str, name: str):
+    """``jax.ops.segment_…`` as an op."""
+
+    def segment(data, segment_ids, num_segments=None, sorted=False):
+        return function(data, segment_ids, num_segments, sorted)
+
+    segment.__name__ = name
+    segment.__doc__ = f"""The {what} of the rows with the same segment id.
+
+    Args:
+        data: An array.
+        segment_ids: An integer from 0 for each row; rows with another are left out.
+        num_segments: Number of segments, needed inside compiled code.
+        sorted: Whether the ids are in order, which is quicker.
+
+    Shape:
+        data: [n, …]; segment_ids: [n] → [num_segments, …]
+    """
+    return op(segment)
+
+
+segment_max = _segment(jax.ops.segment_max, "maximum", "segment_max")
+segment_min = _segment(jax.ops.segment_min, "minimum", "segment_min")
+segment_prod = _segment(jax.ops.segment_prod, "product", "segment_prod")
+segment_sum = _segment(jax.ops.segment_sum, "sum", "segment_sum")
+
+
+@op
+def top_k(x, k, sorted=True):
+    """The ``k`` largest entries of the last axis, and where they are.
+
+    Args:
+        x: An array.
+        k: How many.
+        sorted: Ignored: the largest always come first.
+
+    Shape:
+        x: [..., n] → [..., k] and [..., k]
+
+    Example:
+        >>> values, places = top_k([1, 3, 2], 2)
+        >>> values.tolist(), places.tolist()
+        ([3, 2], [1, 2])
+    """
+    return tuple(lax.top_k(x, k))
+
+
+@op
+def in_top_k(targets, predictions, k):
+    """Whether the target is among the ``k`` largest predictions; ties count as in.
+
+    Args:
+        targets: Integer classes.
+        predictions: A score for every class.
+        k: How many count.
+
+    Shape:
+        targets: [batch]; predictions: [batch, classes] → [batch]
+
+    Example:
+        >>> in_top_k([2, 0], [[0.1, 0.2, 0.7], [0.1, 0.2, 0.7]], 1).tolist()
+        [True, False]
+    """
+    own = jnp.take_along_axis(predictions, targets[:, None], -1, mode="fill")
+    return (jnp.isfinite(own[:, 0])) & ((predictions > own).sum(-1) < k)
+
+
+@op
+def cdist(x, y):
+    """Euclidean distances between all pairs of rows.
+
+    Shape:
+        x: [..., n, d]; y: [..., m, d] → [..., n, m]
+
+    Example:
+        >>> cdist([[0.0, 0.0]], [[3.0, 4.0]]).tolist()
+        [[5.0]]
+    """
+    squares = jnp.square(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
+    apart = squares > 0  # the gradient of sqrt at 0 is not finite
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
+
+
+@op
+def view_as_complex(x):
+    """Pairs of real and imaginary parts as complex numbers.
+
+    Shape:
+        x: [..., 2] → [...]
+
+    Example:
+        >>> view_as_complex([[1.0, 2.0]]).tolist()
+        [(1+2j)]
+    """
+    return lax.complex(x[..., 0], x[..., 1])
+
+
+@op
+def view_as_real(x):
+    """Complex numbers as pairs of real and imaginary parts.
+
+    Shape:
+        x: [...] → [..., 2]
+
+    Example:
+        >>> view_as_real(jnp.array([1 + 2j])).tolist()
+        [[1.0, 2.0]]
+    """
+    return jnp.stack([x.real, x.imag], -1)

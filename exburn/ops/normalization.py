@@ -1,0 +1,179 @@
+"""Ops that centre and scale."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.config import epsilon as default_epsilon
+from exburn.dtypes import is_float
+from exburn.errors import ArgumentError
+from exburn.ops.binding import op
+
+__all__ = [
+    "batch_normalization",
+    "layer_normalization",
+    "moments",
+    "normalize",
+    "rms_normalization",
+]
+
+
+def _wide(x):
+    """Half precision as float32, for statistics."""
+    x = jnp.asarray(x)
+    half = is_float(x.dtype) and x.dtype.itemsize < 4
+    return x.astype(jnp.float32) if half else x
+
+
+def _axes(axis) -> tuple[int, ...]:
+    return tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+
+
+def _along(vector, x, axes: tuple[int, ...]):
+    """A vector (or array over ``axes``) in the shape that broadcasts with ``x``."""
+    shape = [1] * x.ndim
+    for axis in axes:
+        shape[axis] = x.shape[axis]
+    return jnp.reshape(vector, shape)
+
+
+@op
+def moments(x, axes, keepdims=False, synchronized=False):
+    """Mean and variance, in float32 at least.
+
+    Args:
+        x: An array.
+        axes: What to average over.
+        keepdims: Whether the axes stay, with size 1.
+        synchronized: Ignored: one program sees the whole batch.
+
+    Example:
+        >>> [float(value) for value in moments([1.0, 3.0], 0)]
+        [2.0, 1.0]
+    """
+    wide, axes = _wide(x), _axes(axes)
+    mean = wide.mean(axes, keepdims=True)
+    variance = jnp.square(jnp.abs(wide - mean)).mean(axes, keepdims=True)
+    if not keepdims:
+        mean, variance = jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
+    if wide.dtype == jnp.asarray(x).dtype:
+        return mean, variance
+    limit = jnp.finfo(x.dtype)
+    return (
+        jnp.clip(mean, limit.min, limit.max).astype(x.dtype),
+        jnp.clip(variance, limit.min, limit.max).astype(x.dtype),
+    )
+
+
+@op
+def normalize(x, axis=-1, order=2, epsilon=None):
+    """``x`` divided by its norm along an axis.
+
+    Args:
+        x: An array.
+        axis: Axis or axes of a vector.
+        order: Of the norm, an integer >= 1 or infinity.
+        epsilon: The least norm that is divided by.
+
+    Example:
+        >>> normalize([3.0, 4.0]).round(3).tolist()
+        [0.6..., 0.8...]
+    """
+    x = x * 1.0 if jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer) else jnp.asarray(x)
+    least = default_epsilon() if epsilon is None else epsilon
+    axes = _axes(axis)
+    if order == 2:
+        squares = jnp.square(jnp.abs(x)).sum(axes, keepdims=True)
+        return x * lax.rsqrt(jnp.maximum(squares, least**2))
+    if order == jnp.inf:
+        norm = jnp.abs(x).max(axes, keepdims=True)
+    else:
+        if not isinstance(order, int) or order < 1:
+            raise ArgumentError(
+                "normalize", f"order is an integer >= 1 or inf, received {order!r}"
+            )
+        norm = (jnp.abs(x) ** order).sum(axes, keepdims=True) ** (1 / order)
+    return x / jnp.maximum(norm, least)
+
+
+@op
+def batch_normalization(
+    x, mean, variance, axis, offset=None, scale=None, epsilon=1e-3
+):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + offset``.
+
+    Args:
+        x: An array.
+        mean, variance, offset, scale: One number for each entry of ``axis``.
+        axis: The axis of the features, or several.
+        epsilon: Keeps the division finite.
+
+    Example:
+        >>> batch_normalization([[5.0]], [3.0], [4.0], -1, epsilon=0.0).tolist()
+        [[1.0]]
+    """
+    axes = _axes(axis)
+    factor = lax.rsqrt(_along(_wide(variance), x, axes) + epsilon)
+    if scale is not None:
+        factor = factor * _along(scale, x, axes)
+    shift = -_along(_wide(mean), x, axes) * factor
+    if offset is not None:
+        shift = shift + _along(offset, x, axes)
+    return (x * factor + shift).astype(x.dtype)
+
+
+@op
+def layer_normalization(
+    x, gamma=None, beta=None, axis=-1, epsilon=None, rms_scaling=False
+):
+    """Subtracts the mean of each sample and divides by its standard deviation.
+
+    Args:
+        x: An array.
+        gamma: Factor of each feature.
+        beta: What is added to each feature.
+        axis: The axis of the features, or several.
+        epsilon: Added to the variance.
+        rms_scaling: Divides by the deviation without subtracting the mean.
+
+    Example:
+        >>> layer_normalization([[1.0, 3.0]]).round(3).tolist()
+        [[-1.0, 1.0]]
+    """
+    axes = _axes(axis)
+    small = default_epsilon() if epsilon is None else epsilon
+    wide = _wide(x)
+    mean = wide.mean(axes, keepdims=True)
+    variance = jnp.square(wide - mean).mean(axes, keepdims=True)
+    out = (wide if rms_scaling else wide - mean) * lax.rsqrt(variance + small)
+    if gamma is not None:
+        out = out * _along(gamma, x, axes)
+    if beta is not None and not rms_scaling:
+        out = out + _along(beta, x, axes)
+    return out.astype(x.dtype)
+
+
+@op
+def rms_normalization(x, scale=None, axis=-1, epsilon=None):
+    """``x / sqrt(mean(x²) + epsilon) * scale``.
+
+    Args:
+        x: An array.
+        scale: Factor of each feature.
+        axis: The axis of the features, or several.
+        epsilon: Keeps the division finite.
+
+    Example:
+        >>> rms_normalization([[3.0, 3.0]]).round(3).tolist()
+        [[1.0, 1.0]]
+
+    Source: Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019.
+    """
+    axes = _axes(axis)
+    small = default_epsilon() if epsilon is None else epsilon
+    wide = _wide(x)
+    out = wide * lax.rsqrt(jnp.square(wide).mean(axes, keepdims=True) + small)
+    if scale is not None:
+        out = out * _along(scale, x, axes)
+    return out.astype(x.dtype)

@@ -1,0 +1,111 @@
+"""Attention whose queries share the heads of key and value."""
+
+from __future__ import annotations
+
+from exburn.errors import ArgumentError
+from exburn.layers.attention.projected import ProjectedAttention
+from exburn.layers.layout import check_count
+from exburn.registry import register_builtin
+
+__all__ = ["GroupQueryAttention", "GroupedQueryAttention"]
+
+
+@register_builtin
+class GroupedQueryAttention(ProjectedAttention):
+    """Multi-head attention in which groups of query heads share a key and value head.
+
+    One key and value head is multi-query attention; as many as query heads is
+    multi-head attention. The keys and values kept for generation shrink by the ratio.
+
+    Args:
+        head_dim: Size of a head.
+        num_query_heads: Number of query heads.
+        num_key_value_heads: Number of key and value heads; divides the former.
+        dropout: Share of the weights dropped in training.
+        use_bias: Whether the projections add a bias.
+        sliding_window: A position sees only those less than this many steps away.
+        flash_attention: As in :class:`MultiHeadAttention`.
+        kernel_initializer: Initializer of the four kernels.
+        bias_initializer: Initializer of the four biases.
+        kernel_regularizer: Function of the kernels, added to the loss.
+        bias_regularizer: Function of the biases, added to the loss.
+        activity_regularizer: Function of the projections' outputs, added to the loss.
+        kernel_constraint: Projection of the kernels after every update.
+        bias_constraint: Projection of the biases after every update.
+        use_gate: Whether the heads' outputs are multiplied by ``sigmoid(query W_g)``.
+        seed: Folded into the layer's random key.
+
+    Call arguments: those of :class:`MultiHeadAttention`.
+
+    Shape:
+        [batch, targets, in], [batch, sources, in] → [batch, targets, in], and with
+        ``return_attention_scores`` [batch, query heads, targets, sources]
+
+    Raises:
+        ArgumentError: The numbers of heads do not divide, a size is no integer >= 1, or
+            flash attention is demanded where it cannot run.
+        ShapeError: The ranks or positions of the inputs do not fit together.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((2, 6, 16))
+        >>> layer = GroupedQueryAttention(8, num_query_heads=4, num_key_value_heads=2)
+        >>> layer(x, x).shape
+        (2, 6, 16)
+
+    Source: Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models
+    from Multi-Head Checkpoints*, 2023.
+    """
+
+    def __init__(
+        self,
+        head_dim,
+        num_query_heads,
+        num_key_value_heads,
+        dropout=0.0,
+        use_bias=True,
+        sliding_window=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        use_gate=False,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            dropout=dropout,
+            use_bias=use_bias,
+            sliding_window=sliding_window,
+            flash_attention=flash_attention,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            use_gate=use_gate,
+            seed=seed,
+            **kwargs,
+        )
+        op = "GroupedQueryAttention"
+        self.head_dim = check_count(op, "head_dim", head_dim)
+        self.num_query_heads = check_count(op, "num_query_heads", num_query_heads)
+        self.num_key_value_heads = check_count(
+            op, "num_key_value_heads", num_key_value_heads
+        )
+        if num_query_heads % num_key_value_heads:
+            raise ArgumentError(
+                op,
+                "num_query_heads is a multiple of num_key_value_heads, received "
+                f"{num_query_heads} and {num_key_value_heads}",
+            )
+        self._heads = (num_query_heads, num_key_value_heads, head_dim, head_dim)
+
+
+GroupQueryAttention = GroupedQueryAttention

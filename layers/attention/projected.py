@@ -1,0 +1,241 @@
+"""What multi-head and grouped-query attention share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn import constraints, context, initializers, regularizers
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layer import Layer
+from exburn.layers.attention.positions import Fold
+from exburn.layers.attention.scaled_dot_product import (
+    attend,
+    attend_by_weights,
+    why_not_cudnn,
+)
+from exburn.layers.core.einsum_dense import EinsumDense
+from exburn.layers.layout import check_count
+from exburn.layers.regularization.noise import keep_mask
+
+__all__ = ["ProjectedAttention"]
+
+
+class ProjectedAttention(Layer):
+    """Base of attention between learned projections of query, key and value.
+
+    Subclasses set ``_heads``: the number of query heads, of key and value heads, the
+    size of a query's and key's head, and that of a value's.
+    """
+
+    _heads: tuple[int, int, int, int]
+    _output_sizes: tuple | None = None
+    _attention_axes: tuple | None = None
+    gate: Any = None
+
+    def __init__(
+        self,
+        *,
+        dropout=0.0,
+        use_bias=True,
+        sliding_window=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        use_gate=False,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        op = type(self).__name__
+        if not 0 <= dropout < 1:
+            raise ArgumentError(op, f"0 <= dropout < 1, received {dropout!r}")
+        self.dropout = float(dropout)
+        self.use_bias = bool(use_bias)
+        if sliding_window is not None:
+            sliding_window = check_count(op, "sliding_window", sliding_window)
+        self.sliding_window = sliding_window
+        if flash_attention and dropout:
+            raise ArgumentError(
+                op,
+                "flash attention has no dropout of weights",
+                hint="Leave out flash_attention=True, or dropout.",
+            )
+        self.flash_attention = flash_attention
+        self.use_gate = bool(use_gate)
+        self.seed = None if seed is None else int(seed)
+        self.supports_masking = True
+        self._options = tuple(
+            {
+                "kernel_initializer": initializers.get(kernel_initializer),
+                "bias_initializer": initializers.get(bias_initializer),
+                "kernel_regularizer": regularizers.get(kernel_regularizer),
+                "bias_regularizer": regularizers.get(bias_regularizer),
+                "activity_regularizer": regularizers.get(activity_regularizer),
+                "kernel_constraint": constraints.get(kernel_constraint),
+                "bias_constraint": constraints.get(bias_constraint),
+                "dtype": self.precision,
+            }.items()
+        )
+
+    # ------------------------------------------------------------------ weights
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = key_shape or value_shape
+        for name, shape in (("value", value_shape), ("key", key_shape)):
+            if len(shape) != len(query_shape) or len(shape) < 3:
+                raise ShapeError(
+                    self.name,
+                    "query, value and key need the same rank, 3 or more",
+                    {"query": query_shape, name: shape},
+                )
+        if value_shape[1:-1] != key_shape[1:-1]:
+            raise ShapeError(
+                self.name,
+                "value and key need the same positions",
+                {"value": value_shape, "key": key_shape},
+            )
+        heads, key_heads, key_size, value_size = self._heads
+        self.query = self._into_heads(heads, key_size)
+        self.key = self._into_heads(key_heads, key_size)
+        if self.use_gate:
+            self.gate = self._into_heads(heads, value_size, activation="sigmoid")
+        self.value = self._into_heads(key_heads, value_size)
+        sizes = self._output_sizes or (query_shape[-1],)
+        out = "".join("opqrstu"[: len(sizes)])
+        self.attention_output = EinsumDense(
+            f"...nh,nh{out}->...{out}",
+            output_shape=sizes,
+            bias_axes=out if self.use_bias else None,
+            **dict(self._options),
+        )
+        self.query._build((query_shape,))
+        self.key._build((key_shape,))
+        if self.gate is not None:
+            self.gate._build((query_shape,))
+        self.value._build((value_shape,))
+        self.attention_output._build(((*query_shape[:2], heads, value_size),))
+
+    def _into_heads(self, heads: int, size: int, **options) -> EinsumDense:
+        return EinsumDense(
+            "...a,anh->...nh",
+            output_shape=(heads, size),
+            bias_axes="nh" if self.use_bias else None,
+            **options,
+            **dict(self._options),
+        )
+
+    # ------------------------------------------------------------------ computation
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=False,
+        use_causal_mask=False,
+    ):
+        key = value if key is None else key
+        query_mask = _mask_of(query) if query_mask is None else query_mask
+        value_mask = _mask_of(value) if value_mask is None else value_mask
+        if key is not value and key_mask is None:
+            key_mask = _mask_of(key)
+        fold = Fold(query.shape, value.shape, self._attention_axes)
+        mask = fold.attention_mask(attention_mask)
+        for positions, axis in ((query_mask, 3), (value_mask, 2), (key_mask, 2)):
+            seen = fold.position_mask(positions, axis)
+            if seen is not None:
+                mask = seen if mask is None else mask & seen
+        x = fold.query(query)
+        same = query is value and value is key
+        q, k, v = self._project(x, fold.source(key), fold.source(value), same)
+        out, weights = self._attend(
+            q, k, v, mask, use_causal_mask, return_attention_scores, training
+        )
+        if self.gate is not None:
+            out = out * self.gate(x)
+        out = fold.output(self.attention_output(out))
+        if query_mask is not None and (pass_ := context.current()) is not None:
+            pass_.set_mask(out, query_mask)
+        return (out, fold.scores(weights)) if return_attention_scores else out
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return [previous_mask]  # of the output; the scores have none
+
+    def _project(self, query, key, value, same: bool):
+        """Heads of query, key and value; by one matrix product if the input is one."""
+        parts = (self.query, self.key, self.value)
+        plain = all(
+            type(p) is EinsumDense and p.activity_regularizer is None for p in parts
+        )
+        if not (same and plain):
+            return self.query(query), self.key(key), self.value(value)
+        shapes = [p.kernel.shape[1:] for p in parts]
+        kernel = jnp.concatenate(
+            [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts], axis=1
+        )
+        y = query @ kernel
+        if self.use_bias:
+            y = y + jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
+        ends = [math.prod(shapes[0]), math.prod(shapes[0]) + math.prod(shapes[1])]
+        pieces = jnp.split(y, ends, axis=-1)
+        return [
+            piece.reshape(*piece.shape[:-1], *shape)
+            for piece, shape in zip(pieces, shapes, strict=True)
+        ]
+
+    def _attend(self, query, key, value, mask, causal, scores, training):
+        heads, key_heads, key_size, value_size = self._heads
+        options = {
+            "mask": mask,
+            "causal": causal,
+            "window": self.sliding_window,
+            "scale": 1 / math.sqrt(key_size),
+        }
+        drops = training and self.dropout > 0
+        if scores or drops or key_size != value_size:
+            if self.flash_attention:
+                raise ArgumentError(
+                    self.name,
+                    "flash attention returns no scores and needs values of the size of "
+                    "the keys",
+                )
+            drop = self._drop if drops else None
+            return attend_by_weights(query, key, value, drop=drop, **options)
+        return attend(
+            query, key, value, cudnn=self._cudnn(query, key, value, mask), **options
+        ), None
+
+    def _cudnn(self, query, key, value, mask) -> bool:
+        """Whether cuDNN's kernel runs: as ``flash_attention`` says, or where it can."""
+        if self.flash_attention is False:
+            return False
+        reason = why_not_cudnn(query, key, value, mask)
+        if reason and self.flash_attention:
+            raise ArgumentError(self.name, f"flash attention cannot run: {reason}")
+        return reason is None
+
+    def _drop(self, weights):
+        key = self.random_key()
+        if self.seed is not None:
+
+
+            key = jax.random.fold_in(key, self.seed)
+        keep, share = keep_mask(key, self.dropout, weights.shape)
+        return jnp.where(keep, weights / share, 0)
+
+
+def _mask_of(value):
+    pass_ = context.current()
+    return None if pass_ is None else pass_.mask_of(value)

@@ -1,0 +1,450 @@
+"""exburn.dataset: arrays, streams, checks, splits."""
+
+import time
+from collections import namedtuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exburn.dataset import (
+    ArrayDataset,
+    StreamDataset,
+    as_dataset,
+    as_validation_dataset,
+    check_finite,
+    register_adapter,
+    split,
+)
+from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
+
+Pair = namedtuple("Pair", "left right")
+
+
+class Broken:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("on fire")
+
+
+def ragged():
+    rows = np.empty(2, object)
+    rows[0], rows[1] = [1, 2], [3]
+    return rows
+
+
+def masked():
+    return np.ma.masked_array([1.0, 2.0], [True, False])
+
+
+X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
+
+BAD = {
+    "unequal lengths": ((X, Y[:3]), DataError, "x and y must have the same number"),
+    "unequal nested": (({"a": X, "b": X[:3]},), DataError, "x['a'] and x['b']"),
+    "unequal weights": ((X, Y, np.ones(5)), DataError, "x and sample_weight"),
+    "empty": ((X[:0],), DataError, "the data is empty"),
+    "empty dict": (({},), DataError, "holds no arrays"),
+    "no x": ((None,), DataError, "lacks inputs: x is None"),
+    "None inside x": (({"a": X, "b": None},), DataError, "x['b'] is None"),
+    "strings": ((np.array(["a", "b"]),), DTypeError, "holds strings"),
+    "object strings": ((np.array(["a", 1], object),), DTypeError, "holds strings"),
+    "objects": ((np.array([1.0, None], object),), DTypeError, "Python objects"),
+    "ragged": ((ragged(),), DTypeError, "ragged rows (shapes (1,), (2,))"),
+    "complex": ((np.array([1j]),), DTypeError, "complex"),
+    "complex jax": ((jnp.array([1j]),), DTypeError, "complex"),
+    "dates": ((np.array(["2020-01-01"], "M8[D]"),), DTypeError, "dates"),
+    "records": ((np.zeros(2, [("a", "f4")]),), DTypeError, "must be numeric"),
+    "random keys": ((jax.random.split(jax.random.key(0), 3),), DTypeError, "keys"),
+    "masked": ((masked(),), DTypeError, "masked array"),
+    "numbers in a list": (([1, 2],), DTypeError, "x[0] must be an array, not int"),
+    "text": (("abc",), DTypeError, "not str"),
+    "number": ((3.0,), DTypeError, "not float"),
+    "scalar array": ((np.float32(3),), ShapeError, "is a scalar"),
+    "broken array": ((Broken(),), DTypeError, "cannot become an array"),
+    "big int64": ((np.array([0, 2**31]),), DTypeError, "0 … 2147483648"),
+    "small int64": ((np.array([-(2**31) - 1]),), DTypeError, "-2147483649"),
+    "big uint32": ((np.array([2**32 - 1], np.uint32),), DTypeError, "4294967295"),
+    "negative weight": ((X, Y, -np.ones(4)), DataError, "-1.0 at row 0"),
+    "NaN weight": ((X, Y, np.array([1, 1, np.nan, 1])), DataError, "nan at row 2"),
+    "infinite weight": ((X, Y, np.array([1, np.inf, 1, 1])), DataError, "inf at row 1"),
+    "wide weight": ((X, Y, np.ones((4, 3))), ShapeError, "one weight a row"),
+    "misfit weight": ((X, X, np.ones((4, 3))), ShapeError, "one weight a row"),
+    "y a generator": ((X, (i for i in Y)), ArgumentError, "y is a generator"),
+    "y a string": ((X, "labels"), DTypeError, "y must be an array, not str"),
+    "y beside a loader": ((iter([X]), Y), ArgumentError, "y must not be given"),
+    "weight beside a loader": ((iter([X]), None, Y), ArgumentError, "sample_weight"),
+    "y beside a dataset": ((ArrayDataset(X), Y), ArgumentError, "y must not be given"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_is_a_typed_error(case):
+    arguments, error, text = BAD[case]
+    started = time.perf_counter()
+    with pytest.raises(error) as caught:
+        as_dataset(*arguments, op="evaluate")
+    assert time.perf_counter() - started < 0.1
+    assert text in str(caught.value)
+    assert caught.value.op == "evaluate"
+    assert len(str(caught.value).splitlines()) <= 12
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "kept"),
+    [
+        ("float64", "float32"),
+        ("float16", "float32"),
+        ("longdouble", "float32"),
+        (">f4", "float32"),
+        (jnp.bfloat16, "float32"),
+        ("int64", "int32"),
+        ("uint32", "int32"),
+        (">i4", "int32"),
+        ("int32", "int32"),
+        ("bool", "bool"),
+        ("uint8", "uint8"),
+        ("int8", "int8"),
+        ("uint16", "uint16"),
+    ],
+)
+def test_dtypes(given_dtype, kept):
+    array = np.array([0, 1, 1]).astype(given_dtype)
+    found = as_dataset(array).tree[0]
+    assert found.dtype == np.dtype(kept)
+    np.testing.assert_array_equal(found, [0, 1, 1])
+
+
+def test_float32_is_not_copied():
+    assert as_dataset(X).tree[0] is X
+
+
+def test_jax_arrays_stay_where_they_are():
+    x = jnp.ones((4, 3))
+    data = as_dataset(x, jnp.zeros(4, jnp.bfloat16))
+    assert data.tree[0] is x
+    assert isinstance(data.tree[1], jax.Array) and data.tree[1].dtype == jnp.float32
+    part = data.rows(1, 3)
+    assert isinstance(part.tree[0], jax.Array) and part.size == 2
+
+
+def test_nested_containers_are_kept():
+    data = as_dataset({"a": X, "b": [X, Pair(X, Y)]}, (Y, None))
+    assert data.tree[0]["b"][1].right is Y
+    assert data.tree[1][0] is Y and data.tree[1][1] is None
+    assert data.size == len(data) == 4
+    assert data.nbytes == 3 * X.nbytes + 2 * Y.nbytes
+
+
+def test_weights_fit_y():
+    y = np.zeros((4, 5, 3), np.float32)
+    for shape in [(4,), (4, 5), (4, 1), (4, 5, 3), (4, 5, 3, 1)]:
+        assert as_dataset(X, y, np.ones(shape)).tree[2].shape == shape
+    assert as_dataset(X, Y, np.ones((4, 1), bool)).tree[2].dtype == bool
+
+
+def test_take_returns_host_arrays():
+    data = as_dataset(
+        {"n": np.arange(10.0), "j": jnp.arange(10)}, np.arange(10) % 3, np.ones(10)
+    )
+    x, y, w = data.take(np.array([[9, 0], [3, 3]]))
+    assert all(type(a) is np.ndarray for a in (x["n"], x["j"], y, w))
+    np.testing.assert_array_equal(x["n"], [[9, 0], [3, 3]])
+    np.testing.assert_array_equal(x["j"], x["n"])
+    np.testing.assert_array_equal(y, x["j"] % 3)
+    assert np.shares_memory(data.take(slice(2, 5))[0]["n"], data.tree[0]["n"])
+    assert data.take(np.array([], int))[1].shape == (0,)
+
+
+@pytest.mark.parametrize("indices", [[10], [-1], [0, 99]])
+def test_take_never_wraps_or_clamps(indices):
+    with pytest.raises(ArgumentError, match="indices must lie in 0 … 9"):
+        as_dataset(jnp.arange(10)).take(indices)
+
+
+# --- NaN --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("make", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
+def test_non_finite_values_are_named(value, make):
+    x = np.zeros((50, 3, 2), np.float32)
+    x[31, 2, 1] = x[40, 0, 0] = value
+    data = as_dataset({"img": make(x)}, np.zeros(50))
+    with pytest.raises(DataError) as caught:
+        check_finite(data.tree, op="fit")
+    text = str(caught.value)
+    assert "x['img'] must be finite" in text
+    assert f"{value} at row 31, position (31, 2, 1)" in text
+    assert "2 of 50" in text
+
+
+def test_nan_in_targets():
+    with pytest.raises(DataError, match="y must be finite") as caught:
+        check_finite(as_dataset(X, np.array([0, 1, np.nan, 1])).tree)
+    assert "nan at row 2" in str(caught.value)
+
+
+def test_an_overflowing_sum_is_not_an_error():
+    x = np.full((4, 2), 3e38, np.float32)
+    check_finite(as_dataset(x).tree)
+    check_finite(as_dataset(jnp.asarray(x)).tree)
+
+
+def test_opposite_infinities_do_not_cancel():
+    x = np.array([np.inf, -np.inf], np.float32)
+    with pytest.raises(DataError, match="inf at row 0"):
+        check_finite((x,), ("x",))
+
+
+def test_a_float64_beyond_float32_is_named():
+    with pytest.raises(DataError, match="do not fit float32"):
+        check_finite(as_dataset(np.array([1e300])).tree)
+
+
+def test_integers_and_absent_parts_are_finite():
+    check_finite((np.arange(3), None, None))
+
+
+def test_checks_are_fast_on_large_data():
+    x = np.ones((500_000, 50), np.float32)  # 100 MB
+    x[-1, -1] = np.nan
+    best = min(_seconds(x) for _ in range(3))
+    assert best < 0.1
+
+
+def _seconds(x):
+    started = time.perf_counter()
+    data = as_dataset(x, np.zeros(len(x), np.int64))
+    with pytest.raises(DataError):
+        check_finite(data.tree)
+    return time.perf_counter() - started
+
+
+# --- split ------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 300),
+    st.floats(0, 1, exclude_min=True, exclude_max=True),
+    st.booleans(),
+)
+def test_split_takes_the_last_rows_as_keras_does(size, fraction, on_device):
+    x = np.arange(size, dtype=np.int32)
+    data = as_dataset({"x": jnp.asarray(x) if on_device else x}, x * 2)
+    at = int(np.floor(size * (1 - fraction)))
+    if at in (0, size):
+        with pytest.raises(DataError, match="leaves"):
+            split(data, fraction)
+        return
+    train, validation = split(data, fraction)
+    assert (train.size, validation.size) == (at, size - at)
+    both = np.concatenate([p.tree[0]["x"] for p in (train, validation)])
+    np.testing.assert_array_equal(both, x)
+    np.testing.assert_array_equal(validation.tree[1], x[at:] * 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 100), st.booleans())
+def test_take_is_indexing(data, size, on_device):
+    indices = data.draw(st.lists(st.integers(0, size - 1), max_size=50))
+    x = np.random.default_rng(size).normal(size=(size, 3)).astype(np.float32)
+    taken = as_dataset(jnp.asarray(x) if on_device else x).take(indices)[0]
+    np.testing.assert_array_equal(taken, x[np.array(indices, int)])
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, np.nan, "half", None])
+def test_split_refuses_other_fractions(fraction):
+    with pytest.raises(ArgumentError, match="fraction between 0 and 1"):
+        split(as_dataset(X), fraction)
+
+
+def test_split_refuses_streams():
+    with pytest.raises(ArgumentError, match="a loader cannot be split"):
+        split(as_dataset(iter([X])), 0.2)
+
+
+def test_validation_data():
+    assert as_validation_dataset((X, Y)).size == 4
+    assert as_validation_dataset([X, Y, np.ones(4)]).tree[2] is not None
+    assert isinstance(as_validation_dataset(iter([(X, Y)])), StreamDataset)
+    with pytest.raises(ArgumentError, match=r"must be \(x, y\)"):
+        as_validation_dataset((X,))
+    with pytest.raises(DataError, match="x and y"):
+        as_validation_dataset((X, Y[:2]))
+
+
+# --- streams ----------------------------------------------------------------------
+
+
+def test_stream_pads_batches_to_three_parts_and_converts():
+    raw = [np.ones((2, 3)), (jnp.ones((2, 3)), np.arange(2)), [X, Y, np.ones(4)]]
+    for batch in raw:
+        ((x, y, w),) = StreamDataset(lambda epoch, b=batch: iter([b])).iterate()
+        assert type(x) is np.ndarray and x.dtype == np.float32
+        assert y is None or type(y) is np.ndarray
+        assert (w is not None) == (isinstance(batch, list))
+
+
+def test_peek_loses_nothing():
+    opened = []
+
+    def factory(epoch):
+        opened.append(epoch)
+        return iter([(X + i, Y) for i in range(3)])
+
+    for reiterable in (True, False):
+        opened.clear()
+        stream = StreamDataset(factory, reiterable=reiterable)
+        assert stream.peek()[0][0, 0] == 0
+        assert stream.peek()[0][0, 0] == 0
+        assert [x[0, 0] for x, _, _ in stream.iterate(0)] == [0, 1, 2]
+        assert opened == [0]
+
+
+def test_peek_of_another_epoch_closes_the_first():
+    closed = []
+
+    def factory(epoch):
+        try:
+            yield X + epoch
+        finally:
+            closed.append(epoch)
+
+    stream = StreamDataset(factory)
+    stream.peek(0)
+    assert next(stream.iterate(4))[0][0, 0] == 4
+    assert 0 in closed
+
+
+def test_leaving_an_epoch_early_closes_its_source():
+    closed = []
+
+    def factory(epoch):
+        try:
+            yield X
+            yield X
+        finally:
+            closed.append(epoch)
+
+    batches = StreamDataset(factory).iterate(2)
+    next(batches)
+    batches.close()
+    assert closed == [2]
+
+
+def test_a_generator_continues_over_epochs_and_then_is_exhausted():
+    stream = as_dataset(X + i for i in range(3))
+    first = stream.iterate(0)
+    assert [next(first)[0][0, 0], next(first)[0][0, 0]] == [0, 1]
+    first.close()  # as an engine does after steps_per_epoch batches
+    assert [x[0, 0] for x, _, _ in stream.iterate(1)] == [2]
+    with pytest.raises(DataError, match="exhausted: it gives its batches only once"):
+        next(stream.iterate(2))
+    with pytest.raises(DataError, match="exhausted"):
+        stream.peek()
+
+
+@pytest.mark.parametrize("reiterable", [True, False])
+def test_no_batches(reiterable):
+    stream = StreamDataset(lambda epoch: iter([]), reiterable=reiterable)
+    with pytest.raises(DataError, match="yielded no batches"):
+        stream.peek()
+    with pytest.raises(DataError, match="yielded no batches"):
+        list(stream.iterate())
+
+
+STREAMS = {
+    "unequal": ([(X, Y), (X, Y[:2])], DataError, "same number of rows"),
+    "too many": ([(X, Y, Y, Y)], DataError, "tuple of 4 parts"),
+    "nothing": ([()], DataError, "tuple of 0 parts"),
+    "None": ([None], DataError, "lacks inputs"),
+    "strings": ([(np.array(["a"]), Y[:1])], DTypeError, "strings"),
+    "rank": ([(X, Y), (X[..., None], Y)], DataError, "another structure or rank"),
+    "structure": ([(X, Y), ({"a": X}, Y)], DataError, "another structure or rank"),
+    "lost y": ([(X, Y), X], DataError, "another structure or rank"),
+    "empty": ([(X, Y), (X[:0], Y[:0])], DataError, "is empty"),
+    "weights": ([(X, Y, -Y - 1)], DataError, "not negative"),
+}
+
+
+@pytest.mark.parametrize("case", STREAMS)
+def test_a_bad_batch_is_a_typed_error(case):
+    batches, error, text = STREAMS[case]
+    with pytest.raises(error) as caught:
+        list(as_dataset(iter(batches), op="predict").iterate())
+    whole = str(caught.value) + " ".join(getattr(caught.value, "__notes__", []))
+    assert text in whole and caught.value.op == "predict"
+    assert f"batch {len(batches) - 1} of the" in whole
+
+
+def test_batches_may_differ_in_length():
+    batches = [np.zeros((2, n, 3)) for n in (4, 7)]
+    shapes = [x.shape for x, _, _ in as_dataset(iter(batches)).iterate()]
+    assert shapes == [(2, 4, 3), (2, 7, 3)]
+
+
+def test_an_error_of_the_source_says_where():
+    def batches():
+        yield X
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone") as caught:
+        list(as_dataset(batches()).iterate(3))
+    assert caught.value.__notes__ == ["while reading batch 1 of epoch 3 (generator)"]
+
+
+# --- adapters ---------------------------------------------------------------------
+
+
+class Celsius:
+    def __init__(self, values):
+        self.values = values
+
+
+class CelsiusAdapter:
+    def accepts(self, value):
+        return isinstance(value, Celsius)
+
+    def to_array(self, value, *, name, op):
+        return np.asarray(value.values) + 273.15
+
+
+class Tape:
+    pass
+
+
+class TapeAdapter:
+    def accepts(self, value):
+        return isinstance(value, Tape)
+
+    def load(self, value):
+        return ArrayDataset(X, Y)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    import exburn.dataset
+
+    monkeypatch.setattr(exburn.dataset, "_ADAPTERS", list(exburn.dataset._ADAPTERS))
+    return exburn.dataset._ADAPTERS
+
+
+def test_a_user_can_add_adapters(registry):
+    before = len(registry)
+    assert register_adapter(CelsiusAdapter) is CelsiusAdapter
+    register_adapter(TapeAdapter)
+    register_adapter(TapeAdapter)  # replaces itself
+    assert len(registry) == before + 2
+    data = as_dataset({"t": Celsius([0.0])}, Celsius([1.0]))
+    assert data.tree[1][0] == np.float32(274.15)
+    assert as_dataset(Celsius([0.0])).size == 1
+    assert as_dataset(Tape()).size == 4
+
+
+def test_an_adapter_needs_its_methods(registry):
+    with pytest.raises(ArgumentError, match="an adapter needs accepts"):
+        register_adapter(Tape)

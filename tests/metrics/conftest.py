@@ -1,0 +1,5 @@
+"""Keras is the reference, on the same backend."""
+
+import os
+
+os.environ["KERAS_BACKEND"] = "jax"

@@ -1,0 +1,461 @@
+"""fit, evaluate and predict: values, traces, reproducibility, and what survives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import exburn
+from exburn import layers
+from exburn.callbacks import Callback
+
+
+def keras_twin(model, **settings):
+    """The same dense model in Keras with the same weights."""
+    import keras
+
+    twin = keras.Sequential(
+        [
+            keras.Input((8,)),
+            keras.layers.Dense(16, activation="relu"),
+            keras.layers.Dense(3),
+        ]
+    )
+    twin.set_weights(model.get_weights())
+    twin.compile(**settings)
+    return twin
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("batch", [32, 203, 500])
+def test_the_history_equals_keras_on_a_ragged_data_set(blobs, classifier, weighted, batch):
+    import keras
+
+    x, y = blobs
+    w = np.linspace(0.1, 2, len(x)).astype(np.float32) if weighted else None
+    ours = classifier(
+        exburn.optimizers.SGD(0.1, momentum=0.0), weighted_metrics=["accuracy"]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    twin = keras_twin(
+        ours,
+        optimizer=keras.optimizers.SGD(0.1),
+        loss=loss,
+        metrics=["accuracy"],
+        weighted_metrics=["accuracy"],
+    )
+    fit = dict(batch_size=batch, epochs=3, shuffle=False, verbose=0, sample_weight=w)
+    mine, theirs = ours.fit(x, y, **fit).history, twin.fit(x, y, **fit).history
+    np.testing.assert_allclose(mine["loss"], theirs["loss"], rtol=2e-5)
+    np.testing.assert_allclose(mine["accuracy"], theirs["accuracy"], rtol=1e-5)
+    weighted_name = [n for n in mine if n not in ("loss", "accuracy")]
+    their_name = [n for n in theirs if n not in ("loss", "accuracy")]
+    np.testing.assert_allclose(mine[weighted_name[0]], theirs[their_name[0]], rtol=1e-5)
+    theirs = [np.asarray(v.value) for v in twin.weights]
+    for a, b in zip(ours.get_weights(), theirs, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    np.testing.assert_allclose(
+        ours.evaluate(x, y, sample_weight=w, batch_size=50, verbose=0)[0],
+        twin.evaluate(x, y, sample_weight=w, batch_size=50, verbose=0)[0],
+        rtol=2e-5,
+    )
+
+
+def test_class_weights_equal_the_sample_weights_they_stand_for(blobs, classifier):
+    x, y = blobs
+    table = {0: 0.5, 1: 2.0, 2: 1.0}
+    rows = np.array([table[int(c)] for c in y], np.float32)
+    a, b = classifier(), classifier()
+    one = a.fit(x, y, class_weight=table, epochs=2, verbose=0).history
+    two = b.fit(x, y, sample_weight=rows, epochs=2, verbose=0).history
+    assert one == two
+
+
+def test_one_trace_per_program(blobs, classifier):
+    x, y = blobs
+    model = classifier()
+    model.fit(x, y, epochs=3, validation_split=0.2, verbose=0)
+    assert model.trace_counts["train"] == 1
+    assert model.trace_counts["evaluate"] == 1
+    model.fit(x, y, epochs=2, validation_split=0.2, verbose=0)
+    assert model.trace_counts["train"] == 1
+
+
+def test_evaluate_and_predict_on_many_sizes_compile_a_handful(blobs, classifier):
+    x, y = blobs
+    model = classifier()
+    whole = model.predict(x, verbose=0)
+    for n in range(1, 51):
+        loss, accuracy = model.evaluate(x[:n], y[:n], verbose=0)
+        out = model.predict(x[:n], verbose=0)
+        assert out.shape == (n, 3)
+        np.testing.assert_allclose(out, whole[:n], rtol=1e-5, atol=1e-6)
+        assert accuracy == pytest.approx((out.argmax(-1) == y[:n]).mean())
+        expected = optax.softmax_cross_entropy_with_integer_labels(out, y[:n]).mean()
+        assert loss == pytest.approx(float(expected), rel=1e-5)
+    assert model.trace_counts["evaluate"] <= 8
+    assert model.trace_counts["predict"] <= 8
+
+
+def test_the_learning_rate_changes_without_a_new_trace(blobs, classifier):
+    x, y = blobs
+    model = classifier()
+
+    class Halve(Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.01 / (epoch + 1)
+
+    model.fit(x, y, epochs=3, callbacks=[Halve()], verbose=0)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.01 / 3)
+    model.optimizer.learning_rate = 0.0
+    before = model.get_weights()
+    model.fit(x, y, epochs=1, verbose=0)
+    for a, b in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert model.trace_counts["train"] == 1
+
+
+def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
+    x, y = blobs
+    runs = []
+    for seed in (3, 3, 4):
+        model = classifier(seed=seed, dropout=0.5)
+        history = model.fit(x, y, epochs=2, verbose=0)
+        assert history.seed == seed
+        runs.append((history.history, model.get_weights()))
+    assert runs[0][0] == runs[1][0] != runs[2][0]
+    for a, b in zip(runs[0][1], runs[1][1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
+    x, y = blobs
+
+    def run():
+        exburn.set_random_seed(11)
+        model = exburn.Sequential([layers.Dense(4, activation="tanh"), layers.Dense(3)])
+        model.compile("sgd", "cross_entropy")
+        return model.fit(x, y, epochs=2, verbose=0).history
+
+    assert run() == run()
+
+
+def test_chunks_change_nothing(blobs, classifier):
+    """Single steps, chunks that divide the epoch, and chunks that do not: same bytes."""
+    x, y = blobs
+    results = []
+    for steps in (1, 3, 4, 100):
+        model = classifier(dropout=0.3, steps_per_execution=steps)
+        history = model.fit(x, y, batch_size=16, epochs=2, verbose=0).history
+        results.append((history, model.get_weights()))
+    for history, weights in results[1:]:
+        np.testing.assert_allclose(history["loss"], results[0][0]["loss"], rtol=1e-5)
+        for a, b in zip(weights, results[0][1], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_streamed_data_train_like_resident_data(blobs, classifier):
+    x, y = blobs
+    whole, streamed = classifier(), classifier()
+    batches = [(x[i : i + 32], y[i : i + 32]) for i in range(0, len(x), 32)]
+
+    class Loader:
+        def __iter__(self):
+            return iter(batches)
+
+    a = whole.fit(x, y, epochs=3, shuffle=False, verbose=0).history
+    b = streamed.fit(Loader(), epochs=3, verbose=0).history
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-5)
+    np.testing.assert_allclose(a["accuracy"], b["accuracy"], rtol=1e-6)
+    assert streamed.trace_counts["train"] == 1
+    np.testing.assert_allclose(
+        streamed.predict(Loader(), verbose=0), streamed.predict(x, verbose=0), atol=1e-6
+    )
+
+
+def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
+    """One pure step, mapped over parameters and learning rates: sweeps stand on it."""
+    x, y = blobs
+    x, y = x[:192].reshape(6, 32, 8), y[:192].reshape(6, 32)
+    rates = np.linspace(1e-3, 5e-2, 8).astype(np.float32)
+    states, singles = [], []
+    for i, rate in enumerate(rates):
+        model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
+        model._prepare("fit", exburn.dataset.ArrayDataset(x[0], y[0]))
+        trainer = model._run.value.trainer
+        state = trainer.initial_state()
+        states.append(jax.tree.map(jnp.copy, state))
+        for bx, by in zip(x, y, strict=True):
+            state = jax.jit(trainer.programs.step)(state, (bx, by, None), None)
+        singles.append(state)
+    stacked = jax.tree.map(lambda *v: jnp.stack(v), *states)
+    step = jax.jit(jax.vmap(trainer.programs.step, in_axes=(0, None, None)))
+    for bx, by in zip(x, y, strict=True):
+        stacked = step(stacked, (bx, by, None), None)
+    for i, single in enumerate(singles):
+        for name, value in single.params.items():
+            np.testing.assert_allclose(stacked.params[name][i], value, atol=2e-6)
+    losses = stacked.metrics["loss"]["total"]
+    assert len(set(np.asarray(losses).tolist())) == 8
+
+
+def test_plain_jax_grad_and_optax_train_a_built_model(blobs):
+    x, y = blobs
+    model = exburn.Sequential(
+        [exburn.Input((8,)), layers.Dense(16, activation="relu"), layers.Dense(3)]
+    )
+    graphdef, params = nnx.split(model, nnx.Param)
+    optimizer = optax.adam(1e-2)
+    opt_state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, opt_state):
+        def loss(params):
+            logits = nnx.merge(graphdef, params)(x)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+        value, grads = jax.value_and_grad(loss)(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    values = []
+    for _ in range(60):
+        params, opt_state, value = step(params, opt_state)
+        values.append(float(value))
+    assert values[-1] < 0.5 * values[0]
+    nnx.update(model, params)
+    assert (model.predict(x, verbose=0).argmax(-1) == y).mean() > 0.8
+
+
+def test_nnx_jit_with_an_nnx_optimizer_trains_a_built_model(blobs):
+    x, y = blobs
+    model = exburn.Sequential([exburn.Input((8,)), layers.Dense(3)])
+    optimizer = nnx.Optimizer(model, optax.sgd(0.5), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(model, optimizer):
+        def loss(model):
+            return optax.softmax_cross_entropy_with_integer_labels(model(x), y).mean()
+
+        value, grads = nnx.value_and_grad(loss)(model)
+        optimizer.update(model, grads)
+        return value
+
+    first = float(step(model, optimizer))
+    for _ in range(20):
+        last = float(step(model, optimizer))
+    assert last < first
+
+
+def test_nnx_modules_and_functions_stack(blobs):
+    x, y = blobs
+
+    class Branch(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(8, 16, rngs=rngs)
+            self.norm = nnx.BatchNorm(16, rngs=rngs)
+            self.drop = nnx.Dropout(0.1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.drop(self.norm(self.linear(x)))
+
+    branch = Branch(nnx.Rngs(0))
+    model = exburn.Sequential([branch, jax.nn.relu, layers.Dense(3)])
+    model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=0)
+    before = np.array(branch.norm.mean[...])
+    history = model.fit(x, y, epochs=15, verbose=0).history
+    assert history["accuracy"][-1] > 0.8 > history["accuracy"][0]
+    assert not np.allclose(before, np.asarray(branch.norm.mean[...]))
+    once, twice = (model.predict(x, verbose=0) for _ in range(2))
+    np.testing.assert_array_equal(once, twice)
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Boom, KeyboardInterrupt])
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end", "on_test_end"])
+def test_an_exception_leaves_the_latest_parameters(blobs, classifier, error, hook):
+    x, y = blobs
+    model = classifier()
+    start = model.get_weights()
+
+    class Fail(Callback):
+        calls = 0
+
+        def fail(self, *args):
+            self.calls += 1
+            if self.calls == 2:
+                raise error
+
+    setattr(Fail, hook, Fail.fail)
+    with pytest.raises(error):
+        model.fit(x, y, epochs=4, validation_split=0.2, callbacks=[Fail()], verbose=0)
+    after = model.get_weights()
+    assert not np.array_equal(start[0], after[0])
+    assert all(np.isfinite(w).all() for w in after)
+    lengths = {len(v) for v in model.history.history.values()}
+    assert len(lengths) <= 1
+    assert model.evaluate(x, y, verbose=0)[1] >= 0
+    model.fit(x, y, epochs=1, verbose=0)
+
+
+def test_data_that_fail_midway_leave_the_model_usable(blobs, classifier):
+    x, y = blobs
+    model = classifier()
+
+    def generator():
+        for i in range(3):
+            yield x[i * 32 : i * 32 + 32], y[i * 32 : i * 32 + 32]
+        raise Boom("the disk is gone")
+
+    with pytest.raises(Boom):
+        model.fit(generator(), epochs=1, verbose=0, steps_per_epoch=5)
+    assert np.isfinite(model.predict(x, verbose=0)).all()
+
+
+@pytest.mark.parametrize("call", ["evaluate", "predict"])
+def test_an_exception_in_evaluate_or_predict_keeps_the_model(blobs, classifier, call):
+    x, y = blobs
+    model = classifier()
+    expected = model.predict(x, verbose=0)
+
+    class Fail(Callback):
+        def on_test_batch_end(self, batch, logs=None):
+            raise Boom
+
+        def on_predict_batch_end(self, batch, logs=None):
+            raise Boom
+
+    data = (x, y) if call == "evaluate" else (x,)
+    with pytest.raises(Boom):
+        getattr(model, call)(*data, callbacks=[Fail()], verbose=0)
+    np.testing.assert_array_equal(expected, model.predict(x, verbose=0))
+
+
+def test_a_callback_may_replace_weights_during_a_fit(blobs, classifier):
+    x, y = blobs
+    model = classifier()
+    zeros = [np.zeros_like(w) for w in model.get_weights()]
+
+    class Reset(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.set_weights(zeros)
+
+    model.fit(x, y, epochs=2, callbacks=[Reset()], verbose=0)
+    for w in model.get_weights():
+        np.testing.assert_array_equal(w, np.zeros_like(w))
+
+
+def test_batch_hooks_run_after_every_step_in_order(blobs, classifier):
+    x, y = blobs
+    seen = []
+
+    class Watch(Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append((batch, logs["loss"]))
+
+    model = classifier()
+    model.fit(x, y, epochs=2, callbacks=[Watch()], verbose=0)
+    assert [b for b, _ in seen] == list(range(7)) * 2
+    assert len({loss for _, loss in seen}) == 14
+
+
+def test_every_n_steps(blobs, classifier):
+    x, y = blobs
+    seen = []
+
+    class Watch(Callback):
+        every = 3
+
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(batch)
+
+    classifier().fit(x, y, epochs=1, callbacks=[Watch()], verbose=0)
+    assert seen == [2, 5]
+
+
+def test_train_on_batch_equals_one_step_of_fit(blobs, classifier):
+    x, y = blobs
+    a, b = classifier(), classifier()
+    a.fit(x[:20], y[:20], batch_size=20, epochs=1, shuffle=False, verbose=0)
+    logs = b.train_on_batch(x[:20], y[:20], return_dict=True)
+    assert logs["loss"] == pytest.approx(a.history.history["loss"][0], rel=1e-6)
+    for one, two in zip(a.get_weights(), b.get_weights(), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+    assert b.test_on_batch(x[:5], y[:5], return_dict=True)["loss"] > 0
+    assert b.predict_on_batch(x[:5]).shape == (5, 3)
+
+
+def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
+    x, y = blobs
+    model = classifier(exburn.optimizers.AdamW(1e-2, weight_decay=0.1))
+    model.fit(x, y, epochs=1, verbose=0)
+    model.layers[0].trainable = False
+    frozen = model.layers[0].get_weights()
+    rest = model.layers[2].get_weights()
+    model.fit(x, y, epochs=2, verbose=0)
+    for a, b in zip(frozen, model.layers[0].get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(rest[0], model.layers[2].get_weights()[0])
+    slots = jax.tree_util.tree_leaves_with_path(model._run.value.trainer.opt_state)
+    assert not any("dense/kernel" in str(path) for path, _ in slots)
+
+
+def test_batch_statistics_leave_padding_out(blobs):
+    """BatchNormalization on a ragged batch equals the same rows without padding."""
+    x, y = blobs
+    results = []
+    for rows in (203, 11):
+
+        def make():
+            model = exburn.Sequential(
+                [exburn.Input((8,)), layers.BatchNormalization(), layers.Dense(3)]
+            )
+            model.compile(exburn.optimizers.SGD(0.1), "cross_entropy", seed=0)
+            return model
+
+        padded, alone = make(), make()
+        data = x[-rows:], y[-rows:]
+        padded.train_on_batch(*data)  # padded to a power of two
+        alone.fit(*data, batch_size=rows, shuffle=False, verbose=0)
+        for a, b in zip(padded.get_weights(), alone.get_weights(), strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-6)
+        results.append(rows)
+    assert results == [203, 11]
+
+
+def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
+    x, y = blobs
+    onehot = np.eye(3, dtype=np.float32)[y]
+
+    def scalar(y_true, y_pred):
+        return jnp.mean(jnp.square(y_true - y_pred))
+
+    a = classifier(loss=scalar, metrics=[])
+    b = classifier(loss="mse", metrics=[])
+    one = a.fit(x, onehot, epochs=2, verbose=0).history["loss"]
+    two = b.fit(x, onehot, epochs=2, verbose=0).history["loss"]
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+
+
+def test_run_eagerly_gives_the_same(blobs, classifier):
+    x, y = blobs
+    a, b = classifier(), classifier(run_eagerly=True)
+    one = a.fit(x[:40], y[:40], verbose=0).history["loss"]
+    two = b.fit(x[:40], y[:40], verbose=0).history["loss"]
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+    assert b.trace_counts.get("train", 0) == 0
+
+
+def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
+    x, y = blobs
+    a, b = classifier(), classifier(seed=9)
+    a.fit(x, y, verbose=0)
+    a.save_weights(tmp_path / "w.safetensors")
+    b.load_weights(tmp_path / "w.safetensors")
+    np.testing.assert_array_equal(a.predict(x, verbose=0), b.predict(x, verbose=0))
+    assert [p.name for p in tmp_path.iterdir()] == ["w.safetensors"]
