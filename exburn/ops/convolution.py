@@ -222,5 +222,6 @@ def _transposed_pads(name, padding, size, stride, dilation, extra) -> tuple[int,
         return before, before + (max(0, stride - window) if extra is None else extra)
     if extra is None:
         extra = stride - window % 2
-    cut = window // 2
-    return window - 1 - cut, window - 1 - cut + extra
+    total = window + window % 2 - 2 + extra
+    before = min(-(-total // 2), window - 1)
+    return before, total - before

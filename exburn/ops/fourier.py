@@ -10,7 +10,19 @@ from exburn.errors import ArgumentError
 from exburn.initializers.windows import window as window_values
 from exburn.ops.binding import bind, op
 
-__all__ = ["extract_sequences", "fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
+__all__ = [
+    "extract_sequences",
+    "fft",
+    "fft2",
+    "ifft2",
+    "irfft",
+    "istft",
+    "polar",
+    "rfft",
+    "stft",
+    "view_as_complex",
+    "view_as_real",
+]
 
 
 def _pair(value) -> tuple[jax.Array, jax.Array]:
@@ -229,3 +241,42 @@ def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
             )
     before = (fft_length - length) // 2
     return np.pad(values, (before, fft_length - length - before))
+
+
+@op
+def polar(abs_, angle):
+    """Complex numbers of given length and angle.
+
+    Example:
+        >>> polar([2.0], [0.0]).tolist()
+        [(2+0j)]
+    """
+    return jax.lax.complex(abs_ * jnp.cos(angle), abs_ * jnp.sin(angle))
+
+
+@op
+def view_as_complex(x):
+    """Pairs of real and imaginary parts as complex numbers.
+
+    Shape:
+        x: [..., 2] → [...]
+
+    Example:
+        >>> view_as_complex([[1.0, 2.0]]).tolist()
+        [(1+2j)]
+    """
+    return jax.lax.complex(x[..., 0], x[..., 1])
+
+
+@op
+def view_as_real(x):
+    """Complex numbers as pairs of real and imaginary parts.
+
+    Shape:
+        x: [...] → [..., 2]
+
+    Example:
+        >>> view_as_real(jnp.array([1 + 2j])).tolist()
+        [[1.0, 2.0]]
+    """
+    return jnp.stack([x.real, x.imag], -1)

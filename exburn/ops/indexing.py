@@ -16,8 +16,6 @@ __all__ = [
     "segment_prod",
     "segment_sum",
     "top_k",
-    "view_as_complex",
-    "view_as_real",
 ]
 
 
@@ -102,31 +100,3 @@ def cdist(x, y):
     squares = jnp.square(x[..., :, None, :] - y[..., None, :, :]).sum(-1)
     apart = squares > 0  # the gradient of sqrt at 0 is not finite
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
-
-
-@op
-def view_as_complex(x):
-    """Pairs of real and imaginary parts as complex numbers.
-
-    Shape:
-        x: [..., 2] → [...]
-
-    Example:
-        >>> view_as_complex([[1.0, 2.0]]).tolist()
-        [(1+2j)]
-    """
-    return lax.complex(x[..., 0], x[..., 1])
-
-
-@op
-def view_as_real(x):
-    """Complex numbers as pairs of real and imaginary parts.
-
-    Shape:
-        x: [...] → [..., 2]
-
-    Example:
-        >>> view_as_real(jnp.array([1 + 2j])).tolist()
-        [[1.0, 2.0]]
-    """
-    return jnp.stack([x.real, x.imag], -1)

@@ -12,6 +12,7 @@ from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layers.layout import check_count
 from exburn.layers.recurrent.loop import Step
+from exburn.layers.regularization.noise import keep_mask
 
 __all__ = ["RecurrentCell"]
 
@@ -28,8 +29,8 @@ def dropout_mask(layer: Layer, rate: float, shape: tuple, seed: int | None) -> j
     key = layer.random_key()
     if seed is not None:
         key = jax.random.fold_in(key, seed)
-    keep = jax.random.bernoulli(key, 1 - rate, shape)
-    return keep.astype(layer.compute_dtype) / jnp.asarray(1 - rate, layer.compute_dtype)
+    keep, share = keep_mask(key, rate, shape)
+    return layer.cast(jnp.where(keep, 1 / share, 0))
 
 
 class RecurrentCell(Layer):
@@ -58,6 +59,7 @@ class RecurrentCell(Layer):
     """
 
     gates = 1
+    hoist: bool | None = None  # whether the input is projected before the loop
     kernel = None
     recurrent_kernel = None
     bias = None
@@ -120,16 +122,21 @@ class RecurrentCell(Layer):
         return not isinstance(self.activation, Layer)
 
     def build(self, input_shape):
+        self._add_weights((input_shape[-1],), (self.units,))
+        self._input_sizes, self._state_sizes = (input_shape[-1],), (self.units,)
+
+    def _add_weights(self, kernel_shape: tuple, recurrent_shape: tuple) -> None:
+        """Weights with kernels of these shapes but for the last axis."""
         width = self.gates * self.units
         self.kernel = self.add_weight(
-            (input_shape[-1], width),
+            (*kernel_shape, width),
             self.kernel_initializer,
             name="kernel",
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
         self.recurrent_kernel = self.add_weight(
-            (self.units, width),
+            (*recurrent_shape, width),
             self.recurrent_initializer,
             name="recurrent_kernel",
             regularizer=self.recurrent_regularizer,
@@ -168,10 +175,10 @@ class RecurrentCell(Layer):
         if self.use_bias:
             w["bias"] = self.cast(self.bias)
         if training and self.dropout:
-            shape = (batch_size, self.kernel.shape[0])
+            shape = (batch_size, *self._input_sizes)
             w["input_mask"] = dropout_mask(self, self.dropout, shape, self.seed)
         if training and self.recurrent_dropout:
-            shape = (batch_size, self.units)
+            shape = (batch_size, *self._state_sizes)
             w["state_mask"] = dropout_mask(
                 self, self.recurrent_dropout, shape, self.seed
             )

@@ -44,6 +44,7 @@ class LSTMStep(Step):
 
     activation: Callable
     recurrent_activation: Callable
+    axis: int = -1  # of the gates
 
     def project(self, x, w):
         a = masked(x, w, "input_mask") @ w["kernel"]
@@ -54,7 +55,7 @@ class LSTMStep(Step):
 
     def finish(self, z, states):
         h, c = states
-        i, f, g, o = jnp.split(z.astype(c.dtype), 4, axis=-1)
+        i, f, g, o = jnp.split(z.astype(c.dtype), 4, axis=self.axis)
         gate = self.recurrent_activation
         c = gate(f) * c + gate(i) * self.activation(g)
         return (gate(o) * self.activation(c)).astype(h.dtype), c

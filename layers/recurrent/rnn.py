@@ -203,6 +203,7 @@ class RNN(Layer):
             sequences=self.return_sequences,
             reverse=self.go_backwards,
             unroll=self.unroll,
+            hoist=cell.hoist,
             fused=self.use_cudnn is not False and cell.plain_functions,
         )
         output = _by_time(outputs) if self.return_sequences else last[0]

@@ -83,10 +83,10 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_data_is_a_typed_error(case):
     arguments, error, text = BAD[case]
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(error) as caught:
         as_dataset(*arguments, op="evaluate")
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
     assert text in str(caught.value)
     assert caught.value.op == "evaluate"
     assert len(str(caught.value).splitlines()) <= 12
@@ -216,11 +216,11 @@ def test_checks_are_fast_on_large_data():
 
 
 def _seconds(x):
-    started = time.perf_counter()
+    started = time.process_time()
     data = as_dataset(x, np.zeros(len(x), np.int64))
     with pytest.raises(DataError):
         check_finite(data.tree)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 # --- split ------------------------------------------------------------------------
@@ -230,11 +230,10 @@ def _seconds(x):
 @given(
     st.integers(1, 300),
     st.floats(0, 1, exclude_min=True, exclude_max=True),
-    st.booleans(),
 )
-def test_split_takes_the_last_rows_as_keras_does(size, fraction, on_device):
+def test_split_takes_the_last_rows_as_keras_does(size, fraction):
     x = np.arange(size, dtype=np.int32)
-    data = as_dataset({"x": jnp.asarray(x) if on_device else x}, x * 2)
+    data = as_dataset({"x": x}, x * 2)
     at = int(np.floor(size * (1 - fraction)))
     if at in (0, size):
         with pytest.raises(DataError, match="leaves"):
@@ -245,6 +244,13 @@ def test_split_takes_the_last_rows_as_keras_does(size, fraction, on_device):
     both = np.concatenate([p.tree[0]["x"] for p in (train, validation)])
     np.testing.assert_array_equal(both, x)
     np.testing.assert_array_equal(validation.tree[1], x[at:] * 2)
+
+
+def test_split_stays_on_the_device():
+    train, validation = split(as_dataset(jnp.arange(10)), 0.25)
+    assert isinstance(train.tree[0], jax.Array)
+    assert train.tree[0].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert validation.tree[0].tolist() == [7, 8, 9]
 
 
 @settings(max_examples=60, deadline=None)

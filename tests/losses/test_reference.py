@@ -113,30 +113,45 @@ def pair(name, options, **more):
 )
 def test_value_and_gradient(name, options, y_true, y_pred):
     ours, theirs = pair(name, options)
-    grad = lambda loss: jax.value_and_grad(lambda p: loss(y_true, p))  # noqa: E731
-    value, slope = jax.jit(grad(ours))(jnp.asarray(y_pred))
-    expected, expected_slope = grad(theirs)(jnp.asarray(y_pred))
+
+    @jax.jit
+    def run(y_pred):
+        grads = [jax.value_and_grad(lambda p: loss(y_true, p)) for loss in both]  # noqa: B023
+        return [grad(y_pred) for grad in grads]
+
+    both = (ours, theirs)
+    (value, slope), (expected, expected_slope) = run(jnp.asarray(y_pred))
     close(value, expected)
     assert np.isfinite(slope).all()
     if name != "Circle":  # Keras takes the logarithm of 0 there: NaN gradients
         close(slope, expected_slope)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+def by_reduction(name, options, *arguments, **ours_only):
+    """Ours and Keras' value for every reduction."""
+    values = {}
+    for reduction in REDUCTIONS:
+        ours, theirs = pair(name, options, reduction=reduction)
+        mine = ours(*arguments, **ours_only)
+        y_true, y_pred, *weight = arguments
+        if "mask" in ours_only:
+            y_pred = y_pred + 0
+            y_pred._keras_mask = jnp.asarray(ours_only["mask"])
+        values[reduction] = mine, theirs(y_true, y_pred, *weight)
+    return values
+
+
 @pytest.mark.parametrize(("name", "options", "y_true", "y_pred"), CASES, ids=IDS)
-def test_reductions_with_weights(name, options, y_true, y_pred, reduction):
+def test_reductions_with_weights(name, options, y_true, y_pred):
     if "ignore_class" in options or name == "Circle":
         pytest.skip("weights and masks together: test_masks")
-    ours, theirs = pair(name, options, reduction=reduction)
-    if name == "Tversky":
-        weight = rng.uniform(size=(6, 3)).astype("float32")
-    else:
-        weight = rng.uniform(size=6).astype("float32")
-    close(ours(y_true, y_pred), theirs(y_true, y_pred), 1e-4)
-    close(ours(y_true, y_pred, weight), theirs(y_true, y_pred, weight), 1e-4)
+    shape = (6, 3) if name == "Tversky" else (6,)
+    weight = rng.uniform(size=shape).astype("float32")
+    run = jax.jit(lambda *arguments: by_reduction(name, options, *arguments))
+    for mine, expected in run(y_true, y_pred, weight).values():
+        close(mine, expected, 1e-4)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -146,17 +161,16 @@ def test_reductions_with_weights(name, options, y_true, y_pred, reduction):
         ("SparseCategoricalCrossentropy", {"from_logits": True, "ignore_class": 1}),
     ],
 )
-def test_masks(name, options, weighted, reduction):
+def test_masks(name, options, weighted):
     y_pred = rng.normal(size=(3, 5, 4)).astype("float32")
     y_true = rng.integers(0, 4, size=(3, 5)).astype("int32")
     if name == "MeanSquaredError":
         y_true = np.eye(4, dtype="float32")[y_true]
     mask = rng.integers(0, 2, size=(3, 5)).astype(bool)
     weight = rng.uniform(size=(3, 5)).astype("float32") if weighted else None
-    ours, theirs = pair(name, options, reduction=reduction)
-    masked = jnp.asarray(y_pred)
-    masked._keras_mask = jnp.asarray(mask)
-    close(ours(y_true, y_pred, weight, mask=mask), theirs(y_true, masked, weight))
+    arguments = (y_true, jnp.asarray(y_pred), weight)
+    for mine, expected in by_reduction(name, options, *arguments, mask=mask).values():
+        close(mine, expected)
 
 
 def test_row_weights_of_sequences():

@@ -32,23 +32,23 @@ class Trajectories:
             for name, shape in SHAPES.items()
         }
 
-    def ours(self, optimizer, **rates):
-        """Parameters after each step."""
-        state = optimizer.init(self.params)
-        state = optimizer.with_hyperparameters(state, **rates)
+    def ours(self, optimizer, names=("kernel", "bias")):
+        """Parameters after each step, of the parameters with these names."""
+        params = {name: self.params[name] for name in names}
+        grads = {name: self.grads[name] for name in names}
+        state = optimizer.init(params)
 
         def step(carry, grad):
             params, state = optimizer.update(grad, carry[1], carry[0])
             return (params, state), params
 
         run = jax.jit(lambda p, s, g: jax.lax.scan(step, (p, s), g))
-        return run(self.params, state, self.grads)[1]
+        return run(params, state, grads)[1]
 
-    def keras(self, optimizer):
-        """Parameters after each step of a Keras optimizer."""
+    def keras(self, optimizer, names=("kernel", "bias")):
+        """The same of a Keras optimizer."""
         import keras
 
-        names = list(self.params)
         variables = [keras.Variable(self.params[n], name=n) for n in names]
         optimizer.build(variables)
 
@@ -60,10 +60,11 @@ class Trajectories:
         values = [v.value for v in variables]
         state = [v.value for v in optimizer.variables]
         run = jax.jit(lambda p, s, g: jax.lax.scan(step, (p, s), g))
-        return run(values, state, self.grads)[1]
+        return run(values, state, {name: self.grads[name] for name in names})[1]
 
     @staticmethod
     def assert_close(ours, theirs, rtol=1e-5, atol=1e-5):
+        assert set(ours) == set(theirs)
         for name in theirs:
             np.testing.assert_allclose(
                 ours[name], theirs[name], rtol=rtol, atol=atol, err_msg=name

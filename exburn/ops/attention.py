@@ -1,0 +1,117 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from exburn.config import is_flash_attention_enabled
+from exburn.errors import ShapeError
+from exburn.ops.binding import op
+
+__all__ = ["dot_product_attention"]
+
+
+@op
+def dot_product_attention(
+    query,
+    key,
+    value,
+    bias=None,
+    mask=None,
+    scale=None,
+    is_causal=False,
+    flash_attention=None,
+    attn_logits_soft_cap=None,
+):
+    """``softmax(scale · query keyᵀ + bias) value`` for every head.
+
+    Args:
+        query: Queries.
+        key: Keys; their heads may be shared by several heads of queries.
+        value: Values.
+        bias: Added to the logits.
+        mask: False where a query must not see a key.
+        scale: ``1 / sqrt(dim)`` by default.
+        is_causal: Whether query t sees only keys up to t.
+        flash_attention: Whether to use cuDNN's fused kernel; where it fits by default.
+        attn_logits_soft_cap: Bounds the logits smoothly,
+            ``logits / (1 + |logits| / cap)``.
+
+    Shape:
+        query: [batch, time, heads, dim]; key, value: [batch, source, kv heads, dim];
+        bias, mask: broadcast to [batch, heads, time, source]
+        → [batch, time, heads, dim]
+
+    Raises:
+        ShapeError: A rank is not 4.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.ones((2, 5, 4, 8), "float32")
+        >>> dot_product_attention(x, x, x, is_causal=True).shape
+        (2, 5, 4, 8)
+
+    Source: Vaswani et al., *Attention Is All You Need*, 2017.
+    """
+    if not query.ndim == key.ndim == value.ndim == 4:
+        raise ShapeError(
+            "dot_product_attention",
+            "query, key and value are [batch, time, heads, dim]",
+            {"query": query.shape, "key": key.shape, "value": value.shape},
+        )
+    dtype = jnp.result_type(query, key, value)
+    query, key, value = (x.astype(dtype) for x in (query, key, value))
+    bias, mask = _four(bias), _four(mask)
+    if mask is not None:
+        mask = mask.astype(bool)
+    if attn_logits_soft_cap is not None:
+        return _capped(
+            query, key, value, bias, mask, scale, is_causal, attn_logits_soft_cap
+        )
+    if flash_attention is None:
+        flash_attention = is_flash_attention_enabled()
+    if flash_attention is None:
+        flash_attention = _cudnn_fits(query)
+    return jax.nn.dot_product_attention(
+        query,
+        key,
+        value,
+        bias=None if bias is None else bias.astype(dtype),
+        mask=mask,
+        scale=scale,
+        is_causal=is_causal,
+        implementation="cudnn" if flash_attention else "xla",
+    )
+
+
+def _four(x):
+    """Bias or mask with leading axes of size 1 up to rank 4."""
+    return None if x is None else x.reshape((1,) * (4 - x.ndim) + x.shape)
+
+
+def _cudnn_fits(query) -> bool:
+    """Whether cuDNN's kernel takes these heads, on the device that computes."""
+    size = query.shape[-1]
+    half = query.dtype in (jnp.float16, jnp.bfloat16)
+    fits = isinstance(size, int) and size % 8 == 0 and size <= 128
+    return half and fits and jax.default_backend() in ("gpu", "cuda")
+
+
+def _capped(query, key, value, bias, mask, scale, is_causal, cap):
+    """Attention whose logits are bounded, which no fused kernel offers."""
+    groups = query.shape[2] // key.shape[2]
+    key, value = (jnp.repeat(x, groups, axis=2) for x in (key, value))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = scale * jnp.einsum(
+        "btnh,bsnh->bnts", query, key, preferred_element_type=jnp.float32
+    )
+    logits = logits / (1 + jnp.abs(logits) / cap)
+    if bias is not None:
+        logits = logits + bias
+    seen = True if mask is None else mask
+    if is_causal:
+        seen = seen & jnp.tri(*logits.shape[-2:], dtype=bool)
+    logits = jnp.where(seen, logits, jnp.finfo(logits.dtype).min)
+    weights = jax.nn.softmax(logits, -1).astype(value.dtype)
+    return jnp.einsum("bnts,bsnh->btnh", weights, value)

@@ -1,0 +1,293 @@
+"""LSTMs whose products are convolutions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layers.layout import channel_axis, check_choice, check_format, check_output
+from exburn.layers.layout import check_sizes, on_channels
+from exburn.layers.recurrent.cell import masked
+from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
+from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.registry import register_builtin
+from exburn.weights import InputSpec
+
+__all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvLSTMStep(LSTMStep):
+    """As :class:`LSTMStep`, with convolutions for matrix products."""
+
+    strides: tuple = ()
+    padding: str = "valid"
+    dilation_rate: tuple = ()
+    numbers: tuple = ()
+
+    def project(self, x, w):
+        a = lax.conv_general_dilated(
+            masked(x, w, "input_mask"),
+            w["kernel"],
+            window_strides=self.strides,
+            padding=self.padding.upper(),
+            rhs_dilation=self.dilation_rate,
+            dimension_numbers=self.numbers,
+        )
+        return a + on_channels(w["bias"], a.ndim, self.axis) if "bias" in w else a
+
+    def combine(self, a, h, w):
+        return a + lax.conv_general_dilated(
+            masked(h, w, "state_mask"),
+            w["recurrent_kernel"],
+            window_strides=(1,) * len(self.strides),
+            padding="SAME",
+            dimension_numbers=self.numbers,
+        )
+
+
+class ConvLSTMCell(LSTMCell):
+    """One step of a ConvLSTM.
+
+    Args: those of :class:`LSTMCell`, with filters for units, and of a convolution.
+    """
+
+    hoist = True
+
+    def __init__(
+        self,
+        rank,
+        filters,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        data_format=None,
+        dilation_rate=1,
+        **kwargs,
+    ):
+        super().__init__(filters, **kwargs)
+        op = f"ConvLSTM{rank}D"
+        self.rank = rank
+        self.kernel_size = check_sizes(op, "kernel_size", kernel_size, rank)
+        self.strides = check_sizes(op, "strides", strides, rank)
+        self.dilation_rate = check_sizes(op, "dilation_rate", dilation_rate, rank)
+        self.padding = check_choice(op, "padding", padding, ("valid", "same"))
+        self.data_format = check_format(op, data_format)
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ArgumentError(
+                op,
+                "strides > 1 and dilation_rate > 1 exclude each other",
+                {"strides": self.strides, "dilation_rate": self.dilation_rate},
+            )
+
+    @property
+    def step(self) -> ConvLSTMStep:
+        axes = "DHW"[-self.rank :]
+        data = f"N{axes}C" if self.data_format == "channels_last" else f"NC{axes}"
+        return ConvLSTMStep(
+            self.activation,
+            self.recurrent_activation,
+            channel_axis(self.data_format),
+            self.strides,
+            self.padding,
+            self.dilation_rate,
+            (data, f"{axes}IO", data),
+        )
+
+    def build(self, input_shape):
+        axis = channel_axis(self.data_format)
+        if None in input_shape[1:]:
+            raise ShapeError(
+                self.name,
+                f"all sizes but those of batch and time must be known, not {input_shape}",
+            )
+        self._add_weights(
+            (*self.kernel_size, input_shape[axis]), (*self.kernel_size, self.units)
+        )
+        self._input_sizes = tuple(input_shape[1:])
+        self._state_sizes = self._sizes_of_state()
+
+    def _sizes_of_state(self) -> tuple:
+        """Sizes of a state without the batch axis, found by tracing."""
+        spec = lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32)  # noqa: E731
+        x, kernel = spec((1, *self._input_sizes)), spec(tuple(self.kernel.shape))
+        y = jax.eval_shape(lambda x, k: self.step.project(x, {"kernel": k}), x, kernel)
+        check_output(self.name, x, y)
+        sizes = list(y.shape[1:])
+        sizes[-1 if self.data_format == "channels_last" else 0] = self.units
+        return tuple(sizes)
+
+    def get_initial_state(self, batch_size=None) -> list:
+        zeros = jnp.zeros((batch_size, *self._state_sizes), self.compute_dtype)
+        return [zeros, zeros]
+
+
+class ConvLSTM(RNN):
+    """Base of the ConvLSTM layers.
+
+    Args: those of :class:`LSTM`, with ``filters`` for ``units``, and
+        kernel_size: Sizes of both kernels, along each spatial axis.
+        strides: Steps of the convolution of the input.
+        padding: ``"valid"`` or ``"same"``, for the input; the state keeps its size.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        dilation_rate: Spacing of the kernel of the input.
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        filters,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        data_format=None,
+        dilation_rate=1,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        **kwargs,
+    ):
+        cell = ConvLSTMCell(
+            self.rank,
+            filters,
+            kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            unit_forget_bias=unit_forget_bias,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            dtype=kwargs.get("dtype"),
+        )
+        super().__init__(
+            cell,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            activity_regularizer=activity_regularizer,
+            **kwargs,
+        )
+        self.input_spec = InputSpec(ndim=self.rank + 3)
+
+    filters: Any = of_cell("units")
+    kernel_size: Any = of_cell("kernel_size")
+    strides: Any = of_cell("strides")
+    padding: Any = of_cell("padding")
+    data_format: Any = of_cell("data_format")
+    dilation_rate: Any = of_cell("dilation_rate")
+    dropout: Any = of_cell("dropout")
+    recurrent_dropout: Any = of_cell("recurrent_dropout")
+
+
+@register_builtin
+class ConvLSTM1D(ConvLSTM):
+    """An LSTM over a sequence of signals: its products are 1D convolutions.
+
+    Args: those of :class:`ConvLSTM`.
+
+    Shape:
+        x: [batch, time, length, channels] → [batch, length', filters], or
+        [batch, time, length', filters] with ``return_sequences``
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The length or the channels are unknown, or the kernel is larger.
+
+    Example:
+        >>> import numpy as np
+        >>> ConvLSTM1D(4, kernel_size=3)(np.ones((2, 5, 10, 3))).shape
+        (2, 8, 4)
+
+    Source: Shi et al., *Convolutional LSTM Network*, 2015.
+    """
+
+    rank = 1
+
+
+@register_builtin
+class ConvLSTM2D(ConvLSTM):
+    """An LSTM over a sequence of images: its products are 2D convolutions.
+
+    Args: those of :class:`ConvLSTM`.
+
+    Shape:
+        x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters], or
+        [batch, time, rows', columns', filters] with ``return_sequences``
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
+
+    Example:
+        >>> import numpy as np
+        >>> ConvLSTM2D(4, kernel_size=3, padding="same")(np.ones((2, 5, 8, 8, 3))).shape
+        (2, 8, 8, 4)
+
+    Source: Shi et al., *Convolutional LSTM Network*, 2015.
+    """
+
+    rank = 2
+
+
+@register_builtin
+class ConvLSTM3D(ConvLSTM):
+    """An LSTM over a sequence of volumes: its products are 3D convolutions.
+
+    Args: those of :class:`ConvLSTM`.
+
+    Shape:
+        x: [batch, time, depth, rows, columns, channels] → [batch, …, filters], or
+        [batch, time, …, filters] with ``return_sequences``
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: A spatial size or the channels are unknown, or the kernel is larger.
+
+    Example:
+        >>> import numpy as np
+        >>> ConvLSTM3D(2, kernel_size=2)(np.ones((1, 3, 4, 4, 4, 2))).shape
+        (1, 3, 3, 3, 2)
+
+    Source: Shi et al., *Convolutional LSTM Network*, 2015.
+    """
+
+    rank = 3

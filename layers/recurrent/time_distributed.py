@@ -1,0 +1,73 @@
+"""Any layer, applied to every step of a sequence."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from exburn import context
+from exburn.errors import ShapeError
+from exburn.layers.core.wrapper import Wrapper
+from exburn.registry import register_builtin
+from exburn.symbol import describe
+
+__all__ = ["TimeDistributed"]
+
+
+@register_builtin
+class TimeDistributed(Wrapper):
+    """Applies a layer to every step of a sequence, with the same weights.
+
+    The steps are computed at once, as so many more rows of the batch; a batch
+    normalization inside sees the rows of all steps together.
+
+    Args:
+        layer: The layer.
+
+    Shape:
+        x: [batch, time, …] → [batch, time, …], by the layer on [batch, …]
+
+    Raises:
+        ArgumentError: ``layer`` is no layer.
+        ShapeError: The input has no time axis.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.layers import Conv2D
+        >>> TimeDistributed(Conv2D(4, 3))(np.ones((2, 10, 8, 8, 3))).shape
+        (2, 10, 6, 6, 4)
+    """
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(layer, **kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs, training=False, mask=None):
+        leaves = jax.tree.leaves(inputs)
+        for leaf in leaves:
+            if leaf.ndim < 3:
+                raise ShapeError(
+                    self.name,
+                    f"[batch, time, …] of rank 3 or more is needed, not {describe(leaf)}",
+                )
+        batch, time = leaves[0].shape[:2]
+
+        def fold(x):
+            return x.reshape(batch * time, *x.shape[2:])
+
+        kwargs = {}
+        info = self.layer._call_info
+        if info.takes_training:
+            kwargs["training"] = training
+        if info.takes_mask and mask is not None:
+            kwargs["mask"] = jax.tree.map(fold, mask)
+        pass_ = context.current()
+        assert pass_ is not None
+        rows = pass_.row_mask
+        if rows is not None:
+            pass_.row_mask = jnp.broadcast_to(rows[:, None], (batch, time)).reshape(-1)
+        try:
+            outputs = self.layer(jax.tree.map(fold, inputs), **kwargs)
+        finally:
+            pass_.row_mask = rows
+        return jax.tree.map(lambda y: y.reshape(batch, time, *y.shape[1:]), outputs)

@@ -1,0 +1,35 @@
+"""PyDatasets that a spawned worker can import (beside the tests, not a test)."""
+
+import os
+
+import numpy as np
+
+from exburn.dataset import PyDataset
+
+
+class Numbers(PyDataset):
+    """Batch i holds i and the number of the process that made it."""
+
+    def __init__(self, count=6, **options):
+        super().__init__(**options)
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        if index == 99:
+            os._exit(3)
+        return np.full((2, 1), index), np.full(2, os.getpid() % 2**31)
+
+
+class Growing(Numbers):
+    """Its batches depend on how many epochs have ended."""
+
+    epochs = 0
+
+    def __getitem__(self, index):
+        return np.full((2, 1), index + 10 * self.epochs)
+
+    def on_epoch_end(self):
+        self.epochs += 1
