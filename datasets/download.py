@@ -173,8 +173,8 @@ def _blocks(origin: str, file: IO[bytes]) -> Iterator[bytes]:
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416:  # nothing follows: the file was complete already
-            error.close()
             return
         raise
     with response:

@@ -7,8 +7,13 @@ from typing import Any
 
 import jax
 
-from exburn.dtypes import Precision, get_precision, is_float, set_precision
-from exburn.dtypes import standardize_dtype
+from exburn.dtypes import (
+    Precision,
+    get_precision,
+    is_float,
+    set_precision,
+    standardize_dtype,
+)
 from exburn.errors import ArgumentError, unknown_name
 
 __all__ = [

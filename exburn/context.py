@@ -30,6 +30,8 @@ class Context:
         losses: Scalars that layers added with ``add_loss``.
         builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
             was met unbuilt; ``None`` in an ordinary pass.
+        root: The module that the pass runs through, holding the arrays of this pass.
+        lookups: ``(indices, rows, layer)`` of every table that was looked into.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
     """
 
@@ -41,8 +43,11 @@ class Context:
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
         self.shapes: dict[str, Any] | None = None
+        self.root: Any = None
+        self.lookups: list[tuple[Any, int, str]] = []
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}
+        self._sources: dict[int, tuple[Any, Any]] = {}
 
     def random_key(self, path: str) -> jax.Array:
         """A key that depends on the pass's key, the path, and how often it was asked."""
@@ -59,6 +64,15 @@ class Context:
 
     def set_mask(self, value: Any, mask: Any) -> None:
         self._masks[id(value)] = (value, mask)
+
+    def source_of(self, value: Any) -> Any:
+        """The array that this one was cast from, or the value itself."""
+        entry = self._sources.get(id(value))
+        return entry[1] if entry is not None and entry[0] is value else value
+
+    def set_source(self, value: Any, source: Any) -> None:
+        """Notes that ``value`` is ``source`` in another dtype."""
+        self._sources[id(value)] = (value, self.source_of(source))
 
 
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(

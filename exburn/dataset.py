@@ -123,13 +123,17 @@ def _as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
             value = np.asarray(value)
         except Exception as error:
             raise DTypeError(
-                op, f"{name} cannot become an array", {"cause": error}
+                op,
+                f"{name} cannot become an array",
+                {"received": reprlib.repr(value), "cause": error},
+                hint="Pass NumPy or JAX arrays; a symbol of Input() holds no values.",
             ) from error
     if value.ndim == 0:
         raise ShapeError(
             op,
             f"{name} must have a leading axis of samples, but is a scalar",
             {"received": reprlib.repr(value)},
+            hint="For one sample: np.array([value]).",
         )
     return value if value.dtype in _KEPT else _convert(value, name, op)
 
@@ -210,11 +214,19 @@ def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
                         first[0]: f"{first[1].shape[0]} rows, {_describe(first[1])}",
                         path: f"{array.shape[0]} rows, {_describe(array)}",
                     },
+                    hint="The first axis counts the samples in every array.",
                 )
     if first is None:
-        raise DataError(op, f"the {what} holds no arrays")
+        raise DataError(
+            op, f"the {what} holds no arrays", hint="Pass x, or a loader of batches."
+        )
     if not first[1].shape[0]:
-        raise DataError(op, f"the {what} is empty", {first[0]: _describe(first[1])})
+        raise DataError(
+            op,
+            f"the {what} is empty",
+            {first[0]: _describe(first[1])},
+            hint="Look at what selected the rows: nothing is left of them.",
+        )
     return first[1].shape[0]
 
 
@@ -231,6 +243,7 @@ def _check_weights(weight: Tree, y: Tree, op: str) -> None:
                     op,
                     f"{path} must be one weight a row, or have the shape of y",
                     {path: _describe(w), "y": _describe(one)},
+                    hint="Weigh each row by one number: sample_weight of shape (rows,).",
                 )
         host = w if (seen := _on_host(w)) is None else seen
         if not host.min() >= 0 or not np.isfinite(float(host.max())):
@@ -240,6 +253,7 @@ def _check_weights(weight: Tree, y: Tree, op: str) -> None:
                 op,
                 f"{path} must be finite and not negative",
                 {path: _describe(w), "first bad value": f"{host[at]} at row {at[0]}"},
+                hint="A weight of 0 leaves a row out.",
             )
 
 
@@ -291,7 +305,11 @@ def check_finite(
 
 def _prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tuple:
     if absent := [path for path, leaf in leaves(x, "x", nones=True) if leaf is None]:
-        raise DataError(op, f"the {what} lacks inputs: {absent[0]} is None")
+        raise DataError(
+            op,
+            f"the {what} lacks inputs: {absent[0]} is None",
+            hint="Pass arrays as x, or a loader of batches.",
+        )
 
     def convert(name: str, leaf: Any) -> Any:
         return _as_array(leaf, name, op)
@@ -496,6 +514,7 @@ class StreamDataset:
                 self.op,
                 f"{what} has another structure or rank than the first batch",
                 {"first (path, rank)": self._form, "this (path, rank)": form},
+                hint="Let the loader yield batches of one structure.",
             )
         return batch
 
@@ -507,7 +526,11 @@ class StreamDataset:
                 hint="Set steps_per_epoch with an endless generator, or pass an object "
                 "whose __iter__ starts anew (a PyDataset, a DataLoader).",
             )
-        return DataError(self.op, f"the {self.name} yielded no batches")
+        return DataError(
+            self.op,
+            f"the {self.name} yielded no batches",
+            hint="A generator that was used up must be made anew.",
+        )
 
 
 class PyDataset:
@@ -732,5 +755,6 @@ def split(
             op,
             f"validation_split={validation_split} of {dataset.size} rows leaves "
             f"{at} for training and {dataset.size - at} for validation",
+            hint="Each part needs at least one row: pass validation_data instead.",
         )
     return dataset.rows(0, at), dataset.rows(at, dataset.size)

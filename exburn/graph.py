@@ -85,6 +85,17 @@ class Graph:
             produced.append(jax.tree.leaves(outputs))
         return jax.tree.unflatten(self.output_tree, [fetch(r) for r in self.outputs])
 
+    def _wrong_inputs(self, inputs: Any, count: int) -> DataError:
+        needed = len(self.inputs)
+        text = f"{needed} input{'s are' if needed > 1 else ' is'} needed, received {count}"
+        details = {"inputs": ", ".join(self.input_names)}
+        if isinstance(inputs, Mapping):
+            missing = [name for name in self.input_names if name not in inputs]
+            text = f"the input {missing[0]!r} is missing" if missing else text
+            details["received"] = ", ".join(map(repr, inputs))
+        hint = "Pass one array for each input: a list in this order, or a dict by name."
+        return DataError("model", text, details, hint=hint)
+
     def match_inputs(self, inputs: Any) -> list[Any]:
         """The given inputs in the graph's order, cast to its dtypes.
 
@@ -92,19 +103,14 @@ class Graph:
             DataError: Their number or names differ.
             ShapeError: A rank or a known size differs.
         """
-        if isinstance(inputs, Mapping) and set(self.input_names) <= set(inputs):
+        named = isinstance(inputs, Mapping)
+        if named and set(self.input_names) <= set(inputs):
             values = [inputs[name] for name in self.input_names]
         else:
             values = jax.tree.leaves(inputs)
-        if len(values) != len(self.inputs):
-            raise DataError(
-                "model",
-                f"{len(self.inputs)} inputs are needed, received {len(values)}",
-                {
-                    "inputs": ", ".join(self.input_names),
-                    "received": list(inputs) if isinstance(inputs, Mapping) else "",
-                },
-            )
+            by_place = not named or jax.tree.structure(inputs) == self.input_tree
+            if not by_place or len(values) != len(self.inputs):
+                raise self._wrong_inputs(inputs, len(values))
         return [
             _fit(value, spec, name)
             for value, spec, name in zip(
@@ -137,12 +143,16 @@ def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str) -> Any:
         lossless = is_float(spec.dtype) or not is_float(value.dtype)
         if not lossless:
             raise DataError(
-                "model", f"input {name!r} holds {spec.dtype}, received {value.dtype}"
+                "model",
+                f"input {name!r} must hold {spec.dtype}, received {describe(value)}",
+                hint=f"Convert it, if its values are whole: x.astype({spec.dtype!s}).",
             )
         if not (is_float(spec.dtype) and is_float(value.dtype)):
             value = jnp.asarray(value, spec.dtype)
-    if mask is not None and value is not before and context is not None:
-        context.set_mask(value, mask)
+    if value is not before and context is not None:
+        context.set_source(value, before)
+        if mask is not None:
+            context.set_mask(value, mask)
     return value
 
 

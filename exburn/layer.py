@@ -171,6 +171,11 @@ class Layer(nnx.Module):
             type(self).__name__, "a layer needs a method call(self, inputs)"
         )
 
+    @property
+    def callable(self) -> bool:
+        """Whether the class says how to compute an output."""
+        return type(self).call is not Layer.call
+
     def compute_mask(self, inputs, previous_mask=None):
         """Mask of the output; by default the input's, if the layer supports masking."""
         return previous_mask if self.supports_masking else None
@@ -344,11 +349,11 @@ class Layer(nnx.Module):
             if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
                 return value
             if cast and is_float(value.dtype) and value.dtype != dtype:
-                mask = _mask_of(value)
+                before, pass_ = value, context.current()
+                assert pass_ is not None
                 value = jnp.asarray(value, dtype)
-                if mask is not None:
-                    pass_ = context.current()
-                    assert pass_ is not None
+                pass_.set_source(value, before)
+                if (mask := pass_.mask_of(before)) is not None:
                     pass_.set_mask(value, mask)
                 return value
             return jnp.asarray(value) if isinstance(value, np.ndarray) else value

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import ShapeError
+from exburn.errors import DTypeError, ExBurnError, ShapeError
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "spec_of"]
 
@@ -95,27 +95,37 @@ class Symbol:
     def __len__(self):
         size = self.shape[0] if self.ndim else None
         if size is None:
-            raise TypeError(f"the length of {self!r} is not known before data comes")
+            raise DTypeError(
+                "len",
+                f"the length of {self!r} is not known before data comes",
+                hint="Give the size: Input(shape, batch_size=32).",
+            )
         return size
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
     def __bool__(self):
-        raise TypeError(
-            f"{self!r} has no value yet, so Python cannot branch on it; "
-            "use jax.numpy.where inside exburn.fn(...)"
+        raise DTypeError(
+            "bool",
+            f"Python cannot branch on {self!r}: it has no value yet",
+            hint="Choose by value: exburn.fn(jnp.where)(condition, a, b).",
         )
 
     def __array__(self, *_, **__):
-        raise TypeError(f"{self!r} has no value yet and is no NumPy array")
+        raise DTypeError(
+            "numpy",
+            f"{self!r} is no array: it has no value yet",
+            hint="Make a model of it, Model(inputs, outputs), and call that on data.",
+        )
 
     @property
     def __jax_array__(self):
-        raise TypeError(
-            f"jax.numpy cannot compute with {self!r}: it has no value yet.\n"
-            "  → Use the same function from exburn.ops (ops.tanh(x)), "
-            "or wrap any function: exburn.fn(jnp.tanh)(x)."
+        raise DTypeError(
+            "jax.numpy",
+            f"it cannot compute with {self!r}, which has no value yet",
+            hint="Use the same function from exburn.ops (ops.tanh(x)), "
+            "or wrap any function: exburn.fn(jnp.tanh)(x).",
         )
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
@@ -279,7 +289,9 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     except INCONCLUSIVE:
         pass
     except (TypeError, ValueError) as error:
-        if not isinstance(error, ShapeError):
+        if isinstance(error, ExBurnError):
+            plain(error)
+        else:
             received = ", ".join(describe(s) for s in specs)
             error.add_note(f"in {where}: received {received}")
         raise
@@ -304,6 +316,13 @@ INCONCLUSIVE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerIntegerConversionError,
 )
+
+
+def plain(error: ExBurnError) -> ExBurnError:
+    """The error without JAX's note on hidden frames: its own text says it all."""
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [note for note in notes if "JAX has removed" not in note]
+    return error
 
 
 def _concrete(spec: Any, base: int) -> jax.ShapeDtypeStruct:

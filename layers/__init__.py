@@ -1,14 +1,33 @@
 """Every layer, under Keras' names."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from exburn import registry
 from exburn.layer import Layer
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
 from exburn.layers.activation.softmax import Softmax
+from exburn.layers.attention import (
+    AdditiveAttention,
+    Attention,
+    GroupedQueryAttention,
+    GroupQueryAttention,
+    MultiHeadAttention,
+    RotaryEmbedding,
+)
 from exburn.layers.convolution.conv import Conv1D, Conv2D, Conv3D
-from exburn.layers.convolution.depthwise import DepthwiseConv1D, DepthwiseConv2D
-from exburn.layers.convolution.depthwise import SeparableConv1D, SeparableConv2D
-from exburn.layers.convolution.transposed import Conv1DTranspose, Conv2DTranspose
-from exburn.layers.convolution.transposed import Conv3DTranspose
+from exburn.layers.convolution.depthwise import (
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    SeparableConv1D,
+    SeparableConv2D,
+)
+from exburn.layers.convolution.transposed import (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+)
 from exburn.layers.core.dense import Dense
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.layers.core.function import Function, Lambda
@@ -16,38 +35,231 @@ from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input, InputLayer
 from exburn.layers.core.module import ModuleLayer
 from exburn.layers.core.wrapper import Wrapper
+from exburn.layers.embedding import Embedding, ReversibleEmbedding
+from exburn.layers.masking import Masking
 from exburn.layers.merging.concatenate import Concatenate, Dot
-from exburn.layers.merging.elementwise import Add, Average, Maximum, Minimum
-from exburn.layers.merging.elementwise import Multiply, Subtract
-from exburn.layers.merging.functional import add, average, concatenate, dot
-from exburn.layers.merging.functional import maximum, minimum, multiply, subtract
+from exburn.layers.merging.elementwise import (
+    Add,
+    Average,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
+)
+from exburn.layers.merging.functional import (
+    add,
+    average,
+    concatenate,
+    dot,
+    maximum,
+    minimum,
+    multiply,
+    subtract,
+)
 from exburn.layers.normalization.batch import BatchNormalization
-from exburn.layers.normalization.layer import GroupNormalization, LayerNormalization
-from exburn.layers.normalization.layer import RMSNormalization, UnitNormalization
+from exburn.layers.normalization.layer import (
+    GroupNormalization,
+    LayerNormalization,
+    RMSNormalization,
+    UnitNormalization,
+)
 from exburn.layers.normalization.spectral import SpectralNormalization
-from exburn.layers.pooling.adaptive import AdaptiveAveragePooling1D
-from exburn.layers.pooling.adaptive import AdaptiveAveragePooling2D
-from exburn.layers.pooling.adaptive import AdaptiveAveragePooling3D
-from exburn.layers.pooling.adaptive import AdaptiveMaxPooling1D
-from exburn.layers.pooling.adaptive import AdaptiveMaxPooling2D
-from exburn.layers.pooling.adaptive import AdaptiveMaxPooling3D
-from exburn.layers.pooling.everywhere import GlobalAveragePooling1D
-from exburn.layers.pooling.everywhere import GlobalAveragePooling2D
-from exburn.layers.pooling.everywhere import GlobalAveragePooling3D
-from exburn.layers.pooling.everywhere import GlobalMaxPooling1D, GlobalMaxPooling2D
-from exburn.layers.pooling.everywhere import GlobalMaxPooling3D
-from exburn.layers.pooling.window import AveragePooling1D, AveragePooling2D
-from exburn.layers.pooling.window import AveragePooling3D, MaxPooling1D, MaxPooling2D
-from exburn.layers.pooling.window import MaxPooling3D
+from exburn.layers.pooling.adaptive import (
+    AdaptiveAveragePooling1D,
+    AdaptiveAveragePooling2D,
+    AdaptiveAveragePooling3D,
+    AdaptiveMaxPooling1D,
+    AdaptiveMaxPooling2D,
+    AdaptiveMaxPooling3D,
+)
+from exburn.layers.pooling.everywhere import (
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+)
+from exburn.layers.pooling.window import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
+from exburn.layers.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    Bidirectional,
+    ConvLSTM1D,
+    ConvLSTM2D,
+    ConvLSTM3D,
+    GRUCell,
+    LSTMCell,
+    SimpleRNN,
+    SimpleRNNCell,
+    StackedRNNCells,
+    TimeDistributed,
+)
 from exburn.layers.regularization.activity import ActivityRegularization
-from exburn.layers.regularization.noise import AlphaDropout, Dropout, GaussianDropout
-from exburn.layers.regularization.noise import GaussianNoise, SpatialDropout1D
-from exburn.layers.regularization.noise import SpatialDropout2D, SpatialDropout3D
-from exburn.layers.reshaping.border import Cropping1D, Cropping2D, Cropping3D
-from exburn.layers.reshaping.border import ZeroPadding1D, ZeroPadding2D, ZeroPadding3D
+from exburn.layers.regularization.noise import (
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+    SpatialDropout1D,
+    SpatialDropout2D,
+    SpatialDropout3D,
+)
+from exburn.layers.reshaping.border import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    ZeroPadding1D,
+    ZeroPadding2D,
+    ZeroPadding3D,
+)
 from exburn.layers.reshaping.shape import Flatten, Permute, RepeatVector, Reshape
 from exburn.layers.reshaping.upsampling import UpSampling1D, UpSampling2D, UpSampling3D
 from exburn.weights import InputSpec
+
+__all__ = [
+    "ELU",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Activation",
+    "ActivityRegularization",
+    "AdaptiveAveragePooling1D",
+    "AdaptiveAveragePooling2D",
+    "AdaptiveAveragePooling3D",
+    "AdaptiveMaxPooling1D",
+    "AdaptiveMaxPooling2D",
+    "AdaptiveMaxPooling3D",
+    "Add",
+    "AdditiveAttention",
+    "AlphaDropout",
+    "Attention",
+    "Average",
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
+    "BatchNormalization",
+    "Bidirectional",
+    "Concatenate",
+    "Conv1D",
+    "Conv1DTranspose",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "ConvLSTM1D",
+    "ConvLSTM2D",
+    "ConvLSTM3D",
+    "Convolution1D",
+    "Convolution1DTranspose",
+    "Convolution2D",
+    "Convolution2DTranspose",
+    "Convolution3D",
+    "Convolution3DTranspose",
+    "Cropping1D",
+    "Cropping2D",
+    "Cropping3D",
+    "Dense",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+    "Dot",
+    "Dropout",
+    "EinsumDense",
+    "Embedding",
+    "Flatten",
+    "Function",
+    "GRUCell",
+    "GaussianDropout",
+    "GaussianNoise",
+    "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D",
+    "GlobalAvgPool1D",
+    "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPool3D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
+    "GlobalMaxPooling3D",
+    "GroupNormalization",
+    "GroupQueryAttention",
+    "GroupedQueryAttention",
+    "Identity",
+    "Input",
+    "InputLayer",
+    "InputSpec",
+    "LSTMCell",
+    "Lambda",
+    "Layer",
+    "LayerNormalization",
+    "LeakyReLU",
+    "Masking",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
+    "Maximum",
+    "Minimum",
+    "ModuleLayer",
+    "MultiHeadAttention",
+    "Multiply",
+    "PReLU",
+    "Permute",
+    "RMSNormalization",
+    "ReLU",
+    "RepeatVector",
+    "Rescaling",
+    "Reshape",
+    "ReversibleEmbedding",
+    "RotaryEmbedding",
+    "SeparableConv1D",
+    "SeparableConv2D",
+    "SeparableConvolution1D",
+    "SeparableConvolution2D",
+    "SimpleRNN",
+    "SimpleRNNCell",
+    "Softmax",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
+    "SpectralNormalization",
+    "StackedRNNCells",
+    "Subtract",
+    "TimeDistributed",
+    "UnitNormalization",
+    "UpSampling1D",
+    "UpSampling2D",
+    "UpSampling3D",
+    "Wrapper",
+    "ZeroPadding1D",
+    "ZeroPadding2D",
+    "ZeroPadding3D",
+    "add",
+    "average",
+    "concatenate",
+    "deserialize",
+    "dot",
+    "maximum",
+    "minimum",
+    "multiply",
+    "serialize",
+    "subtract",
+]
 
 # Keras' second names of the same classes
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
@@ -64,7 +276,32 @@ Convolution2DTranspose = Conv2DTranspose
 Convolution3DTranspose = Conv3DTranspose
 SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D
 
-__all__ = sorted(
-    name for name, value in list(globals().items())
-    if name[0] != "_" and callable(value)
-)
+
+def serialize(layer: Layer) -> dict[str, Any]:
+    """The layer's class name and configuration; see :func:`deserialize`.
+
+    Example:
+        >>> serialize(Flatten(name="flat"))["class_name"]
+        'Flatten'
+    """
+    return registry.serialize(layer)
+
+
+def deserialize(
+    config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> Layer:
+    """Makes a layer from what :func:`serialize` returned; its weights are fresh.
+
+    Args:
+        config: The description of a layer.
+        custom_objects: Classes and functions by name, besides those registered.
+
+    Raises:
+        UnknownNameError: The class is not known.
+
+    Example:
+        >>> deserialize(serialize(Dense(3, name="head"))).name
+        'head'
+    """
+    with registry.custom_objects(custom_objects):
+        return registry.deserialize(config)

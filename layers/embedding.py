@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import constraints, initializers, regularizers
+from exburn import constraints, context, initializers, regularizers
 from exburn.errors import DTypeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_count
@@ -22,8 +22,8 @@ class Embedding(Layer):
     ``y[…, :] = embeddings[x[…], :]``
 
     Inside a compiled program an index cannot raise an error: one that is not in
-    ``[0, input_dim)`` takes the nearest row. Data is therefore checked on the host,
-    where ``fit`` and its kin see the attribute ``index_limit``.
+    ``[0, input_dim)`` takes the nearest row. ``fit`` and its kin therefore check the
+    data on the host, wherever an input of the model is looked up as it is.
 
     Args:
         input_dim: Number of rows: the largest integer plus one.
@@ -78,11 +78,6 @@ class Embedding(Layer):
             table = weights[0] if isinstance(weights, list | tuple) else weights
             self.embeddings_initializer = initializers.get(np.asarray(table))
 
-    @property
-    def index_limit(self) -> int:
-        """Indices in the data must be in ``[0, index_limit)``."""
-        return self.input_dim
-
     def build(self, input_shape=None):
         self.embeddings = self.add_weight(
             (self.input_dim, self.output_dim),
@@ -97,6 +92,9 @@ class Embedding(Layer):
 
     def look_up(self, inputs):
         """The rows of the table, in the compute dtype."""
+        pass_ = context.current()
+        if pass_ is not None:
+            pass_.lookups.append((inputs, self.input_dim, self.name))
         if jnp.issubdtype(inputs.dtype, jnp.floating):
             inputs = inputs.astype(jnp.int32)
         elif not jnp.issubdtype(inputs.dtype, jnp.integer):

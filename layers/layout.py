@@ -44,7 +44,9 @@ def set_image_data_format(data_format: str) -> None:
 
 def check_format(op: str, value: Any) -> str:
     """The data format, the default one for ``None``."""
-    return _default if value is None else check_choice(op, "data_format", value, FORMATS)
+    return (
+        _default if value is None else check_choice(op, "data_format", value, FORMATS)
+    )
 
 
 def check_choice(op: str, argument: str, value: Any, choices: Sequence[str]) -> str:

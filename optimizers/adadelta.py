@@ -7,7 +7,8 @@ from typing import Any, Unpack
 import optax
 
 from exburn.optimizers.arguments import real
-from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.options import Options
 
 __all__ = ["Adadelta"]
 

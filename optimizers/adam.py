@@ -9,7 +9,8 @@ import optax
 
 from exburn.errors import ArgumentError
 from exburn.optimizers.arguments import real
-from exburn.optimizers.optimizer import DecayedOptions, Optimizer, Options
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.options import DecayedOptions, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
 __all__ = ["Adam", "AdamW", "adam_rule"]

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from exburn.optimizers.arguments import real
-from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
 __all__ = ["Adamax"]

@@ -56,6 +56,15 @@ class Eager:
         box = [state]
         self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
 
+    def adopt(self, names: Sequence[str], treedef: Any) -> None:
+        """Tells ``stateless_apply`` how a trainer's lists map to its state.
+
+        Args:
+            names: Paths of the trained parameters, in the order of the lists.
+            treedef: Structure of the state that the optimizer's list of arrays is of.
+        """
+        self._names, self._treedef = list(names), treedef
+
     @property
     def variables(self) -> list[Any]:
         """The state's arrays as a flat list.

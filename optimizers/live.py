@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn.errors import ArgumentError, unknown_name
+from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.arguments import real
 from exburn.optimizers.rate import current_rate, host_value, replace_leaf
@@ -177,6 +177,33 @@ class Live:
                 self._refuse_with_schedule()
             rate[name] = replace_leaf(op, name, rate[name], value)
         return {**opt_state, "rate": rate}
+
+    def get_hyperparameters(self) -> dict[str, Any]:
+        """``hyperparameters`` of the run that the optimizer is bound to.
+
+        Raises:
+            NotBuiltError: There is no run yet.
+        """
+        return self.hyperparameters(self._bound("get_hyperparameters"))
+
+    def set_hyperparameters(self, **values: Any) -> None:
+        """``with_hyperparameters`` on the run that the optimizer is bound to.
+
+        Raises:
+            NotBuiltError: There is no run yet.
+        """
+        self._bound("set_hyperparameters")
+        self._change(**values)
+
+    def _bound(self, op: str) -> Any:
+        state = self._live()
+        if state is None:
+            raise NotBuiltError(
+                op,
+                "the optimizer has no state yet",
+                hint="Call it from a callback of fit, or after fit.",
+            )
+        return state
 
     def _refuse_with_schedule(self) -> None:
         if callable(self._learning_rate):

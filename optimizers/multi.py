@@ -171,6 +171,17 @@ class MultiOptimizer(Optimizer):
         return self._map
 
     @property
+    def loss_scale_factor(self) -> float | None:
+        """Factor on the loss; it is the optimizers' factor, too."""
+        return self._loss_scale_factor
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, value: float | None) -> None:
+        self._loss_scale_factor = value
+        for optimizer in self._optimizers:
+            optimizer.loss_scale_factor = value
+
+    @property
     def optimizers(self) -> list[Optimizer]:
         """The optimizers, in the order of ``opt_state["inner"]``."""
         return list(self._optimizers)

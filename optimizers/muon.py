@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import optax
 
 from exburn.optimizers.arguments import real, whole
-from exburn.optimizers.optimizer import DecayedOptions, Optimizer
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.options import DecayedOptions
 from exburn.optimizers.rules import bias_correction, per_parameter
 
 __all__ = ["Muon"]

@@ -16,7 +16,8 @@ from exburn import registry
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.arguments import real
 from exburn.optimizers.live import Live
-from exburn.optimizers.optimizer import Optimizer, Options
+from exburn.optimizers.optimizer import Optimizer
+from exburn.optimizers.options import Options
 from exburn.optimizers.rate import host_value, replace_leaf
 
 __all__ = ["OptaxOptimizer"]

@@ -6,7 +6,7 @@ import abc
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,29 +29,7 @@ from exburn.optimizers.trees import (
     widen,
 )
 
-__all__ = ["DecayedOptions", "Optimizer", "Options"]
-
-
-class DecayedOptions(TypedDict, total=False):
-    """Keyword arguments of optimizers that have a weight decay of their own."""
-
-    clipnorm: float | None
-    clipvalue: float | None
-    global_clipnorm: float | None
-    use_ema: bool
-    ema_momentum: float
-    ema_overwrite_frequency: int | None
-    loss_scale_factor: float | None
-    gradient_accumulation_steps: int | None
-    name: str | None
-    l2_weight_decay: float | None
-    weight_decay_exclusions: Sequence[str]
-
-
-class Options(DecayedOptions, total=False):
-    """Keyword arguments that every optimizer takes; see :class:`Optimizer`."""
-
-    weight_decay: float | None
+__all__ = ["Optimizer"]
 
 
 class Optimizer(Live, Eager, abc.ABC):
@@ -255,9 +233,8 @@ class Optimizer(Live, Eager, abc.ABC):
             return state
 
         state = initial_state(make, params)
-        rate = self._learning_rate
-        if callable(rate):
-            rate = float(self._schedule_at(0))
+        # Under a schedule, which may not know its epochs yet, the number is not used.
+        rate = 0.0 if callable(self._learning_rate) else self._learning_rate
         return {"rate": jax.device_put(initial_rate(rate, self._scale)), **state}
 
     def update(

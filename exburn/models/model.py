@@ -86,6 +86,10 @@ class Model(Training, Layer):
             )
         return self.graph.run(self.nodes, inputs)
 
+    @property
+    def callable(self) -> bool:
+        return self.graph is not None or type(self).call is not Model.call
+
     # ------------------------------------------------------------------ accessors
     @property
     def layers(self) -> list[Layer]:

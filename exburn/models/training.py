@@ -8,14 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn import optimizers
+from exburn import context, optimizers
 from exburn.callback import CallbackList, History
 from exburn.callbacks import ProgressBar
 from exburn.dataset import ArrayDataset, StreamDataset, as_dataset
 from exburn.dataset import as_validation_dataset, split
 from exburn.errors import ArgumentError, DataError, NotBuiltError, NotCompiledError
-from exburn.layer import materialize, reseed
+from exburn.layer import iter_weights, materialize, module_paths, reseed
+from exburn.metrics import Mean
 from exburn.models.weighting import class_weights
+from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.trainer import Trainer
 from exburn.weights import Static
@@ -35,6 +37,7 @@ class _Run:
         self.history: History | None = None
         self.stop = {"training": False, "evaluating": False, "predicting": False}
         self.check_numerics = True
+        self.loss_tracker = Mean(name="loss")
 
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""
@@ -142,15 +145,88 @@ class Training:
 
     @property
     def metrics(self) -> list[Any]:
-        """The metric objects in use."""
-        trainer = self._run.value.trainer
-        return [] if trainer is None else [m.metric for m in trainer.objective.meters]
+        """The loss tracker and the metrics of ``compile``; override it with your own."""
+        run = self._run.value
+        if run.trainer is None:
+            return []
+        return [run.loss_tracker, *(m.metric for m in run.trainer.objective.meters)]
 
     @property
     def trace_counts(self) -> dict[str, int]:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
         trainer = self._run.value.trainer
         return {} if trainer is None else dict(trainer.trace_counts)
+
+    # ------------------------------------------------------------------ own steps
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
+    ):
+        """The loss of ``compile`` for a batch; override it to train on another one.
+
+        Args:
+            x, y, sample_weight: The batch.
+            y_pred: The outputs.
+            training: Whether this is a training step.
+
+        Returns:
+            A scalar. Losses of layers and regularizers are added by the caller.
+        """
+        objective = self._trainer("compute_loss").objective
+        specs = jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), (y_pred, y, sample_weight)
+        )
+        names = self._output_names_of(specs[0])
+        objective.build(*specs, names, self._probability_outputs())
+        pass_ = context.current()
+        leaves = jax.tree.leaves(y_pred)
+        masks = [None if pass_ is None else pass_.mask_of(leaf) for leaf in leaves]
+        return objective.loss(y, y_pred, sample_weight, masks, None)[0]
+
+    @property
+    def own_compute_loss(self):
+        """The ``compute_loss`` of a subclass that overrides it, else ``None``."""
+        own = type(self).compute_loss is not Training.compute_loss
+        return self.compute_loss if own else None
+
+    def stateless_call(
+        self,
+        trainable_variables,
+        non_trainable_variables,
+        *args,
+        return_losses: bool = False,
+        training: bool = False,
+        **kwargs,
+    ):
+        """A pure call: the weights come in as lists of arrays, and go out again.
+
+        Args:
+            trainable_variables: Values in the order of ``model.trainable_variables``.
+            non_trainable_variables: The same for ``non_trainable_variables``.
+            return_losses: Whether the losses that layers added are returned too.
+
+        Returns:
+            ``(outputs, non_trainable_variables)``, and a list of losses if asked for.
+        """
+        split = SplitModule(self)
+        weights = list(iter_weights(self))
+        learned = [path for path, _, learns in weights if learns]
+        rest = [path for path, _, learns in weights if not learns]
+        arrays = dict(zip(learned, map(_array, trainable_variables), strict=True))
+        arrays |= dict(zip(rest, map(_array, non_trainable_variables), strict=True))
+        spare = {n: v for group in split.read() for n, v in group.items()}
+        outer = context.current()
+        copy = split.bind({**spare, **arrays})
+        pass_ = context.Context(training=training, key=outer and outer.key)
+        pass_.paths, pass_.root = module_paths(copy), copy
+        with context.forward(pass_):
+            outputs = copy._call_arrays(args, kwargs)
+            after = {path: w.get_value() for path, w, _ in iter_weights(copy)}
+            losses = list(pass_.losses)
+            penalty = split.penalty({n: arrays[n] for n in split.params})
+        if penalty is not None:
+            losses.append(penalty)
+        state = [after[path] for path in rest]
+        return (outputs, state, losses) if return_losses else (outputs, state)
 
     def _trainer(self, op: str) -> Trainer:
         trainer = self._run.value.trainer
@@ -233,10 +309,9 @@ class Training:
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
         user = CallbackList(callbacks)
-        self._prepare("fit", dataset)
         if validation is not None:
             self._prepare("fit (validation data)", validation, like=dataset)
-            self._prepare("fit", dataset)
+        self._prepare("fit", dataset, train=True)
         history = History()
         history.seed = trainer.seed
         bars = [ProgressBar(verbose)] if verbose else []
@@ -250,7 +325,7 @@ class Training:
                 "samples": getattr(dataset, "size", None),
                 "verbose": verbose,
                 "validation": validation is not None,
-                "metrics": trainer.objective.names,
+                "metrics": trainer.names,
             },
         )
         self._run.value.history = history
@@ -271,13 +346,17 @@ class Training:
             )
         return history
 
-    def _prepare(self, op: str, dataset: Any, like: Any = None) -> Any:
+    def _prepare(
+        self, op: str, dataset: Any, like: Any = None, train: bool = False
+    ) -> Any:
         """Builds and checks the model for the data, before anything is compiled."""
         trainer = self._trainer(op)
+        kind = "predict" if op == "predict" else "train" if train else "test"
         batch = _first(dataset, trainer.seed)
         if like is not None:
             _same_form(op, batch, _first(like, trainer.seed))
-        if batch[1] is None and trainer.objective.wants_targets and op != "predict":
+        own = callable(getattr(self, f"{kind}_step", None))
+        if batch[1] is None and not own and trainer.objective.wants_targets and op != "predict":
             raise DataError(
                 op, "the loss needs targets, but there is no y", hint="fit(x, y)"
             )
@@ -285,7 +364,7 @@ class Training:
             batch,
             names=self._output_names_of,
             softmax=self._probability_outputs,
-            loss=op != "predict",
+            kind=kind,
         )
         if isinstance(dataset, ArrayDataset) and op != "predict":
             trainer.check(dataset, spec, op, finite=self._run.value.check_numerics)
@@ -411,7 +490,7 @@ class Training:
             raise DataError(op, "one batch of arrays is needed, not a loader")
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
-        self._prepare(op, dataset)
+        self._prepare(op, dataset, train=train)
         return _logs(trainer.run_batch(dataset.tree, train=train), return_dict)
 
     def predict_on_batch(self, x):
@@ -477,6 +556,10 @@ class Training:
             show_trainable=show_trainable,
             layer_range=layer_range,
         )
+
+
+def _array(value: Any) -> Any:
+    return value.get_value() if hasattr(value, "get_value") else value
 
 
 def _stop(kind: str):

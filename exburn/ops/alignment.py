@@ -115,7 +115,9 @@ def _greedy(inputs, counts, merge_repeated, blank):
     scores = -jnp.where(counts, inputs.max(-1), 0).sum(1, keepdims=True)
     keep = labels != blank
     if merge_repeated:
-        keep &= jnp.pad(labels[:, 1:] != labels[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+        keep &= jnp.pad(
+            labels[:, 1:] != labels[:, :-1], ((0, 0), (1, 0)), constant_values=True
+        )
     order = jnp.argsort(~keep, axis=-1, stable=True)
     labels = jnp.take_along_axis(jnp.where(keep, labels, -1), order, -1)
     return labels[None], scores

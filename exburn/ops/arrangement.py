@@ -47,14 +47,12 @@ squeeze = bind(jnp.squeeze, "x, /, axis")
 stack = bind(jnp.stack, "*x, /, axis")
 swapaxes = bind(jnp.swapaxes, "x, /, axis1, axis2")
 take = bind(jnp.take, "x, indices, /, axis")
-take_along_axis = bind(jnp.take_along_axis, "x, indices, /, axis")
 tile = bind(jnp.tile, "x, repeats, /")
 trace = bind(jnp.trace, "x, /, offset, axis1, axis2")
 transpose = bind(jnp.transpose, "x, /, axes")
 tril = bind(jnp.tril, "x, /, k")
 triu = bind(jnp.triu, "x, /, k")
 unravel_index = bind(jnp.unravel_index, "indices, /, shape")
-vectorize = jnp.vectorize
 vsplit = bind(jnp.vsplit, "x, /, indices_or_sections")
 vstack = bind(jnp.vstack, "*xs, /")
 
@@ -166,6 +164,39 @@ def repeat(x, repeats, axis=None):
         [1, 1, 2]
     """
     return jnp.repeat(x, tensor(repeats), axis)
+
+
+@op
+def take_along_axis(x, indices, axis=None):
+    """The elements at the indices, which have as many axes as ``x``.
+
+    Args:
+        x: An array.
+        indices: Places along the axis.
+        axis: The axis; ``None`` takes from the flattened array.
+
+    Example:
+        >>> take_along_axis([[10, 20], [30, 40]], [[1], [0]], 1).tolist()
+        [[20], [30]]
+    """
+    return jnp.take_along_axis(x, indices, axis)
+
+
+def vectorize(pyfunc, *, excluded=None, signature=None):
+    """A function of single elements that works on arrays, with broadcasting.
+
+    Args:
+        pyfunc: The function.
+        excluded: Positions of arguments that are passed on as they are.
+        signature: Axes that the function itself takes, ``"(n),(n)->()"``.
+
+    Example:
+        >>> vectorize(lambda a, b: a + b)(jnp.arange(2), 10).tolist()
+        [10, 11]
+    """
+    return jnp.vectorize(
+        pyfunc, excluded=frozenset(excluded or ()), signature=signature
+    )
 
 
 @op

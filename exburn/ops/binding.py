@@ -144,11 +144,12 @@ def _signature(function, names: list[str], leading: int) -> inspect.Signature:
     for i, name in enumerate(names):
         source = own[i] if i < min(leading, len(own)) else by_name.get(name)
         default = inspect.Parameter.empty if source is None else source.default
-        if source is not None and source.kind is source.VAR_POSITIONAL:
+        if i < leading and isinstance(function, jnp.ufunc):
             default = inspect.Parameter.empty
         parameters.append(
             inspect.Parameter(
                 name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default
             )
         )
+    parameters += [p for p in own if p.kind is p.VAR_KEYWORD]
     return inspect.Signature(parameters)

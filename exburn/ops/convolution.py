@@ -48,9 +48,7 @@ def _rank(op: str, inputs, kernel) -> int:
 
 
 @op
-def conv(
-    inputs, kernel, strides=1, padding="valid", data_format=None, dilation_rate=1
-):
+def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_rate=1):
     """Convolution in one, two or three dimensions, in groups if the kernel is thinner.
 
     Args:

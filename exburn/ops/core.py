@@ -88,7 +88,11 @@ def dtype(x):
         >>> dtype([True])
         'bool'
     """
-    return x.dtype if isinstance(x, Symbol) else standardize_dtype(jnp.asarray(tensor(x)).dtype)
+    return (
+        x.dtype
+        if isinstance(x, Symbol)
+        else standardize_dtype(jnp.asarray(tensor(x)).dtype)
+    )
 
 
 def is_tensor(x) -> bool:

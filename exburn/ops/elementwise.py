@@ -86,7 +86,6 @@ bitwise_left_shift = bind(jnp.bitwise_left_shift, "x, y, /", "bitwise_left_shift
 bitwise_or = bind(jnp.bitwise_or, "x, y, /")
 bitwise_right_shift = bind(jnp.bitwise_right_shift, "x, y, /", "bitwise_right_shift")
 bitwise_xor = bind(jnp.bitwise_xor, "x, y, /")
-clip = bind(jnp.clip, "x, x_min, x_max, /")
 divide = bind(jnp.divide, "x1, x2, /")
 equal = bind(jnp.equal, "x1, x2, /")
 floor_divide = bind(jnp.floor_divide, "x1, x2, /")
@@ -150,6 +149,17 @@ def floor(x):
 
 
 @op
+def clip(x, x_min, x_max):
+    """``x``, but at least ``x_min`` and at most ``x_max``.
+
+    Example:
+        >>> clip([-1, 2, 5], 0, 3).tolist()
+        [0, 2, 3]
+    """
+    return jnp.clip(x, x_min, x_max)
+
+
+@op
 def rsqrt(x):
     """``1 / sqrt(x)``.
 
@@ -173,4 +183,6 @@ def divide_no_nan(x1, x2):
 
 
 def _inexact(x):
-    return x * 1.0 if jnp.issubdtype(jnp.result_type(x), jnp.integer) else jnp.asarray(x)
+    return (
+        x * 1.0 if jnp.issubdtype(jnp.result_type(x), jnp.integer) else jnp.asarray(x)
+    )

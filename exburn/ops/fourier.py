@@ -136,9 +136,7 @@ def extract_sequences(x, sequence_length, sequence_stride):
 
 
 @op
-def stft(
-    x, sequence_length, sequence_stride, fft_length, window="hann", center=True
-):
+def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=True):
     """Short-time Fourier transform: that of many windowed stretches.
 
     Args:
@@ -205,7 +203,9 @@ def _istft(
     zeros = jnp.zeros((*frames.shape[:-2], total), frames.dtype)
     signal = zeros.at[..., places].add(frames * taper)
     weight = jnp.zeros(total, frames.dtype).at[places].add(taper**2)
-    signal = jnp.where(weight > 1e-11, signal / jnp.where(weight > 1e-11, weight, 1), signal)
+    signal = jnp.where(
+        weight > 1e-11, signal / jnp.where(weight > 1e-11, weight, 1), signal
+    )
     begin = fft_length // 2 if center else 0
     if length is not None:
         end = begin + length

@@ -77,8 +77,8 @@ def normalize(x, axis=-1, order=2, epsilon=None):
         epsilon: The least norm that is divided by.
 
     Example:
-        >>> normalize([3.0, 4.0]).round(3).tolist()
-        [0.6..., 0.8...]
+        >>> normalize([0.0, 2.0, 0.0]).tolist()
+        [0.0, 1.0, 0.0]
     """
     x = x * 1.0 if jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer) else jnp.asarray(x)
     least = default_epsilon() if epsilon is None else epsilon
@@ -98,9 +98,7 @@ def normalize(x, axis=-1, order=2, epsilon=None):
 
 
 @op
-def batch_normalization(
-    x, mean, variance, axis, offset=None, scale=None, epsilon=1e-3
-):
+def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilon=1e-3):
     """``(x - mean) / sqrt(variance + epsilon) * scale + offset``.
 
     Args:

@@ -93,8 +93,8 @@ def average_pool(inputs, pool_size, strides=None, padding="valid", data_format=N
 def adaptive_average_pool(inputs, output_size, data_format=None):
     """Means of as many windows as asked for.
 
-    Window i of an axis of n entries covers ``floor(i n / m)`` to ``ceil((i + 1) n / m)``
-    where m is the output's size.
+    Window i of an axis of n entries covers ``floor(i n / m)`` to
+    ``ceil((i + 1) n / m)`` where m is the output's size.
 
     Args:
         inputs: Images (or sequences, volumes).

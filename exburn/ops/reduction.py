@@ -101,9 +101,7 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     if not isinstance(x, jax.core.Tracer):
         length = builtins.max(minlength, int(x.max()) + 1 if x.size else 0)
     elif not minlength:
-        raise ArgumentError(
-            "bincount", "minlength must be given inside compiled code"
-        )
+        raise ArgumentError("bincount", "minlength must be given inside compiled code")
 
     def row(values, weights):
         return jnp.bincount(values, weights, length=length)

@@ -87,7 +87,7 @@ class SplitModule:
         """Outputs, the other variables afterwards, and the context of the pass."""
         copy = self.bind(*groups)
         pass_ = context.Context(training=training, key=key, row_mask=row_mask)
-        pass_.paths = module_paths(copy)
+        pass_.paths, pass_.root = module_paths(copy), copy
         with context.forward(pass_):
             if isinstance(copy, Layer):
                 outputs = copy._call_arrays((inputs,), {})

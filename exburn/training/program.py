@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn import context
+from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.state import TrainState
@@ -24,6 +26,7 @@ class Programs:
         objective: Losses and metrics.
         optimizer: The optimizer, or ``None`` for a model that is only evaluated.
         counts: Traces of each program so far; incremented here, read by users.
+        custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
         eager: Runs without compiling, for debugging.
     """
@@ -35,15 +38,17 @@ class Programs:
         optimizer: Any,
         counts: Counter[str],
         *,
+        custom: CustomSteps | None = None,
         unroll: int = 1,
         eager: bool = False,
     ):
+        self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
         self.train = self._jit(self._train, "train", donate=(0,))
         self.evaluate = self._jit(self._evaluate, "evaluate", donate=(1,))
         self.predict = self._jit(self._predict, "predict")
-        self.results = self._jit(objective.results, "results")
+        self.results = self._jit(self._results, "results")
 
     def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()):
         def counted(*args):
@@ -58,6 +63,8 @@ class Programs:
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
         """One update: a pure function, usable with ``jax.vmap`` and ``jax.lax.scan``."""
+        if self.custom is not None and self.custom.has("train"):
+            return self.custom.train(state, batch)
         x, y, w = batch
         key = state.key()
 
@@ -70,13 +77,13 @@ class Programs:
                 row_mask=row_mask,
             )
             masks = _masks(preds, pass_)
-            loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
-            penalty = self.split.penalty(params)
-            for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
-                loss = loss + jnp.asarray(extra, jnp.float32)
-            return loss, (preds, others, parts, masks)
+            loss, parts = self._loss(batch, preds, pass_, masks, row_mask, params)
+            scaled = loss
+            if self.optimizer.scales_loss:
+                scaled = self.optimizer.scale_loss(loss, state.opt_state)
+            return scaled, (loss, preds, others, parts, masks)
 
-        (loss, (preds, others, parts, masks)), grads = jax.value_and_grad(
+        (_, (loss, preds, others, parts, masks)), grads = jax.value_and_grad(
             objective, has_aux=True
         )(state.params)
         params, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
@@ -95,18 +102,32 @@ class Programs:
 
     def eval_step(self, arrays: tuple, totals: Any, batch: Any, row_mask: Any) -> Any:
         """The totals after evaluating one batch."""
+        if self.custom is not None and self.custom.has("test"):
+            return self.custom.test(arrays, totals, batch)
         x, y, w = batch
         preds, _, pass_ = self.split.forward(
             arrays, x, training=False, row_mask=row_mask
         )
         masks = _masks(preds, pass_)
-        loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
-        penalty = self.split.penalty(arrays[0])
-        for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
-            loss = loss + jnp.asarray(extra, jnp.float32)
+        loss, parts = self._loss(batch, preds, pass_, masks, row_mask, arrays[0])
         return self.objective.update(
             totals, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
         )
+
+    def _loss(self, batch, preds, pass_, masks, row_mask, params):
+        """The loss with everything that layers and regularizers add to it."""
+        x, y, w = batch
+        own = getattr(pass_.root, "own_compute_loss", None)
+        if own is None:
+            loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
+        else:
+            with context.forward(pass_):
+                loss = own(x, y, preds, w, training=pass_.training)
+            loss, parts = jnp.asarray(loss, jnp.float32), {}
+        penalty = self.split.penalty(params)
+        for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
+            loss = loss + jnp.asarray(extra, jnp.float32)
+        return loss, parts
 
     # ------------------------------------------------------------------ chunks
     def _train(self, state, data, index, count):
@@ -145,6 +166,9 @@ class Programs:
             return jax.tree.map(lambda v: v[None], out)
         return jax.lax.map(one, xs)
 
+    def _results(self, totals):
+        return totals["logs"] if "logs" in totals else self.objective.results(totals)
+
     def _loop(self, body, carry, data, index, count):
         """Runs ``body`` for every step: a scan, or a single call for one step."""
         items = (index if index is not None else data, count)
@@ -175,7 +199,7 @@ def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
 
 def _progress(totals: Any) -> jax.Array:
     """A scalar that is ready when the chunk is; unlike the state, never donated."""
-    return totals["loss"]["total"] + 0.0
+    return jax.tree.leaves(totals)[0].reshape(-1)[:1].sum()
 
 
 def _rows(x: Any, row_mask: Any) -> Any:

@@ -16,10 +16,11 @@ from exburn import context
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset, check_finite
 from exburn.errors import DataError
-from exburn.flops import count
-from exburn.layer import Layer, infer
+from exburn.flops import Cost, count
+from exburn.layer import Layer, infer, materialize
 from exburn.symbol import dim
 from exburn.training import memory
+from exburn.training.custom import CustomSteps
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.interrupt import InterruptGuard
 from exburn.training.module import SplitModule
@@ -69,7 +70,9 @@ class Trainer:
         self.opt_state: Any = None
         self.step = 0
         self._split: SplitModule | None = None
+        self.custom: CustomSteps | None = None
         self._programs: Programs | None = None
+        self._revision = 0
         self._forwards: dict[Any, tuple[Any, Any]] = {}
         self._totals: Any = None
         self.state: TrainState | None = None
@@ -90,20 +93,26 @@ class Trainer:
             self.state = self.state.replace(opt_state=value)
 
     # ------------------------------------------------------------------ preparation
-    def prepare(self, batch: tuple, *, names=None, softmax=None, loss=True) -> Any:
+    def prepare(
+        self, batch: tuple, *, names=None, softmax=None, kind: str = "train"
+    ) -> Any:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
 
         Args:
             batch: ``(x, y, sample_weight)`` of specs or arrays.
             names: Function of the outputs' specs: their names in logs.
             softmax: Function: which outputs end in a softmax or sigmoid.
-            loss: Whether losses and metrics take part.
+            kind: ``"train"``, ``"test"`` or ``"predict"``.
 
         Returns:
-            Specs of the outputs.
+            Specs of the outputs; ``None`` if the model's own step takes the batch.
         """
         x, y, w = jax.tree.map(_spec, batch)
-        if isinstance(self.module, Layer) and not self.module.built:
+        own = callable(getattr(self.module, f"{kind}_step", None))
+        unbuilt = isinstance(self.module, Layer) and not self.module.built
+        if unbuilt and own and not self.module.callable:
+            self.module.built = True  # its parts are called by its own step alone
+        elif unbuilt:
             free = jax.tree.map(
                 lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
             )
@@ -113,6 +122,8 @@ class Trainer:
                 lambda values: ((jax.tree.unflatten(treedef, values),), {}),
                 leaves,
             )
+        if isinstance(self.module, Layer):
+            materialize(self.module, self.seed)
         split = SplitModule(self.module)
         old = self._split
         if old is not None and old.params == split.params and (
@@ -122,12 +133,25 @@ class Trainer:
         else:
             self._keep_slots(old, split)
             self._split, self._programs, self._forwards = split, None, {}
+            self.custom = CustomSteps(split, self.optimizer)
+        if own:
+            self._prepare_own(kind, (x, y, w))
+            return None
         pred_spec = self._forward(x)[1]
-        if loss:
+        if kind != "predict":
             self.objective.build(
                 pred_spec, y, w, names(pred_spec) if names else None, softmax and softmax()
             )
         return pred_spec
+
+    def _prepare_own(self, kind: str, batch: tuple) -> None:
+        """Traces the model's own step once, abstractly: its errors come now."""
+        assert self._split is not None and self.custom is not None
+        if kind == "train":
+            state = self.initial_state()
+        else:
+            state = self._split.read()
+        self.custom.discover(kind, jax.tree.map(_spec, state), batch)
 
     def _forward(self, x: Any) -> tuple[Any, Any]:
         """Cost and output specs of one forward pass; traced once for each shape."""
@@ -162,12 +186,15 @@ class Trainer:
     def programs(self) -> Programs:
         """The programs of the module as it is now."""
         assert self._split is not None
-        if self._programs is None:
+        revision = getattr(self.optimizer, "revision", 0)
+        if self._programs is None or revision != self._revision:
+            self._revision = revision
             self._programs = Programs(
                 self._split,
                 self.objective,
                 self.optimizer,
                 self.trace_counts,
+                custom=self.custom,
                 unroll=1 if jax.default_backend() == "cpu" else 4,
                 eager=self.eager,
             )
@@ -184,20 +211,40 @@ class Trainer:
             frozen,
             others,
             self.opt_state,
-            self._fresh_totals(),
+            self._fresh_totals("train"),
             jax.device_put(np.int32(self.step)),
             seed_data(self.seed),
         )
 
-    def _fresh_totals(self) -> Any:
+    def _owns(self, kind: str) -> bool:
+        return self.custom is not None and self.custom.has(kind)
+
+    def _fresh_totals(self, kind: str) -> Any:
+        if self._owns(kind):
+            return jax.device_put(self.custom.fresh(kind))  # type: ignore[union-attr]
         return jax.device_put(self.objective.init())
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs of ``fit``."""
+        if self._owns("train"):
+            return self.custom.names("train")  # type: ignore[union-attr]
+        return self.objective.names
 
     def _steps(self, x: Any, batch_bytes: int, resident: bool) -> int:
         if self.steps_per_execution != "auto":
             return int(self.steps_per_execution)
         platform = jax.default_backend()
-        cost = self._forward(x)[0]
-        return 1 if self.eager else chunk_steps(cost, platform, batch_bytes, resident)
+        if self.eager:
+            return 1
+        cost = self._cost(x)
+        return chunk_steps(cost, platform, batch_bytes, resident)
+
+    def _cost(self, x: Any) -> Cost:
+        """Cost of a forward pass; a guess where only the model's own step runs."""
+        if self._owns("train"):
+            return Cost(flops=1e9, convolutions=1)
+        return self._forward(x)[0]
 
     def feed(
         self,
@@ -211,7 +258,7 @@ class Trainer:
         reused: bool = False,
     ) -> Feed:
         """Cuts a data set into chunks for the programs."""
-        exact = self.objective.exact_rows
+        exact = self._exact(training)
         if isinstance(dataset, StreamDataset):
             first = dataset.peek(0, self.seed)
             x = jax.tree.map(_spec, first[0])
@@ -239,6 +286,12 @@ class Trainer:
             steps=steps,
         )
 
+    def _exact(self, training: bool) -> bool:
+        """Whether a short batch runs at its own size instead of padded."""
+        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        own_step = self._owns("train" if training else "test")
+        return self.objective.exact_rows or own_loss or own_step
+
     # ------------------------------------------------------------------ fit
     def fit(
         self,
@@ -258,7 +311,9 @@ class Trainer:
     ) -> None:
         """Runs the epochs; the module holds the latest arrays when this returns."""
         assert self._split is not None
-        split, programs = self._split, self.programs
+        split = self._split
+        self.optimizer.set_epochs(_epoch_steps(dataset, batch_size, steps), epochs)
+        programs = self.programs
         feed = self.feed(
             dataset,
             batch_size,
@@ -286,7 +341,7 @@ class Trainer:
                 logs: dict[str, float] = {}
                 for epoch in range(initial_epoch, epochs):
                     self._call(callbacks.on_epoch_begin, epoch, light=callbacks.light)
-                    self.state = self.state.replace(metrics=self._fresh_totals())
+                    self.state = self.state.replace(metrics=self._fresh_totals("train"))
                     self._train_epoch(feed, epoch, programs, callbacks, guard, owner)
                     logs = self._read(programs, self.state.metrics)
                     if held is not None and validation_epochs(epoch):
@@ -302,12 +357,21 @@ class Trainer:
                     )
                     if owner.stop_training:
                         break
+                self._average()
                 self._call(callbacks.on_train_end, logs, light=False)
             finally:
                 state, self.state = self.state, None
                 split.write(state.params, state.frozen, state.others)
                 self.opt_state = state.opt_state
                 self.step = int(state.step)
+
+    def _average(self) -> None:
+        """With ``use_ema`` the averaged parameters are the ones to keep, as in Keras."""
+        state = self.state
+        assert state is not None
+        if getattr(self.optimizer, "use_ema", False):
+            final = self.optimizer.final_params(state.opt_state, state.params)
+            self.state = state.replace(params=jax.tree.map(jax.numpy.copy, final))
 
     def _train_epoch(self, feed, epoch, programs, callbacks, guard, owner) -> None:
         per_batch = callbacks.batch_interval("train") is not None
@@ -366,9 +430,10 @@ class Trainer:
     def _floats(self, results: Any) -> dict[str, Any]:
         """Python floats in the order of the logs; other values stay NumPy arrays."""
         host = jax.device_get(results)
+        order = [n for n in (*self.names, *self.objective.names) if n in host]
         return {
             name: float(host[name]) if np.ndim(host[name]) == 0 else host[name]
-            for name in self.objective.names
+            for name in dict.fromkeys([*order, *host])
         }
 
     # ------------------------------------------------------------------ evaluate
@@ -398,7 +463,7 @@ class Trainer:
         callbacks.on_test_begin()
         per_batch = callbacks.batch_interval("test") is not None
         glances = callbacks.listens("on_test_chunk_end")
-        totals, done, last = self._fresh_totals(), 0, time.perf_counter()
+        totals, done, last = self._fresh_totals("test"), 0, time.perf_counter()
         flight: deque[jax.Array] = deque()
         chunks = feed.epoch(self.seed, 0)
         with contextlib.closing(chunks):
@@ -474,8 +539,8 @@ class Trainer:
         assert self._split is not None
         split, programs = self._split, self.programs
         if self._totals is None:
-            self._totals = self._fresh_totals()
-        for chunk in self._one(batch):
+            self._totals = self._fresh_totals("train" if train else "test")
+        for chunk in self._one(batch, train):
             data, number = chunk.data, chunk.count
             if not train:
                 self._totals, _ = programs.evaluate(
@@ -500,10 +565,10 @@ class Trainer:
         self._split = self._programs = self.opt_state = self._totals = None
         self._forwards = {}
 
-    def _one(self, batch: tuple) -> Iterator[Chunk]:
+    def _one(self, batch: tuple, train: bool) -> Iterator[Chunk]:
         """The batch as a chunk of one step, at one of a few sizes."""
         dataset = ArrayDataset(*batch)
-        exact = self.objective.exact_rows
+        exact = self._exact(train)
         size = dataset.size if exact else power_of_two(dataset.size)
         rows = np.minimum(np.arange(size), dataset.size - 1)
         data = jax.tree.map(lambda v: jax.device_put(v[None]), dataset.take(rows))
@@ -516,7 +581,8 @@ class Trainer:
         """Checks the data's values on the host: finite, and fit for the losses."""
         if finite:
             check_finite(dataset.tree, op=op)
-        self.objective.check_targets(dataset.tree[1], pred_spec)
+        if pred_spec is not None:
+            self.objective.check_targets(dataset.tree[1], pred_spec)
 
 
 class _Sink:
@@ -584,6 +650,13 @@ def _consecutive(count: np.ndarray, size: int) -> bool:
     """Whether only the last filled step may be short."""
     filled = count[count > 0]
     return bool((filled[:-1] == size).all())
+
+
+def _epoch_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
+    """Steps of one epoch, as far as they are known before it runs."""
+    if steps is not None or isinstance(dataset, StreamDataset):
+        return steps or dataset.batches
+    return -(-dataset.size // batch_size)
 
 
 def _spec(value: Any) -> jax.ShapeDtypeStruct:

@@ -41,6 +41,7 @@ class MultiHeadAttention(ProjectedAttention):
         bias_constraint: Projection of the biases after every update.
         use_gate: Whether the heads' outputs are multiplied by ``sigmoid(query W_g)``.
         seed: Folded into the layer's random key.
+        rotary: A :class:`RotaryEmbedding` for the heads of query and key.
 
     Call arguments:
         query: [batch, targets, features].
@@ -94,6 +95,7 @@ class MultiHeadAttention(ProjectedAttention):
         bias_constraint=None,
         use_gate=False,
         seed=None,
+        rotary=None,
         **kwargs,
     ):
         super().__init__(
@@ -110,6 +112,7 @@ class MultiHeadAttention(ProjectedAttention):
             bias_constraint=bias_constraint,
             use_gate=use_gate,
             seed=seed,
+            rotary=rotary,
             **kwargs,
         )
         op = "MultiHeadAttention"

@@ -52,6 +52,7 @@ class ProjectedAttention(Layer):
         bias_constraint=None,
         use_gate=False,
         seed=None,
+        rotary=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -72,6 +73,7 @@ class ProjectedAttention(Layer):
         self.flash_attention = flash_attention
         self.use_gate = bool(use_gate)
         self.seed = None if seed is None else int(seed)
+        self.rotary = rotary
         self.supports_masking = True
         self._options = tuple(
             {
@@ -160,6 +162,8 @@ class ProjectedAttention(Layer):
         x = fold.query(query)
         same = query is value and value is key
         q, k, v = self._project(x, fold.source(key), fold.source(value), same)
+        if self.rotary is not None:
+            q, k = self.rotary(q), self.rotary(k)
         out, weights = self._attend(
             q, k, v, mask, use_causal_mask, return_attention_scores, training
         )
@@ -229,8 +233,6 @@ class ProjectedAttention(Layer):
     def _drop(self, weights):
         key = self.random_key()
         if self.seed is not None:
-
-
             key = jax.random.fold_in(key, self.seed)
         keep, share = keep_mask(key, self.dropout, weights.shape)
         return jnp.where(keep, weights / share, 0)

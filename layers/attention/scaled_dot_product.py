@@ -114,9 +114,7 @@ def attend_by_weights(
     query = query * jnp.asarray(scale, query.dtype)
     wide = jnp.promote_types(query.dtype, jnp.float32)
     if groups == heads:
-        scores = jnp.einsum(
-            "btnh,bsnh->bnts", query, key, preferred_element_type=wide
-        )
+        scores = jnp.einsum("btnh,bsnh->bnts", query, key, preferred_element_type=wide)
     else:
         query = query.reshape(batch, targets, groups, heads // groups, size)
         scores = jnp.einsum(

@@ -9,8 +9,15 @@ from jax import lax
 from exburn import activations, constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.layers.layout import channel_axis, check_choice, check_count, check_format
-from exburn.layers.layout import check_output, check_sizes, on_channels
+from exburn.layers.layout import (
+    channel_axis,
+    check_choice,
+    check_count,
+    check_format,
+    check_output,
+    check_sizes,
+    on_channels,
+)
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -77,9 +84,7 @@ class Convolution(Layer):
             raise ShapeError(
                 self.name, f"the number of channels must be known, not {input_shape}"
             )
-        self.input_spec = InputSpec(
-            ndim=self.rank + 2, axes={axis: input_shape[axis]}
-        )
+        self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: input_shape[axis]})
         return input_shape[axis]
 
     def _add_bias(self, size: int) -> None:
@@ -210,7 +215,7 @@ class Conv1D(Conv):
         groups: Number of groups of channels that are convolved separately.
         activation: Name or function; linear if None.
         use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel, ``[size, in // groups, filters]``.
+        kernel_initializer: Initializer of ``[size, in // groups, filters]``.
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
@@ -251,7 +256,7 @@ class Conv2D(Conv):
         groups: Number of groups of channels that are convolved separately.
         activation: Name or function; linear if None.
         use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel, ``[h, w, in // groups, filters]``.
+        kernel_initializer: Initializer of ``[h, w, in // groups, filters]``.
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.
@@ -292,8 +297,7 @@ class Conv3D(Conv):
         groups: Number of groups of channels that are convolved separately.
         activation: Name or function; linear if None.
         use_bias: Whether a bias is added.
-        kernel_initializer: Initializer of the kernel,
-            ``[d, h, w, in // groups, filters]``.
+        kernel_initializer: Initializer of ``[d, h, w, in // groups, filters]``.
         bias_initializer: Initializer of the bias ``[filters]``.
         kernel_regularizer: Function of the kernel, added to the loss.
         bias_regularizer: Function of the bias, added to the loss.

@@ -15,7 +15,7 @@ __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableCo
 
 
 class DepthwiseConv(Convolution):
-    """A depthwise convolution with a kernel ``[*kernel_size, in, depth_multiplier]``."""
+    """A convolution with a kernel ``[*kernel_size, in, depth_multiplier]``."""
 
     kernel: Any = None
 
@@ -74,7 +74,7 @@ class DepthwiseConv(Convolution):
         )
 
     def _depthwise(self, x, kernel):
-        """Channel c of the input gives channels [c * multiplier, (c + 1) * multiplier)."""
+        """Each input channel gives ``multiplier`` channels, which lie side by side."""
         kernel = self.cast(kernel)
         *sizes, channels, multiplier = kernel.shape
         return self._convolve(
@@ -252,7 +252,7 @@ class SeparableConv1D(SeparableConv):
         activation: Name or function; linear if None.
         use_bias: Whether a bias is added.
         depthwise_initializer: Initializer of the kernel ``[size, in, multiplier]``.
-        pointwise_initializer: Initializer of the kernel ``[1, in * multiplier, filters]``.
+        pointwise_initializer: Initializer of ``[1, in * multiplier, filters]``.
         bias_initializer: Initializer of the bias.
         depthwise_regularizer: Function of the depthwise kernel, added to the loss.
         pointwise_regularizer: Function of the pointwise kernel, added to the loss.

@@ -117,7 +117,11 @@ class EinsumDense(Layer):
                 f"the input must have the axes {into!r} of {self.equation!r}, "
                 f"received shape {input_shape}",
             )
-        known = input_shape[: len(letters)] if into.endswith("...") else input_shape[hidden:]
+        known = (
+            input_shape[: len(letters)]
+            if into.endswith("...")
+            else input_shape[hidden:]
+        )
         sizes = dict(zip(letters, known, strict=True))
         # the first axis is the batch's, unless the dots stand for it
         free = out.replace(".", "")
@@ -126,8 +130,8 @@ class EinsumDense(Layer):
         if len(free) != len(self.partial_output_shape):
             raise ShapeError(
                 self.name,
-                f"output_shape {self.partial_output_shape} must have one entry for each "
-                f"of the axes {free!r} of {self.equation!r}",
+                f"output_shape {self.partial_output_shape} must have one entry for "
+                f"each of the axes {free!r} of {self.equation!r}",
             )
         for letter, size in zip(free, self.partial_output_shape, strict=True):
             if size is None:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from exburn.layers.merging.concatenate import Concatenate, Dot
-from exburn.layers.merging.elementwise import Add, Average, Maximum, Minimum
-from exburn.layers.merging.elementwise import Multiply, Subtract
+from exburn.layers.merging.elementwise import (
+    Add,
+    Average,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
+)
 
 __all__ = [
     "add",

@@ -158,7 +158,10 @@ class BatchNormalization(Layer):
         gamma = 1.0 if self.gamma is None else self.cast(self.gamma, jnp.float32)
         beta = 0.0 if self.beta is None else self.cast(self.beta, jnp.float32)
         if training and self.trainable:
-            keep = self._kept(x, mask)
+            rows = self._rows(x)
+            if rows is not None:  # whatever the padding holds, it is not computed with
+                x = jnp.where(rows, x, 0)
+            keep = self._kept(x, mask, rows)
             mean, variance, share = self._moments(x, keep)
             if self.renorm:
                 r, d = self._correction(mean, variance)
@@ -174,26 +177,29 @@ class BatchNormalization(Layer):
             y = y + (align(beta) if jnp.ndim(beta) else beta)
         return self.cast(y)
 
-    def _kept(self, x, mask):
-        """Which entries count, as booleans that broadcast to ``x``; None for all."""
-        keep = None
-        if mask is not None:
-            mask = jnp.asarray(mask, bool)
-            if mask.ndim >= x.ndim or mask.shape != x.shape[: mask.ndim]:
-                raise ShapeError(
-                    self.name,
-                    "the mask's shape must be that of the input's first axes",
-                    {"mask": describe(mask), "input": describe(x)},
-                )
-            keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+    def _rows(self, x):
+        """Which rows are no padding, as booleans that broadcast to ``x``."""
         pass_ = context.current()
         rows = None if pass_ is None else pass_.row_mask
-        if rows is not None:
-            if rows.shape[0] != x.shape[0]:  # [batch * time, …] inside TimeDistributed
-                rows = jnp.repeat(rows, x.shape[0] // rows.shape[0])
-            rows = rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
-            keep = rows if keep is None else keep & rows
-        return keep
+        if rows is None:
+            return None
+        if rows.shape[0] != x.shape[0]:  # [batch * time, …] inside TimeDistributed
+            rows = jnp.repeat(rows, x.shape[0] // rows.shape[0])
+        return rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
+
+    def _kept(self, x, mask, rows):
+        """Which entries count, as booleans that broadcast to ``x``; None for all."""
+        if mask is None:
+            return rows
+        mask = jnp.asarray(mask, bool)
+        if mask.ndim >= x.ndim or mask.shape != x.shape[: mask.ndim]:
+            raise ShapeError(
+                self.name,
+                "the mask's shape must be that of the input's first axes",
+                {"mask": describe(mask), "input": describe(x)},
+            )
+        keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return keep if rows is None else keep & rows
 
     def _moments(self, x, keep):
         """Mean and variance of the kept entries in one pass, and their share of all.

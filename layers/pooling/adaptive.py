@@ -25,8 +25,8 @@ __all__ = [
 class AdaptivePooling(Layer):
     """Pooling along one spatial axis after the other, which gives the same result.
 
-    Window i of an axis of n entries covers ``floor(i n / m)`` to ``ceil((i + 1) n / m)``
-    where m is the output's size.
+    Window i of an axis of n entries covers ``floor(i n / m)`` up to
+    ``ceil((i + 1) n / m)`` where m is the output's size.
     """
 
     rank = 2

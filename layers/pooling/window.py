@@ -10,8 +10,13 @@ from jax import lax
 
 from exburn.dtypes import is_float
 from exburn.layer import Layer
-from exburn.layers.layout import check_choice, check_format, check_output, check_sizes
-from exburn.layers.layout import spatial_axes
+from exburn.layers.layout import (
+    check_choice,
+    check_format,
+    check_output,
+    check_sizes,
+    spatial_axes,
+)
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 

@@ -24,7 +24,9 @@ def check_rate(op: str, argument: str, rate: Any) -> float:
     return float(rate)
 
 
-def dropout_mask(layer: Layer, rate: float, shape: tuple, seed: int | None) -> jax.Array:
+def dropout_mask(
+    layer: Layer, rate: float, shape: tuple, seed: int | None
+) -> jax.Array:
     """Factors that drop units with probability ``rate`` and keep the mean."""
     key = layer.random_key()
     if seed is not None:

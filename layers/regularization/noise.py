@@ -308,7 +308,9 @@ class AlphaDropout(Noise):
         if not training or self.rate == 0:
             return inputs
         x = self.cast(inputs)
-        keep, share = keep_mask(self._key(), self.rate, _fill(self.noise_shape, x.shape))
+        keep, share = keep_mask(
+            self._key(), self.rate, _fill(self.noise_shape, x.shape)
+        )
         limit = -1.6732632423543772 * 1.0507009873554805  # SELU at minus infinity
         scale = (share * (1 + (1 - share) * limit**2)) ** -0.5
         return jnp.where(keep, x, limit) * scale - scale * limit * (1 - share)
@@ -338,6 +340,4 @@ def _fill(noise_shape: tuple | None, shape: tuple) -> tuple:
         return shape
     # a noise shape of lower rank broadcasts from the right, as arrays do
     own = shape[len(shape) - len(noise_shape) :]
-    return tuple(
-        d if n is None else n for n, d in zip(noise_shape, own, strict=True)
-    )
+    return tuple(d if n is None else n for n, d in zip(noise_shape, own, strict=True))

@@ -80,7 +80,9 @@ class Reshape(Layer):
         known = math.prod(d for d in target if d != -1)
         if isinstance(total, int):
             free = -1 in target
-            if (free and (known == 0 or total % known)) or (not free and total != known):
+            if (free and (known == 0 or total % known)) or (
+                not free and total != known
+            ):
                 raise ShapeError(
                     self.name,
                     f"{describe(inputs)} has {total} entries a sample, "

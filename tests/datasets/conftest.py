@@ -1,9 +1,12 @@
 """Fixtures of the data tests: an empty cache, and a file server on this machine."""
 
 import http.server
+import os
 import threading
 
 import pytest
+
+os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
 import exburn.datasets  # noqa: F401  (registers the adapters)
 

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.layers.check_layer import check_layer
 
 from exburn import layers as L
-from tests.layers.check_layer import check_layer
 
 rng = np.random.default_rng(0)
 FLAT = rng.normal(size=(4, 6)).astype("float32")
@@ -19,7 +19,12 @@ TIME, PLACE = {"free": (1,)}, {"free": (1, 2)}
 CASES = {
     "Dense": (L.Dense, (5, "tanh"), FLAT, {}),
     "Dense-time": (L.Dense, (5,), SEQUENCE, TIME),
-    "EinsumDense": (L.EinsumDense, ("abc,cd->abd", (None, 3), None, "d"), SEQUENCE, TIME),
+    "EinsumDense": (
+        L.EinsumDense,
+        ("abc,cd->abd", (None, 3), None, "d"),
+        SEQUENCE,
+        TIME,
+    ),
     "EinsumDense-dots": (L.EinsumDense, ("...x,xy->...y", 3), IMAGE, {}),
     "Identity": (L.Identity, (), FLAT, {}),
     "Rescaling": (L.Rescaling, (0.5, [1.0, 2.0, 0.0, 1.0]), IMAGE, {}),

@@ -44,7 +44,11 @@ UNIT, UNIT_1, UNIT_FLAT = stream(uniform(4)), stream(uniform(1)), stream(uniform
 BITS, BITS_1 = stream(integers(2, 4)), stream(integers(2, 1))
 BITS_FLAT = stream(integers(2, dtype="float32"))
 REAL, REAL_2 = stream(normal(4)), stream(normal(4))
-LABELS, ONE_HOT, PROBS = stream(integers(4)), stream(one_hot(4)), stream(distribution(4))
+LABELS, ONE_HOT, PROBS = (
+    stream(integers(4)),
+    stream(one_hot(4)),
+    stream(distribution(4)),
+)
 PROBS_2 = stream(distribution(4))
 MAP, MAP_2 = stream(integers(4, 3, 3)), stream(integers(4, 3, 3))
 MAP_ONE_HOT = [np.eye(4, dtype="float32")[m] for m in MAP]

@@ -6,6 +6,7 @@ import json
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import optax
 import pytest
@@ -161,6 +162,20 @@ def test_config_round_trip(make):
         for o in (optimizer, copy)
     ]
     assert programs[0] == programs[1]
+
+
+# Keras 3.15 converts its variables by an __array__ that NumPy 2 warns about.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_configurations_of_keras_are_understood():
+    schedule = keras.optimizers.schedules.CosineDecay(0.5, 100, warmup_target=0.7)
+    theirs = keras.optimizers.AdamW(schedule, weight_decay=0.25, clipnorm=2.0)
+    ours = optimizers.deserialize(keras.optimizers.serialize(theirs))
+    assert isinstance(ours, optimizers.AdamW)
+    assert (ours.weight_decay, ours.clipnorm, ours.epsilon) == (0.25, 2.0, 1e-7)
+    assert ours.learning_rate == pytest.approx(0.7)
+    theirs = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5))
+    ours = optimizers.get(keras.optimizers.serialize(theirs))
+    assert (ours.inner_optimizer.momentum, ours.learning_rate) == (0.0, 0.5)
 
 
 @pytest.mark.parametrize(

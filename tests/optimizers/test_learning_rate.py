@@ -131,6 +131,16 @@ def test_schedule_is_followed_and_cannot_be_overwritten():
     assert live.traces == 1
 
 
+def test_schedule_over_epochs_is_told_their_length_after_init():
+    optimizer = plain(("exponential", 0.5, 0.5))
+    live = Live(optimizer)
+    live.state = optimizer.init(PARAMS)
+    with pytest.raises(NotBuiltError, match="steps_per_epoch"):
+        live.step()
+    optimizer.set_epochs(2, None)
+    assert [live.step() for _ in range(4)] == [0.5, 0.5, 0.25, 0.25]
+
+
 def test_plain_function_as_schedule():
     optimizer = plain(lambda step: 0.5 / (step + 1))
     live = Live(optimizer)

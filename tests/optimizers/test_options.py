@@ -227,6 +227,17 @@ def test_loss_scale_optimizer_passes_the_rate_through():
     np.testing.assert_array_equal(optimizer.final_params(box[0], params)["w"], [1, 1])
 
 
+def test_loss_scale_around_several_optimizers_divides_once():
+    parts = optimizers.OptimizerMap(plain(), {"b": plain(0.5)})
+    several = optimizers.MultiOptimizer(parts, loss_scale_factor=8.0)
+    assert [o.loss_scale_factor for o in several.optimizers] == [8.0, 8.0]
+    optimizer = LossScaleOptimizer(several, initial_scale=4.0)
+    params = {"a": np.zeros(1, np.float32), "b": np.zeros(1, np.float32)}
+    grads = {"a": np.full(1, 4.0, np.float32), "b": np.full(1, 4.0, np.float32)}
+    new, _ = one_step(optimizer, grads, params)
+    assert (float(new["a"][0]), float(new["b"][0])) == (-1.0, -0.5)
+
+
 # Refused
 
 

@@ -1,0 +1,30 @@
+"""Keras' ops, bound to ``jax.numpy``, ``jax.nn`` and ``jax.lax``.
+
+They work on arrays, weights and NumPy arrays, inside ``jax.jit`` and, in a functional
+model, on symbols. They are grouped as in Keras: ``ops.numpy``, ``ops.nn``,
+``ops.linalg``, ``ops.image``, and all of them but the last here.
+
+Example:
+    >>> from exburn import ops
+    >>> ops.relu([-1.0, 2.0]).tolist()
+    [0.0, 2.0]
+"""
+
+from exburn.ops import image as image
+from exburn.ops import linalg as linalg
+from exburn.ops import nn as nn
+from exburn.ops import numpy as numpy
+from exburn.ops.blocks import rearrange as rearrange
+from exburn.ops.control import *  # noqa: F403
+from exburn.ops.core import *  # noqa: F403
+from exburn.ops.elementwise import erf as erf
+from exburn.ops.elementwise import erfc as erfc
+from exburn.ops.elementwise import erfinv as erfinv
+from exburn.ops.elementwise import rsqrt as rsqrt
+from exburn.ops.fourier import *  # noqa: F403
+from exburn.ops.indexing import *  # noqa: F403
+from exburn.ops.linalg import *  # noqa: F403
+from exburn.ops.linalg import logdet as logdet
+from exburn.ops.nn import *  # noqa: F403
+from exburn.ops.numpy import *  # noqa: F403
+from exburn.ops.reduction import logsumexp as logsumexp

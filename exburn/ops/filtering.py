@@ -1,0 +1,191 @@
+"""Image ops that compute every pixel from its neighbours."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from exburn.config import check_format
+from exburn.errors import ArgumentError, ShapeError
+from exburn.ops.binding import op
+from exburn.ops.convolution import check_padding, spread
+from exburn.ops.warping import on_batches
+
+__all__ = ["extract_patches", "extract_patches_3d", "gaussian_blur", "sobel_edges"]
+
+
+def depthwise(x, kernel, padding: str = "SAME"):
+    """``[batch, h, w, channels]``, each channel with one kernel ``[height, width]``."""
+    kernel = jnp.broadcast_to(kernel[:, :, None, None], (*kernel.shape, 1, x.shape[-1]))
+    return lax.conv_general_dilated(
+        x,
+        kernel.astype(x.dtype),
+        (1, 1),
+        padding,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=x.shape[-1],
+    )
+
+
+def gaussian(size: int, sigma) -> jnp.ndarray:
+    """The values of a Gaussian around the middle; their sum is 1."""
+    place = np.arange(size) - (size - 1) / 2
+    values = jnp.exp(-0.5 * (place / sigma) ** 2)
+    return values / values.sum()
+
+
+@op
+def gaussian_blur(images, kernel_size=(3, 3), sigma=(1.0, 1.0), data_format=None):
+    """Images smoothed by a Gaussian.
+
+    Args:
+        images: One or several.
+        kernel_size: Width and height of the window.
+        sigma: Deviation of the Gaussian in x and y.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [..., h, w, channels] → [..., h, w, channels]
+
+    Example:
+        >>> gaussian_blur(jnp.ones((5, 5, 1)))[2, 2, 0].round(3).tolist()
+        1.0
+    """
+    x = gaussian(kernel_size[0], sigma[0])
+    y = gaussian(kernel_size[1], sigma[1])
+    kernel = jnp.outer(y, x)
+    return on_batches(
+        "gaussian_blur", images, data_format, lambda b: depthwise(b, kernel)
+    )
+
+
+@op
+def sobel_edges(images, data_format=None):
+    """How fast images change along y and x.
+
+    Args:
+        images: Several.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, h, w, channels] → [batch, h, w, channels, 2]
+
+    Raises:
+        ShapeError: The rank is not 4.
+
+    Example:
+        >>> sobel_edges(jnp.ones((1, 3, 3, 1)))[0, 1, 1, 0].tolist()
+        [0.0, 0.0]
+    """
+    if images.ndim != 4:
+        raise ShapeError("sobel_edges", f"images have rank 4, received {images.shape}")
+    along_x = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    edges = [
+        on_batches("sobel_edges", images, data_format, lambda b, k=k: depthwise(b, k))
+        for k in (along_x.T, along_x)
+    ]
+    return jnp.stack(edges, -1)
+
+
+@op
+def extract_patches(
+    images, size, strides=None, dilation_rate=1, padding="valid", data_format=None
+):
+    """The windows of images, each as one vector.
+
+    Args:
+        images: One or several.
+        size: Height and width of a window, or one number for both. With three
+            numbers, windows of volumes.
+        strides: Distance of the windows; their size by default.
+        dilation_rate: Distance of a window's taps.
+        padding: ``"valid"`` or ``"same"``.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [..., h, w, c] → [..., rows, columns, height * width * c]
+
+    Raises:
+        ShapeError: The rank does not fit.
+        ArgumentError: Another argument is out of range.
+
+    Example:
+        >>> extract_patches(jnp.ones((1, 6, 6, 3)), 2).shape
+        (1, 3, 3, 12)
+    """
+    rank = len(size) if isinstance(size, list | tuple) else 2
+    return _patches(
+        "extract_patches",
+        rank,
+        images,
+        size,
+        strides,
+        dilation_rate,
+        padding,
+        data_format,
+    )
+
+
+@op
+def extract_patches_3d(
+    volumes, size, strides=None, dilation_rate=1, padding="valid", data_format=None
+):
+    """The windows of volumes, each as one vector.
+
+    Args:
+        volumes: One or several.
+        size, strides, dilation_rate, padding, data_format: As in
+            :func:`extract_patches`.
+
+    Shape:
+        volumes: [..., d, h, w, c] → [..., *windows, depth * height * width * c]
+
+    Example:
+        >>> extract_patches_3d(jnp.ones((1, 4, 4, 4, 1)), 2).shape
+        (1, 2, 2, 2, 8)
+    """
+    return _patches(
+        "extract_patches_3d",
+        3,
+        volumes,
+        size,
+        strides,
+        dilation_rate,
+        padding,
+        data_format,
+    )
+
+
+def _patches(name, rank, images, size, strides, dilation_rate, padding, data_format):
+    if rank not in (2, 3):
+        raise ArgumentError(name, f"size has 2 or 3 numbers, received {size!r}")
+    if images.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(
+            name,
+            f"images have rank {rank + 1} (one) or {rank + 2} (several)",
+            {"received": images.shape},
+        )
+    first = check_format(name, data_format) == "channels_first"
+    size = spread(name, "size", size, rank)
+    strides = spread(name, "strides", size if strides is None else strides, rank)
+    dilation = spread(name, "dilation_rate", dilation_rate, rank)
+    same = check_padding(name, padding) == "same"
+    x = images if images.ndim == rank + 2 else images[None]
+    x = jnp.moveaxis(x, 1, -1) if first else x
+    for i, (k, s, d) in enumerate(zip(size, strides, dilation, strict=True)):
+        axis = 1 + 2 * i  # each axis becomes two: windows, taps
+        n, span = x.shape[axis], (k - 1) * d + 1
+        count = -(-n // s) if same else (n - span) // s + 1
+        if same:
+            missing = max((count - 1) * s + span - n, 0)
+            pads = [(0, 0)] * x.ndim
+            pads[axis] = (missing // 2, missing - missing // 2)
+            x = jnp.pad(x, pads)
+        taps = jnp.arange(count)[:, None] * s + np.arange(k) * d
+        x = jnp.take(x, taps, axis, mode="clip")
+    windows, taps = range(1, 2 * rank, 2), range(2, 2 * rank + 1, 2)
+    x = x.transpose(0, *windows, *taps, 2 * rank + 1)
+    x = x.reshape(*x.shape[: rank + 1], int(np.prod(size)) * x.shape[-1])
+    x = jnp.moveaxis(x, -1, 1) if first else x
+    return x if images.ndim == rank + 2 else x[0]

@@ -1,0 +1,357 @@
+"""Random numbers with Keras' arguments: ``normal((2, 3), seed=1)``.
+
+Where the numbers come from depends on ``seed`` and on where the call stands:
+
+- Inside ExBurn's programs (``fit``, ``evaluate``, ``predict``) every draw comes from
+  the key of the step, so that it differs from step to step and is the same in a run
+  that is repeated or resumed. An integer seed or a :class:`SeedGenerator` only tells
+  the streams apart there. In a compiled program an integer would otherwise give every
+  step the same "random" numbers. ``exburn.key_scope(key)`` does the same by hand.
+- Elsewhere an integer gives the same numbers at every call, a generator gives other
+  numbers at every call, and ``None`` continues the stream of ``set_random_seed``. Under
+  ``jax.jit`` a generator or ``None`` needs a key: ``with exburn.key_scope(key):``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn import context
+from exburn.config import floatx
+from exburn.dtypes import is_float, standardize_dtype
+from exburn.errors import ArgumentError
+from exburn.weights import Buffer
+
+__all__ = [
+    "SeedGenerator",
+    "beta",
+    "binomial",
+    "categorical",
+    "dropout",
+    "gamma",
+    "normal",
+    "randint",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+]
+
+
+class SeedGenerator:
+    """A stream of seeds.
+
+    Args:
+        seed: Where the stream starts; a random place by default.
+        name: Kept for Keras code.
+
+    Raises:
+        ArgumentError: ``seed`` is no integer.
+
+    Example:
+        >>> generator = SeedGenerator(42)
+        >>> a, b = normal((3,), seed=generator), normal((3,), seed=generator)
+        >>> bool((a == b).any())
+        False
+        >>> bool((a == normal((3,), seed=SeedGenerator(42))).all())
+        True
+    """
+
+    def __init__(self, seed: int | None = None, name: str | None = None):
+        self.name = name or "seed_generator"
+        self._given = seed
+        if seed is None:
+            seed = int(jax.random.bits(context.Context().random_key(self.name)))
+        self._seed = _check_seed(seed)
+        self.state = Buffer(_words(self._seed, 0), label="seed_generator_state")
+
+    def next(self, ordered: bool = True) -> jax.Array:
+        """The next seed: a PRNG key of JAX.
+
+        Args:
+            ordered: Kept for Keras code.
+
+        Raises:
+            ArgumentError: The call is compiled by someone else, and there is no key.
+        """
+        key = _step_key(f"generator {self._seed}")
+        if key is not None:
+            return key
+        if context.tracing():
+            return context.Context().random_key(self.name)  # raises, and says why
+        words = np.asarray(self.state.get_value())
+        after = _words(int(words[0]), int(words[1]) + 1)
+        self.state.set_raw_value(after, _unsafe_bypass_check=True)
+        return _key(words)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": self._given, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        return cls(**config)
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ArgumentError(
+            "random", f"a seed is an integer or a SeedGenerator, received {seed!r}"
+        )
+    return int(seed)
+
+
+def _words(seed: int, count: int) -> jax.Array:
+    return jax.device_put(np.array([seed & 0xFFFFFFFF, count], np.uint32))
+
+
+def _key(words) -> jax.Array:
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+def _step_key(stream: str) -> jax.Array | None:
+    """A key of the pass under way or of ``key_scope``; ``None`` if there is neither."""
+    pass_ = context.current()
+    if pass_ is not None and pass_.key is not None:
+        return pass_.random_key(stream)
+    if context._key_scope.get() is not None:
+        return context.Context().random_key(stream)
+    return None
+
+
+def draw_key(seed: Any = None) -> jax.Array:
+    """The PRNG key for one draw.
+
+    Args:
+        seed: ``None``, an integer, a :class:`SeedGenerator`, or a key of JAX.
+    """
+    if isinstance(seed, SeedGenerator):
+        return seed.next()
+    if isinstance(seed, jax.Array):
+        typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+        return seed if typed else jax.random.wrap_key_data(seed)
+    if seed is None:
+        return (context.current() or context.Context()).random_key("random")
+    seed = _check_seed(seed)
+    key = _step_key(f"seed {seed}")
+    return _key(_words(seed, 0)) if key is None else key
+
+
+def _float(op: str, dtype: Any) -> Any:
+    name = floatx() if dtype is None else standardize_dtype(dtype)
+    if not is_float(name):
+        raise ArgumentError(op, f"a floating dtype is needed, not {name}")
+    return jnp.dtype(name)
+
+
+def normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
+    """Draws from the normal distribution.
+
+    Args:
+        shape: Shape of the result.
+        mean: Mean.
+        stddev: Standard deviation.
+        dtype: Floating dtype; ``config.floatx()`` by default.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Raises:
+        ArgumentError: A dtype that is not floating, or a seed that is none.
+
+    Example:
+        >>> bool((normal((4,), seed=3) == normal((4,), seed=3)).all())
+        True
+    """
+    sample = jax.random.normal(draw_key(seed), shape, _float("normal", dtype))
+    return sample * stddev + mean
+
+
+def truncated_normal(shape, mean=0.0, stddev=1.0, dtype=None, seed=None):
+    """Draws from the normal distribution, cut off two deviations from the mean.
+
+    Args:
+        shape, mean, stddev, dtype, seed: As in :func:`normal`.
+
+    Example:
+        >>> bool((abs(truncated_normal((100,), stddev=0.1, seed=1)) <= 0.2).all())
+        True
+    """
+    dtype = _float("truncated_normal", dtype)
+    sample = jax.random.truncated_normal(draw_key(seed), -2.0, 2.0, shape, dtype)
+    return sample * stddev + mean
+
+
+def uniform(shape, minval=0.0, maxval=1.0, dtype=None, seed=None):
+    """Draws evenly from ``[minval, maxval)``.
+
+    Args:
+        shape: Shape of the result.
+        minval, maxval: The bounds.
+        dtype: ``config.floatx()`` by default; an integer dtype gives whole numbers.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Example:
+        >>> uniform((2, 3), seed=1).shape
+        (2, 3)
+    """
+    if dtype is not None and not is_float(standardize_dtype(dtype)):
+        return randint(shape, int(minval), int(maxval), dtype, seed)
+    dtype = _float("uniform", dtype)
+    return jax.random.uniform(draw_key(seed), shape, dtype, minval, maxval)
+
+
+def randint(shape, minval, maxval, dtype="int32", seed=None):
+    """Draws whole numbers evenly from ``[minval, maxval)``.
+
+    Args:
+        shape: Shape of the result.
+        minval, maxval: The bounds.
+        dtype: An integer dtype.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Raises:
+        ArgumentError: A dtype that is no integer one.
+
+    Example:
+        >>> sorted(set(randint((100,), 1, 4, seed=1).tolist()))
+        [1, 2, 3]
+    """
+    name = standardize_dtype(dtype)
+    if not jnp.issubdtype(jnp.dtype(name), jnp.integer):
+        raise ArgumentError("randint", f"an integer dtype is needed, not {name}")
+    return jax.random.randint(draw_key(seed), shape, minval, maxval, name)
+
+
+def categorical(logits, num_samples, dtype="int32", seed=None):
+    """Draws classes for every row of logits.
+
+    Args:
+        logits: Logarithms of the classes' probabilities, up to a constant.
+        num_samples: Draws a row.
+        dtype: An integer dtype.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Shape:
+        logits: [batch, classes] → [batch, num_samples]
+
+    Raises:
+        ArgumentError: The logits' rank is not 2.
+
+    Example:
+        >>> categorical([[0.0, -1e9]], 3, seed=1).tolist()
+        [[0, 0, 0]]
+    """
+    logits = jnp.asarray(logits)
+    if logits.ndim != 2:
+        raise ArgumentError(
+            "categorical", f"logits are [batch, classes], received {logits.shape}"
+        )
+    shape = (logits.shape[0], num_samples)
+    key = draw_key(seed)
+    return jax.random.categorical(key, logits[..., None], axis=1, shape=shape).astype(
+        standardize_dtype(dtype)
+    )
+
+
+def dropout(inputs, rate, noise_shape=None, seed=None):
+    """Sets a random fraction of the entries to 0 and scales the others up.
+
+    Args:
+        inputs: An array.
+        rate: Probability that an entry is dropped, from 0 to 1.
+        noise_shape: Shape of the random choice, broadcast over the input; ``None`` in
+            it stands for the input's size.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Raises:
+        ArgumentError: ``rate`` is outside of [0, 1].
+
+    Example:
+        >>> set(dropout(jnp.ones(100), 0.5, seed=1).tolist()) == {0.0, 2.0}
+        True
+    """
+    if not 0 <= rate <= 1:
+        raise ArgumentError("dropout", f"rate is from 0 to 1, received {rate}")
+    inputs = inputs.get_value() if isinstance(inputs, nnx.Variable) else inputs
+    inputs = jnp.asarray(inputs)
+    if rate == 0:
+        return inputs
+    if rate == 1:
+        return jnp.zeros_like(inputs)
+    shape = inputs.shape
+    if noise_shape is not None:
+        sizes = zip(noise_shape, shape, strict=True)
+        shape = tuple(size if given is None else given for given, size in sizes)
+    kept = jax.random.bernoulli(draw_key(seed), 1 - rate, shape)
+    return jnp.where(kept, inputs / (1 - rate), 0).astype(inputs.dtype)
+
+
+def shuffle(x, axis=0, seed=None):
+    """The slices along an axis in random order.
+
+    Args:
+        x: An array.
+        axis: The axis that is permuted.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Example:
+        >>> sorted(shuffle(jnp.arange(4), seed=1).tolist())
+        [0, 1, 2, 3]
+    """
+    return jax.random.permutation(draw_key(seed), jnp.asarray(x), axis)
+
+
+def gamma(shape, alpha, dtype=None, seed=None):
+    """Draws from the gamma distribution of shape ``alpha`` and scale 1.
+
+    Args:
+        shape: Shape of the result.
+        alpha: Positive, broadcast to the shape.
+        dtype: Floating dtype; ``config.floatx()`` by default.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Example:
+        >>> bool((gamma((5,), 2.0, seed=1) > 0).all())
+        True
+    """
+    dtype = _float("gamma", dtype)
+    return jax.random.gamma(draw_key(seed), jnp.asarray(alpha), shape, dtype)
+
+
+def beta(shape, alpha, beta, dtype=None, seed=None):
+    """Draws from the beta distribution.
+
+    Args:
+        shape: Shape of the result.
+        alpha, beta: Positive, broadcast to the shape.
+        dtype: Floating dtype; ``config.floatx()`` by default.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Example:
+        >>> bool((beta((5,), 2.0, 3.0, seed=1) < 1).all())
+        True
+    """
+    dtype = _float("beta", dtype)
+    a, b = jnp.asarray(alpha), jnp.asarray(beta)
+    return jax.random.beta(draw_key(seed), a, b, shape, dtype)
+
+
+def binomial(shape, counts, probabilities, dtype=None, seed=None):
+    """Draws from the binomial distribution.
+
+    Args:
+        shape: Shape of the result.
+        counts: Number of trials, broadcast to the shape.
+        probabilities: Probability of a success, broadcast to the shape.
+        dtype: Floating dtype; ``config.floatx()`` by default.
+        seed: ``None``, an integer or a :class:`SeedGenerator`; see the module.
+
+    Example:
+        >>> binomial((3,), 4, 1.0, seed=1).tolist()
+        [4.0, 4.0, 4.0]
+    """
+    dtype = _float("binomial", dtype)
+    n, p = jnp.asarray(counts), jnp.asarray(probabilities)
+    return jax.random.binomial(draw_key(seed), n, p, shape, dtype)

@@ -1,0 +1,167 @@
+"""Models that override train_step, test_step, compute_loss or metrics, as in Keras."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn as keras
+
+
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(16, activation="tanh")
+        self.norm = keras.layers.BatchNormalization()
+        self.out = keras.layers.Dense(1)
+
+    def call(self, x, training=False):
+        return self.out(self.norm(self.hidden(x), training=training))
+
+
+class Regressor(Net):
+    """Keras' guide to custom steps with JAX, in the same calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.loss_tracker = keras.metrics.Mean(name="loss")
+        self.mae = keras.metrics.MeanAbsoluteError(name="mae")
+
+    @property
+    def metrics(self):
+        return [self.loss_tracker, self.mae]
+
+    def loss_and_updates(self, tv, ntv, x, y):
+        y_pred, ntv = self.stateless_call(tv, ntv, x, training=True)
+        return jnp.mean(jnp.square(y - y_pred)), (y_pred, ntv)
+
+    def train_step(self, state, data):
+        tv, ntv, ov, mv = state
+        x, y = data
+        grad_fn = jax.value_and_grad(self.loss_and_updates, has_aux=True)
+        (loss, (y_pred, ntv)), grads = grad_fn(tv, ntv, x, y)
+        tv, ov = self.optimizer.stateless_apply(ov, grads, tv)
+        return self._log(loss, y, y_pred, (tv, ntv, ov), mv)
+
+    def test_step(self, state, data):
+        tv, ntv, mv = state
+        x, y = data
+        y_pred, ntv = self.stateless_call(tv, ntv, x, training=False)
+        return self._log(jnp.mean(jnp.square(y - y_pred)), y, y_pred, (tv, ntv), mv)
+
+    def _log(self, loss, y, y_pred, kept, mv):
+        n = len(self.loss_tracker.variables)
+        loss_vars = self.loss_tracker.stateless_update_state(mv[:n], loss)
+        mae_vars = self.mae.stateless_update_state(mv[n:], y, y_pred)
+        logs = {
+            "loss": self.loss_tracker.stateless_result(loss_vars),
+            "mae": self.mae.stateless_result(mae_vars),
+        }
+        return logs, (*kept, loss_vars + mae_vars)
+
+
+@pytest.fixture
+def line():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((100, 4)).astype(np.float32)
+    return x, (x @ np.array([[1.0], [-2.0], [0.5], [3.0]])).astype(np.float32)
+
+
+def test_a_custom_train_step_learns_in_compiled_chunks(line):
+    x, y = line
+    model = Regressor()
+    model.compile(optimizer=keras.optimizers.Adam(0.05), seed=0)
+    history = model.fit(x, y, batch_size=25, epochs=40, verbose=0).history
+    assert list(history) == ["loss", "mae"]
+    assert history["loss"][-1] < 0.2 * history["loss"][0]
+    assert model.trace_counts["train"] == 1
+    result = model.evaluate(x, y, return_dict=True, verbose=0)
+    assert result["mae"] == pytest.approx(
+        np.abs(model.predict(x, verbose=0) - y).mean(), rel=1e-4
+    )
+    assert not np.allclose(model.norm.moving_mean.numpy(), 0)
+
+
+def test_a_custom_train_step_equals_the_built_in_one(line):
+    x, y = line
+
+    def run(cls, **settings):
+        model = cls()
+        model.compile(keras.optimizers.SGD(0.01), seed=3, **settings)
+        model.fit(x, y, batch_size=25, epochs=3, verbose=0, shuffle=False)
+        return [np.asarray(w) for w in model.get_weights()]
+
+    for a, b in zip(run(Regressor), run(Net, loss="mse"), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_an_overridden_compute_loss_is_trained_on(line):
+    x, y = line
+
+    class Huge(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+            base = super().compute_loss(x, y, y_pred, sample_weight, training)
+            return base + 100.0
+
+    model = Huge()
+    model.compile("adam", "mse", metrics=["mae"])
+    history = model.fit(x, y, epochs=3, batch_size=32, verbose=0).history
+    assert all(100 < loss < 130 for loss in history["loss"])
+    assert history["loss"][-1] < history["loss"][0]
+    assert 0 < history["mae"][0] < 10
+
+
+def test_add_loss_in_a_layer_joins_the_training_loss(line):
+    x, y = line
+
+    class Sparse(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(1e3 * jnp.mean(jnp.abs(x)))
+            return x
+
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8), Sparse(), keras.layers.Dense(1)]
+    )
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    history = model.fit(x, y, epochs=30, verbose=0).history["loss"]
+    assert history[-1] < 0.5 * history[0] and history[0] > 100
+    assert np.abs(model.layers[0].get_weights()[0]).mean() < 0.2
+
+
+def test_a_variational_autoencoder_without_targets(line):
+    x, _ = line
+
+    class Sampling(keras.layers.Layer):
+        def call(self, inputs, training=False):
+            mean, log_var = inputs
+            if not training:
+                return mean
+            noise = jax.random.normal(self.random_key(), mean.shape)
+            return mean + jnp.exp(0.5 * log_var) * noise
+
+    class VAE(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.encode = keras.layers.Dense(16, activation="relu")
+            self.mean, self.log_var = keras.layers.Dense(2), keras.layers.Dense(2)
+            self.sample = Sampling()
+            self.decode = keras.layers.Dense(4)
+
+        def call(self, x, training=False):
+            h = self.encode(x)
+            mean, log_var = self.mean(h), self.log_var(h)
+            kl = -0.5 * jnp.mean(1 + log_var - mean**2 - jnp.exp(log_var))
+            self.add_loss(0.01 * kl)
+            return self.decode(self.sample([mean, log_var], training=training))
+
+    model = VAE()
+    model.compile(keras.optimizers.Adam(0.01), "mse", seed=0)
+    history = model.fit(x, x, epochs=40, verbose=0).history["loss"]
+    assert history[-1] < 0.8 * history[0]
