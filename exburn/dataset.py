@@ -243,7 +243,7 @@ def _check_weights(weight: Tree, y: Tree, op: str) -> None:
                     op,
                     f"{path} must be one weight a row, or have the shape of y",
                     {path: _describe(w), "y": _describe(one)},
-                    hint="Weigh each row by one number: sample_weight of shape (rows,).",
+                    hint="Weigh each row by one number: sample_weight of shape (n,).",
                 )
         host = w if (seen := _on_host(w)) is None else seen
         if not host.min() >= 0 or not np.isfinite(float(host.max())):
@@ -405,6 +405,10 @@ class StreamDataset:
         name: What errors call it.
         op: The operation named in errors.
 
+    Attributes:
+        check: Called with every batch before it is handed out, to raise if its values
+            cannot be used.
+
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
             in a batch, a batch of another structure or rank than the first.
@@ -430,6 +434,7 @@ class StreamDataset:
         self.reiterable, self.shuffles = reiterable, shuffles
         self.name, self.op = name, op
         self._factory = factory
+        self.check: Callable[[tuple], None] | None = None
         self._source: Iterator | None = None  # the only iterator, if not reiterable
         self._started = False
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
@@ -488,7 +493,22 @@ class StreamDataset:
             raise
         if raw is _END:
             return None
-        return self._batch(raw, f"batch {index} of the {self.name}")
+        batch = self._batch(raw, f"batch {index} of the {self.name}")
+        self._checked(batch, index)
+        return batch
+
+    def check_first(self, batch: tuple) -> None:
+        """Checks a batch that was peeked at before ``check`` was known."""
+        self._checked(batch, 0)
+
+    def _checked(self, batch: tuple, index: int) -> None:
+        if self.check is None:
+            return
+        try:
+            self.check(batch)
+        except ExBurnError as error:
+            error.add_note(f"in batch {index} of the {self.name}")
+            raise
 
     def _batch(self, raw: Any, what: str) -> tuple:
         parts = list(raw) if isinstance(raw, list | tuple) else [raw]

@@ -696,11 +696,6 @@ def _value(value: Any) -> Any:
     return value.get_value() if isinstance(value, nnx.Variable) else value
 
 
-def _mask_of(value: Any) -> Any:
-    pass_ = context.current()
-    return None if pass_ is None else pass_.mask_of(value)
-
-
 # ---------------------------------------------------------------------- traversal
 def _children(module: Any) -> Iterator[tuple[str, Any]]:
     """Modules and variables directly inside, in the order they were assigned.

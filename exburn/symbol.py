@@ -285,16 +285,21 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
 def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     """``jax.eval_shape`` over symbolic specs, with the concrete fallback."""
     try:
+        return _trace(run, specs)
+    except ExBurnError as error:
+        plain(error)
+        raise
+    except (TypeError, ValueError) as error:
+        received = ", ".join(describe(s) for s in specs)
+        error.add_note(f"in {where}: received {received}")
+        raise
+
+
+def _trace(run: Callable, specs: list) -> Any:
+    try:
         return jax.eval_shape(run, *specs)
     except INCONCLUSIVE:
         pass
-    except (TypeError, ValueError) as error:
-        if isinstance(error, ExBurnError):
-            plain(error)
-        else:
-            received = ", ".join(describe(s) for s in specs)
-            error.add_note(f"in {where}: received {received}")
-        raise
     first, second = (
         jax.eval_shape(run, *[_concrete(s, base) for s in specs]) for base in (840, 1260)
     )

@@ -116,7 +116,8 @@ class ReversibleEmbedding(Embedding):
     Args: those of :class:`Embedding`, and
         tie_weights: Whether the way back uses the transposed table, or its own
             ``reverse_embeddings``.
-        reverse_dtype: Dtype that the way back is computed in; the compute dtype if None.
+        reverse_dtype: Dtype that the way back is computed in; the compute dtype if
+            None.
         logit_soft_cap: Bound of the scores; none if None.
 
     Shape:

@@ -151,6 +151,9 @@ class Circle(FormulaLoss):
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         _check(self.name, y_true, y_pred)
 
+    def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return ~_circle(y_true, y_pred, None, None, self.remove_diagonal, 1.0, 0.0)[1]
+
     def __call__(
         self,
         y_true: Any,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from exburn.errors import ArgumentError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
-from exburn.metrics.means import zeros
+from exburn.metrics.means import ratio, zeros
 
 __all__ = ["BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU"]
 
@@ -115,9 +115,8 @@ class IoU(Metric):
         union = matrix.sum(axis=0) + matrix.sum(axis=1) - hits
         chosen = jnp.asarray(self.target_class_ids)
         hits, union = hits[chosen], union[chosen]
-        present = union > 0
-        scores = jnp.where(present, hits / jnp.where(present, union, 1), 0)
-        return jnp.sum(scores) / jnp.maximum(jnp.sum(present), 1)
+        present = jnp.sum(union > 0, dtype=union.dtype)
+        return ratio(jnp.sum(ratio(hits, union)), present)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -222,7 +222,7 @@ class MeanMetricWrapper(Mean):
 
     def ignored(self, y_true: Any, y_pred: Any) -> jax.Array | None:
         """Entries of the values that the targets rule out, or ``None``."""
-        return None
+        return self._fn.ignored(y_true, y_pred) if isinstance(self._fn, Loss) else None
 
     def update(  # type: ignore[override]
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None

@@ -362,7 +362,8 @@ class R2Score(Metric):
             "mean": state["mean"] + shift * ratio(count, total),
             "spread": state["spread"] + spread + between,
             "residual": state["residual"] + residual,
-            "rows": state["rows"] + jnp.sum(jnp.any(weight != 0, axis=1)),
+            "rows": state["rows"]
+            + jnp.sum(jnp.any(weight != 0, axis=1), dtype=self._dtype),
         }
 
     def compute(self, state: State) -> jax.Array:

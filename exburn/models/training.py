@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,8 +94,18 @@ class Training:
         del auto_scale_loss  # float16 policies scale by themselves
         if steps_per_execution != "auto":
             _positive("compile", "steps_per_execution", steps_per_execution)
-        if seed is not None and (not isinstance(seed, int) or not 0 <= seed < 2**32):
-            raise ArgumentError("compile", f"0 <= seed < 2**32, received {seed!r}")
+        if jit_compile not in ("auto", True, False):
+            raise ArgumentError(
+                "compile",
+                f"jit_compile must be 'auto', True or False, received {jit_compile!r}",
+            )
+        if seed is not None:
+            _count("compile", "seed", seed)
+            if seed >= 2**32:
+                raise ArgumentError(
+                    "compile", f"seed must be below 2**32, received {seed}"
+                )
+            seed = int(seed)
         objective = Objective(loss, loss_weights, metrics, weighted_metrics)
         run = self._run.value
         run.optimizer = optimizers.get(optimizer)
@@ -303,14 +314,17 @@ class Training:
         dataset = as_dataset(x, y, sample_weight)
         validation = None
         if validation_data is not None:
-            validation = as_validation_dataset(validation_data)
+            validation = as_validation_dataset(
+                validation_data, op="fit (validation data)"
+            )
         elif validation_split:
             dataset, validation = split(dataset, validation_split)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
         user = CallbackList(callbacks)
         if validation is not None:
-            self._prepare("fit (validation data)", validation, like=dataset)
+            with _named("in the validation data"):
+                self._prepare("fit (validation data)", validation, like=dataset)
         self._prepare("fit", dataset, train=True)
         history = History()
         history.seed = trainer.seed
@@ -350,15 +364,19 @@ class Training:
         self, op: str, dataset: Any, like: Any = None, train: bool = False
     ) -> Any:
         """Builds and checks the model for the data, before anything is compiled."""
-        trainer = self._trainer(op)
+        run = self._run.value
         kind = "predict" if op == "predict" else "train" if train else "test"
+        trainer = run.trainer if kind == "predict" else self._trainer(op)
         batch = _first(dataset, trainer.seed)
         if like is not None:
             _same_form(op, batch, _first(like, trainer.seed))
         own = callable(getattr(self, f"{kind}_step", None))
-        if batch[1] is None and not own and trainer.objective.wants_targets and op != "predict":
+        wanting = trainer.objective.wants_targets and kind != "predict" and not own
+        if wanting and batch[1] is None:
             raise DataError(
-                op, "the loss needs targets, but there is no y", hint="fit(x, y)"
+                op,
+                "the loss needs targets, but there is no y",
+                hint="Pass y beside x, or a loader that yields (x, y).",
             )
         spec = trainer.prepare(
             batch,
@@ -366,8 +384,23 @@ class Training:
             softmax=self._probability_outputs,
             kind=kind,
         )
-        if isinstance(dataset, ArrayDataset) and op != "predict":
-            trainer.check(dataset, spec, op, finite=self._run.value.check_numerics)
+        if kind == "train" and not trainer.minimizes:
+            raise ArgumentError(
+                op,
+                "there is nothing to minimize: compile() received no loss",
+                hint='model.compile(optimizer, loss="cross_entropy")',
+            )
+        targets = kind != "predict"
+        finite = targets and run.check_numerics
+
+        def check(batch: tuple) -> None:
+            trainer.check(batch, spec, op, finite=finite, targets=targets)
+
+        if isinstance(dataset, StreamDataset):
+            dataset.check = check
+            dataset.check_first(batch)
+        else:
+            check(dataset.tree)
         return spec
 
     def _output_names_of(self, spec: Any) -> list[str] | None:
@@ -435,13 +468,7 @@ class Training:
         run = self._run.value
         if run.trainer is None:
             run.trainer = Trainer(self)
-            settings, run.settings = run.settings, {}
-        else:
-            settings = run.settings
-        try:
-            self._prepare("predict", dataset)
-        finally:
-            run.settings = settings
+        self._prepare("predict", dataset)
         user = CallbackList(callbacks)
         bars = [ProgressBar(verbose)] if verbose else []
         listed = CallbackList(
@@ -589,6 +616,16 @@ class _exits:  # noqa: N801 - reads as a statement
         self.callbacks.on_exit(error)
 
 
+@contextlib.contextmanager
+def _named(what: str):
+    """Errors of the block say where they come from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise
+
+
 def _first(dataset: ArrayDataset | StreamDataset, seed: int) -> tuple:
     """A batch of the data: for shapes only."""
     if isinstance(dataset, StreamDataset):
@@ -607,12 +644,14 @@ def _same_form(op: str, batch: tuple, other: tuple) -> None:
             raise DataError(
                 op,
                 f"{name} has {len(shapes[0])} arrays, training has {len(shapes[1])}",
+                hint="Pass validation_data in the structure of the training data.",
             )
         for mine, theirs in zip(*shapes, strict=True):
             if len(mine) != len(theirs):
                 raise DataError(
                     op,
                     f"{name} has rows of shape {mine}, training has {theirs}",
+                    hint="Prepare validation data as the training data.",
                 )
 
 

@@ -27,10 +27,16 @@ def class_weights(
         TargetError: A class in the data has no weight.
     """
     if not isinstance(weights, Mapping) or not weights:
-        raise ArgumentError("fit", "class_weight is a dict {class: weight}")
+        raise ArgumentError(
+            "fit", f"class_weight must be a dict {{class: weight}}, received {weights!r}"
+        )
     for label, weight in weights.items():
-        if not np.isfinite(weight) or weight < 0:
-            raise ArgumentError("fit", f"class_weight[{label!r}] is {weight!r}")
+        number = isinstance(weight, int | float | np.number)
+        if not number or not np.isfinite(weight) or weight < 0:
+            raise ArgumentError(
+                "fit",
+                f"class_weight[{label!r}] must be a number ≥ 0, received {weight!r}",
+            )
     if isinstance(dataset, StreamDataset):
         return StreamDataset(
             lambda epoch: (
@@ -47,15 +53,27 @@ def class_weights(
 
 def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:
     if not hasattr(y, "shape"):
-        raise ArgumentError("fit", "class_weight needs exactly one array of targets")
+        raise ArgumentError(
+            "fit",
+            "class_weight needs exactly one array of targets",
+            hint="With several outputs, pass sample_weight as a dict by output name.",
+        )
     if w is not None:
-        raise ArgumentError("fit", "give class_weight or sample_weight, not both")
+        raise ArgumentError(
+            "fit",
+            "give class_weight or sample_weight, not both",
+            hint="Multiply them: sample_weight * [weight of each row's class].",
+        )
     labels = np.asarray(y)
     if labels.ndim > 1 and labels.shape[-1] > 1:
         labels = labels.argmax(-1)
     labels = labels.reshape(len(labels), -1)
     if labels.shape[1] != 1:
-        raise ArgumentError("fit", "class_weight needs one label for each row")
+        raise ArgumentError(
+            "fit",
+            f"class_weight needs one label for each row, received targets of shape "
+            f"{np.shape(y)}",
+        )
     labels = labels[:, 0].astype(np.int64)
     present = np.unique(labels)
     missing = [int(c) for c in present if int(c) not in weights]
@@ -64,6 +82,7 @@ def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:
             "fit",
             f"class {missing[0]} is in the data but not in class_weight",
             {"classes": present[:20].tolist(), "class_weight": dict(weights)},
+            hint=f"Add it: class_weight={{…, {missing[0]}: 1.0}}.",
         )
     table = {int(c): float(weights[int(c)]) for c in present}
     return np.array([table[int(c)] for c in present], np.float32)[

@@ -119,7 +119,7 @@ def depth_to_space(x, block_size, data_format="channels_last"):
     b = block_size
     if check_format("depth_to_space", data_format) == "channels_first":
         n, c, h, w = x.shape
-        x = x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+        x = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return x.reshape(n, c // b**2, h * b, w * b)
     n, h, w, c = x.shape
     x = x.reshape(n, h, w, b, b, c // b**2).transpose(0, 1, 3, 2, 4, 5)
@@ -145,7 +145,7 @@ def space_to_depth(x, block_size, data_format="channels_last"):
     b = block_size
     if check_format("space_to_depth", data_format) == "channels_first":
         n, c, h, w = x.shape
-        x = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+        x = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 1, 3, 5, 2, 4)
         return x.reshape(n, c * b**2, h // b, w // b)
     n, h, w, c = x.shape
     x = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)

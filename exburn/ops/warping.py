@@ -110,7 +110,11 @@ def resize(
             pads = [(0, 0), (top, top), (left, left), (0, 0)]
             x = jnp.pad(x, pads, constant_values=fill_value)
         shape = (x.shape[0], rows, columns, x.shape[3])
-        return jax.image.resize(x, shape, interpolation, antialias)
+        out = jax.image.resize(x, shape, interpolation, antialias)
+        if jnp.issubdtype(x.dtype, jnp.integer):
+            info = jnp.iinfo(x.dtype)
+            out = jnp.clip(jnp.round(out), info.min, info.max).astype(x.dtype)
+        return out
 
     return on_batches(name, images, data_format, run)
 

@@ -104,6 +104,12 @@ class SplitModule:
         }
         return outputs, others, pass_
 
+    @property
+    def regularized(self) -> bool:
+        """Whether a trained weight has a regularizer."""
+        metas = (self.variables[name].get_metadata() for name in self.params)
+        return any(meta.get("regularizer") for meta in metas)
+
     def penalty(self, params: Arrays) -> jax.Array | None:
         """Sum of the weights' regularizers, or ``None`` if there are none."""
         terms = [

@@ -13,6 +13,7 @@ import numpy as np
 from exburn import losses, metrics
 from exburn.errors import ArgumentError, DataError
 from exburn.symbol import describe
+from exburn.training.check import on_host
 
 __all__ = ["Objective"]
 
@@ -204,15 +205,13 @@ class Objective:
         return leaves
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
-        """Checks the targets' values on the host; arrays on a device are skipped."""
+        """Checks the targets' values on the host."""
         preds = jax.tree.leaves(pred_spec)
         targets = self.split_targets(y)
         for term in self.terms:
-            target = targets[term.output]
-            if isinstance(target, np.ndarray):
+            target = on_host(targets[term.output])
+            if target is not None:
                 term.loss.check_targets(target, preds[term.output])
-            elif isinstance(target, jax.Array) and _on_cpu(target):
-                term.loss.check_targets(np.asarray(target), preds[term.output])
 
     # ------------------------------------------------------------------ computing
     def loss(self, y, preds, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
@@ -342,7 +341,3 @@ def _names_of(pred_spec: Any, count: int) -> list[str]:
     if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
         return sorted(pred_spec)
     return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
-
-
-def _on_cpu(array: jax.Array) -> bool:
-    return all(d.platform == "cpu" for d in array.devices())

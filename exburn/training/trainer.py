@@ -15,11 +15,12 @@ from flax import nnx
 from exburn import context
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset, check_finite
-from exburn.errors import DataError
+from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost, count
 from exburn.layer import Layer, infer, materialize
-from exburn.symbol import dim
+from exburn.symbol import dim, plain
 from exburn.training import memory
+from exburn.training.check import Forward, check_ids, lookups
 from exburn.training.custom import CustomSteps
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.interrupt import InterruptGuard
@@ -73,7 +74,8 @@ class Trainer:
         self.custom: CustomSteps | None = None
         self._programs: Programs | None = None
         self._revision = 0
-        self._forwards: dict[Any, tuple[Any, Any]] = {}
+        self._forwards: dict[str, Forward] = {}
+        self._seen: Forward | None = None
         self._totals: Any = None
         self.state: TrainState | None = None
         if optimizer is not None:
@@ -137,7 +139,7 @@ class Trainer:
         if own:
             self._prepare_own(kind, (x, y, w))
             return None
-        pred_spec = self._forward(x)[1]
+        pred_spec = self._forward(x).outputs
         if kind != "predict":
             self.objective.build(
                 pred_spec, y, w, names(pred_spec) if names else None, softmax and softmax()
@@ -153,21 +155,31 @@ class Trainer:
             state = self._split.read()
         self.custom.discover(kind, jax.tree.map(_spec, state), batch)
 
-    def _forward(self, x: Any) -> tuple[Any, Any]:
-        """Cost and output specs of one forward pass; traced once for each shape."""
+    def _forward(self, x: Any) -> Forward:
+        """What one abstract forward pass tells; traced once for each shape."""
         assert self._split is not None
         key = repr(x)
         if key not in self._forwards:
             split, groups = self._split, self._split.read()
 
+            told: dict[str, Any] = {}
+
             def forward(groups, x):
                 key = jax.random.key(0)
-                return split.forward(groups, x, training=True, key=key)[0]
+                out, _, pass_ = split.forward(groups, x, training=True, key=key)
+                told["losses"] = len(pass_.losses)
+                told["lookups"] = lookups(x, pass_)
+                return out
 
             groups = jax.tree.map(_spec, groups)
-            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
-            self._forwards[key] = (count(jaxpr), specs)
-        return self._forwards[key]
+            try:
+                jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+            except ExBurnError as error:
+                plain(error)
+                raise
+            self._forwards[key] = Forward(count(jaxpr), specs, **told)
+        self._seen = self._forwards[key]
+        return self._seen
 
     def _keep_slots(self, old: SplitModule | None, new: SplitModule) -> None:
         """After freezing or unfreezing, parameters that stay keep their slots."""
@@ -244,7 +256,7 @@ class Trainer:
         """Cost of a forward pass; a guess where only the model's own step runs."""
         if self._owns("train"):
             return Cost(flops=1e9, convolutions=1)
-        return self._forward(x)[0]
+        return self._forward(x).cost
 
     def feed(
         self,
@@ -575,14 +587,34 @@ class Trainer:
         number = None if exact else jax.device_put(np.array([dataset.size], np.int32))
         yield Chunk(data, None, number, 1, dataset.size)
 
+    @property
+    def minimizes(self) -> bool:
+        """Whether there is anything to train on: a loss, or what layers add to it."""
+        if self.objective.terms or self._owns("train") or self._seen is None:
+            return True
+        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        assert self._split is not None
+        return own_loss or self._seen.losses > 0 or self._split.regularized
+
     def check(
-        self, dataset: ArrayDataset, pred_spec: Any, op: str, *, finite: bool
+        self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
     ) -> None:
-        """Checks the data's values on the host: finite, and fit for the losses."""
+        """Checks values on the host: finite, within tables, and fit for the losses.
+
+        Args:
+            batch: ``(x, y, sample_weight)``, whole arrays or one batch of a loader.
+            pred_spec: What ``prepare`` returned.
+            op: The operation named in errors.
+            finite: Whether NaN and infinity are looked for.
+            targets: Whether the targets are looked at.
+        """
         if finite:
-            check_finite(dataset.tree, op=op)
-        if pred_spec is not None:
-            self.objective.check_targets(dataset.tree[1], pred_spec)
+            check_finite(batch, op=op)
+        if pred_spec is None or self._seen is None:
+            return
+        check_ids(batch[0], self._seen.lookups, op)
+        if targets:
+            self.objective.check_targets(batch[1], pred_spec)
 
 
 class _Sink:

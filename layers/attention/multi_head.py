@@ -30,8 +30,8 @@ class MultiHeadAttention(ProjectedAttention):
         attention_axes: Axes of positions; all but the first and the last if None.
         sliding_window: A position sees only those less than this many steps away.
         flash_attention: True: cuDNN's kernel or an error. False: never. None: where it
-            can run (NVIDIA GPU, bfloat16 or float16, heads of a multiple of 8 up to 256,
-            no dropout or scores).
+            can run (NVIDIA GPU, bfloat16 or float16, heads of a multiple of 8 up to
+            256, no dropout or scores).
         kernel_initializer: Initializer of the four kernels.
         bias_initializer: Initializer of the four biases.
         kernel_regularizer: Function of the kernels, added to the loss.

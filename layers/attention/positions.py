@@ -89,7 +89,7 @@ class Fold:
         return jnp.expand_dims(mask, (1, axis))
 
     def attention_mask(self, mask: Any):
-        """The mask as ``[batch, heads, targets, sources]``; any of the sizes may be 1."""
+        """The mask as ``[batch, heads, targets, sources]``; any size may be 1."""
         if mask is None:
             return None
         mask = jnp.asarray(mask, bool)

@@ -20,11 +20,11 @@ _MODES = ("concat", "sum", "mul", "ave")
 
 @register_builtin
 class Bidirectional(Layer):
-    """Runs one copy of a recurrent layer forwards, one backwards, and joins the outputs.
+    """Runs a recurrent layer forwards and a copy backwards, and joins the outputs.
 
     Args:
         layer: RNN, LSTM, GRU, SimpleRNN, ConvLSTM, or any layer with ``go_backwards``,
-            ``return_sequences`` and ``return_state``. It is copied, without its weights.
+            ``return_sequences`` and ``return_state``. It is copied, not its weights.
         merge_mode: How the outputs are joined: ``"concat"``, ``"sum"``, ``"mul"``,
             ``"ave"``, or None for a tuple of both.
         weights: First values of the weights, those of the forward layer first.

@@ -10,8 +10,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import channel_axis, check_choice, check_format, check_output
-from exburn.layers.layout import check_sizes, on_channels
+from exburn.layers.layout import (
+    channel_axis,
+    check_choice,
+    check_format,
+    check_output,
+    check_sizes,
+    on_channels,
+)
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.rnn import RNN, of_cell
@@ -104,7 +110,7 @@ class ConvLSTMCell(LSTMCell):
         if None in input_shape[1:]:
             raise ShapeError(
                 self.name,
-                f"all sizes but those of batch and time must be known, not {input_shape}",
+                f"all sizes but batch and time must be known, not {input_shape}",
             )
         self._add_weights(
             (*self.kernel_size, input_shape[axis]), (*self.kernel_size, self.units)
@@ -250,8 +256,8 @@ class ConvLSTM2D(ConvLSTM):
     Args: those of :class:`ConvLSTM`.
 
     Shape:
-        x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters], or
-        [batch, time, rows', columns', filters] with ``return_sequences``
+        x: [batch, time, rows, columns, channels] → [batch, rows', columns', filters],
+        or [batch, time, rows', columns', filters] with ``return_sequences``
 
     Raises:
         ArgumentError: An argument is out of range.

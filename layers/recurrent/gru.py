@@ -9,10 +9,9 @@ import jax.numpy as jnp
 
 from exburn import activations
 from exburn.layer import Layer
-from exburn.layers.recurrent import cudnn
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step
-from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.layers.recurrent.rnn import RNN, check_use_cudnn, of_cell
 from exburn.registry import register_builtin
 
 __all__ = ["GRU", "GRUCell"]
@@ -165,9 +164,9 @@ class GRU(RNN):
         recurrent_activation: Function σ of the gates.
         reset_after: Whether the reset gate acts after the matrix product, as above (two
             biases); else ``(r * h) R_h``, the first form.
-        use_cudnn: ``"auto"`` and ``True``: a fused loop (JAX offers no cuDNN kernel for
-            GRU). ``False``: a plain ``jax.lax.scan``, the only one with a forward-mode
-            derivative (``jax.jvp``, ``jax.hessian``).
+        use_cudnn: ``"auto"`` or ``True``: the fused loop. ``False``: a plain
+            ``jax.lax.scan``, the only one with a forward-mode derivative (``jax.jvp``,
+            ``jax.hessian``).
 
     Shape:
         x: [batch, time, in] → [batch, units], or [batch, time, units] with
@@ -245,7 +244,7 @@ class GRU(RNN):
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
-        self.use_cudnn = cudnn.check_choice("GRU", use_cudnn)
+        self.use_cudnn = check_use_cudnn("GRU", use_cudnn)
 
     units = of_cell("units")
     activation = of_cell("activation")

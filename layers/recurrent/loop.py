@@ -2,14 +2,15 @@
 
 A recurrence here is ``a = project(x)``, ``z = combine(a, h)``, ``states = finish(z,
 states)``, where the first two are linear. Differentiating the loop as it stands adds up
-the gradient of every kernel step by step. Knowing the form, the gradient of all steps is
-one matrix product after the loop: 1.3 to 1.7 times faster for an LSTM on a CPU.
+the gradient of every kernel step by step. Knowing the form, the gradient of all steps
+is one matrix product after the loop. An LSTM's training step is 1.1 to 1.7 times faster
+by it on a CPU, and on an H200 1.6 times, or 2.1 to 2.5 with four steps a turn (cuDNN's
+LSTM: 1.1 to 1.3 times).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -106,7 +107,8 @@ def recur(
         mask: ``[time, batch]`` of booleans; a false row keeps its states.
         sequences: Whether the output of every step is wanted.
         reverse: Whether to start at the last step.
-        unroll: Steps per turn of the loop, or true for all of them.
+        unroll: Steps per turn of the loop, or true for all of them; false for what
+            suits the device: 1 on a CPU, else 4.
         hoist: Whether the input is projected for all steps at once, before the loop.
             None does so on accelerators only: a CPU is faster when the projection
             stays in its cache (1.4 times for 128 units and 100 steps).
@@ -124,6 +126,8 @@ def recur(
     length = jax.tree.leaves(xs)[0].shape[0]
     if unroll is True:
         unroll = length
+    elif unroll is False:
+        unroll = 1 if jax.default_backend() == "cpu" else 4
     unroll = max(1, min(int(unroll), length)) if isinstance(length, int) else 1
     plan = _Plan(step, hoist, sequences, reverse, unroll)
     return (_fused if fused and step.linear else _plain)(plan, xs, w, states, mask)

@@ -26,6 +26,15 @@ def of_cell(name: str) -> Any:
     return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
 
 
+def check_use_cudnn(op: str, use_cudnn: Any) -> Any:
+    """Keras' switch; here false asks for a loop that JAX can differentiate forwards."""
+    if use_cudnn not in ("auto", True, False):
+        raise ArgumentError(
+            op, f"use_cudnn is 'auto', True or False, received {use_cudnn!r}"
+        )
+    return use_cudnn
+
+
 @register_builtin
 class RNN(Layer):
     """Runs a cell over the time axis.

@@ -48,7 +48,7 @@ class TimeDistributed(Wrapper):
             if leaf.ndim < 3:
                 raise ShapeError(
                     self.name,
-                    f"[batch, time, …] of rank 3 or more is needed, not {describe(leaf)}",
+                    f"[batch, time, …] of rank >= 3 is needed, not {describe(leaf)}",
                 )
         batch, time = leaves[0].shape[:2]
 

@@ -1,4 +1,4 @@
-"""Compares a layer with Keras' layer of equal weights: outputs, states and gradients."""
+"""A layer and Keras' with equal weights: the same outputs, states and gradients."""
 
 import jax
 import jax.numpy as jnp

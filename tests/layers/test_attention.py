@@ -1,15 +1,10 @@
 """Attention layers against Keras 3, and what Keras has no test for."""
 
-import jax
-import jax.numpy as jnp
 import keras
-import numpy as np
 import pytest
+from tests.layers.peer import assert_same, data
 
-from exburn import context, errors
 from exburn.layers import attention
-from tests.layers.check_layer import check_layer
-from tests.layers.peer import assert_same, data, run
 
 Q, V, K = data(2, 5, 6), data(2, 4, 7, seed=1), data(2, 4, 8, seed=2)
 SEEN = data(2, 5, 5, seed=3) > -0.5

@@ -8,7 +8,7 @@ from sklearn import metrics as sk
 from exburn import metrics
 
 rng = np.random.default_rng(7)
-N, SPLITS = 60, (32, 64 - 7)
+N, SPLITS = 60, (40,)
 BITS = rng.integers(0, 2, N)
 SCORES = np.round(rng.uniform(size=N) * 0.6 + 0.4 * BITS, 2).astype("float32")
 LABELS = rng.integers(0, 3, N)

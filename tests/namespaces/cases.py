@@ -22,6 +22,8 @@ V, W = floats(4), floats(4)
 Z = X + 1j * Y
 M = floats(2, 3, 3) + 3 * np.eye(3, dtype="float32")  # well conditioned
 P = M @ M.transpose(0, 2, 1)
+IDS = np.array([0, 0, 2], "int32")
+PLACES = np.array([[0, 1], [2, 0]], "int32")
 IMAGES = floats(2, 6, 8, 3)
 VOLUMES = floats(2, 4, 5, 6, 2)
 SEQUENCE = floats(2, 9, 3)
@@ -46,7 +48,7 @@ UNARY = (
     " rad2deg ravel real reciprocal round rsqrt sign signbit sin sinc sinh sqrt square"
     " stop_gradient tan tanh trunc ndim size shape dtype flipud fliplr hard_sigmoid"
     " hard_silu hard_swish hard_tanh relu relu6 selu sigmoid silu softplus softsign"
-    " sparse_plus sparse_sigmoid sparsemax squareplus swish tanh_shrink is_tensor"
+    " sparse_plus sparse_sigmoid squareplus swish tanh_shrink is_tensor"
     " convert_to_tensor convert_to_numpy array view"
 ).split()
 BINARY = (
@@ -99,7 +101,7 @@ CASES = {
     "nancumsum": [case(N), case(N, 1)],
     "diff": [case(X), case(X, 2, 0)],
     "digitize": [case(X, np.array([0.2, 0.5, 0.7], "float32"))],
-    "histogram": [case(X), case(X, bins=4, range=(0.0, 1.0))],
+    "histogram": [case(V), case(V, bins=4, range=(0.0, 1.0))],
     "isin": [case(I, [1, 2]), case(I, J[0], invert=True)],
     "percentile": [case(X, 30), case(X, [10, 90], axis=1), case(X, 40, method="lower")],
     "quantile": [case(X, 0.3), case(X, [0.1, 0.9], axis=1, keepdims=True)],
@@ -110,11 +112,11 @@ CASES = {
     "unique": [case(I), case(I, return_counts=True, return_inverse=True)],
     "nonzero": [case(I)],
     "top_k": [case(X, 2)],
-    "in_top_k": [case(ints(3, high=4), X, 2), case([0, 1], [[1, 1.0], [0, 1]], 1)],
-    "segment_max": [case(X, [0, 0, 2], 3)],
-    "segment_min": [case(X, [0, 0, 2], 3)],
-    "segment_prod": [case(X, [0, 0, 2], 3)],
-    "segment_sum": [case(X, [0, 0, 2], 3), case(X, [0, 1, 1], sorted=True)],
+    "in_top_k": [case(ints(3, high=4), X, 2), case(np.array([0, 1]), np.array([[1, 1.0], [0, 1]]), 1)],
+    "segment_max": [case(X, IDS, 3)],
+    "segment_min": [case(X, IDS, 3)],
+    "segment_prod": [case(X, IDS, 3)],
+    "segment_sum": [case(X, IDS, 3), case(X, IDS, sorted=True)],
     "cdist": [case(X, Y), case(IMAGES[0], IMAGES[1])],
     # shapes
     "array_split": [case(X, 3, axis=1)],
@@ -167,7 +169,7 @@ CASES = {
     "full_like": [case(X, 2), case(X, 2, "int32")],
     "geomspace": [case(1.0, 8.0, 4)],
     "identity": [case(3)],
-    "linspace": [case(0, 1, 5), case([0.0, 1], [1.0, 3], 4, axis=1), case(0, 3, 4, False)],
+    "linspace": [case(0, 1, 5), case(V, W + 1, 4, axis=1), case(0, 3, 4, False)],
     "logspace": [case(0, 2, 5), case(0.0, 1.0, 4, base=2)],
     "ones": [case((2, 3)), case(4, "bool")],
     "ones_like": [case(X), case(X, "int32")],
@@ -216,7 +218,7 @@ CASES = {
     ],
     "slice": [case(X, (1, 2), (2, 2))],
     "slice_update": [case(X, (1, 2), Y[:2, :2])],
-    "scatter": [case([[0, 1], [2, 0]], [1.5, 2.5], (3, 2)), case([[1]], X[:1], (2, 4))],
+    "scatter": [case(PLACES, V[:2], (3, 2)), case(PLACES[:, :1], X[:2], (3, 4))],
     "scatter_update": [
         case(X, [[0, 1], [2, 0]], [5.0, 6.0]),
         case(X, [[0], [0]], Y[:2], "add"),
@@ -234,17 +236,17 @@ CASES = {
     "stft": [
         case(floats(2, 40), 8, 4, 8),
         case(floats(2, 40), 6, 3, 8, window="hamming", center=False),
-        case(floats(40), 8, 2, 16, window=None),
     ],
     "istft": [
         case((floats(2, 11, 5), floats(2, 11, 5)), 8, 4, 8),
         case((floats(11, 5), floats(11, 5)), 6, 3, 8, length=30),
-        case((floats(11, 5), floats(11, 5)), 8, 2, 8, center=False, window=None),
+        case((floats(11, 5), floats(11, 5)), 8, 2, 8, center=False, window="hamming"),
     ],
     "polar": [case(X, Y)],
     "view_as_complex": [case(floats(3, 2))],
     "view_as_real": [case(Z)],
     # networks
+    "sparsemax": [case(S * 3)],
     "gelu": [case(S), case(S, False)],
     "threshold": [case(S, 0.5, 0.0)],
     "one_hot": [case(I, 5), case(I, 4, axis=1, dtype="int32"), case([1, -1], 3)],
@@ -307,16 +309,16 @@ CASES = {
     ],
     "separable_conv": [case(IMAGES, floats(3, 3, 3, 2), floats(1, 1, 6, 4), 1, "same")],
     "max_pool": [
-        case(IMAGES, 2),
+        case(IMAGES, (2, 2)),
         case(IMAGES, (3, 2), 1, "same"),
-        case(VOLUMES, 2),
+        case(VOLUMES, (2, 2, 2)),
         case(SEQUENCE, 3, 2, "same"),
-        case(IMAGES, 2, data_format="channels_first"),
+        case(IMAGES, (2, 2), data_format="channels_first"),
     ],
     "average_pool": [
-        case(IMAGES, 2),
+        case(IMAGES, (2, 2)),
         case(IMAGES, (3, 2), 1, "same"),
-        case(VOLUMES, 2),
+        case(VOLUMES, (2, 2, 2)),
         case(SEQUENCE, 3, 2, "same"),
     ],
     "adaptive_average_pool": [case(IMAGES, 4), case(SEQUENCE, 2), case(VOLUMES, 3)],
@@ -333,11 +335,11 @@ CASES = {
     ],
     "rms_normalization": [case(X), case(X, V, epsilon=0.1)],
     "moments": [case(X, 0), case(IMAGES, (1, 2), keepdims=True)],
-    "normalize": [case(S), case(S, 0, 1), case(S, -1, 3), case(I), case(S, 1, np.inf)],
+    "normalize": [case(S), case(S, 0, 1), case(S, -1, 3)],
     "psnr": [case(X, Y, 1.0)],
     "fold": [
         case(floats(2, 12, 9), (4, 4), 2),
-        case(floats(2, 12, 12), (6, 5), 2, 2, 1, 2),
+        case(floats(2, 12, 9), (6, 6), 2, 2, 1, 2),
     ],
     "unfold": [case(IMAGES, 2), case(IMAGES, (2, 3), 1, 1, 2)],
     "depth_to_space": [case(floats(2, 3, 4, 8), 2), case(floats(2, 8, 3, 4), 2, "channels_first")],

@@ -1,0 +1,86 @@
+"""Values of real data that a compiled program could not complain about."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn import context
+from exburn.errors import DataError
+from exburn.flops import Cost
+
+__all__ = ["Forward", "check_ids", "lookups", "on_host"]
+
+_COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """What one abstract forward pass tells.
+
+    Attributes:
+        cost: Cost of the pass.
+        outputs: Specs of the outputs.
+        losses: Number of losses that layers added.
+        lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
+    """
+
+    cost: Cost
+    outputs: Any
+    losses: int = 0
+    lookups: tuple[tuple[int, int, str], ...] = ()
+
+
+def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int, str], ...]:
+    """The inputs that were looked up in a table as they are, or cast at most."""
+    inputs = jax.tree.leaves(x)
+    found = []
+    for indices, rows, layer in pass_.lookups:
+        source = pass_.source_of(indices)
+        found += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
+    return tuple(found)
+
+
+def check_ids(x: Any, lookups: tuple[tuple[int, int, str], ...], op: str) -> None:
+    """Raises unless every looked-up value is a whole number below the table's rows.
+
+    Raises:
+        DataError: Naming the first such value, its row and the layer.
+    """
+    if not lookups:
+        return
+    named = jax.tree_util.tree_leaves_with_path(x)
+    for place, rows, layer in lookups:
+        path, array = named[place]
+        ids = on_host(array)
+        if ids is None or not ids.size:
+            continue
+        whole = ids.dtype.kind != "f" or bool((ids == np.floor(ids)).all())
+        if whole and ids.min() >= 0 and ids.max() < rows:
+            continue
+        bad = ~((ids >= 0) & (ids < rows) & (ids == np.floor(ids)))
+        at = np.unravel_index(int(bad.argmax()), ids.shape)
+        raise DataError(
+            op,
+            f"the ids in x{jax.tree_util.keystr(path)} must be whole numbers from 0 to "
+            f"{rows - 1}",
+            {
+                "first bad value": f"{ids[at]} at row {at[0]}, position "
+                f"{tuple(map(int, at))}",
+                "bad values": f"{int(bad.sum())} of {ids.size}",
+                "layer": layer,
+            },
+            hint=f"The table of {layer!r} has {rows} rows: raise its input_dim, or "
+            "number the ids anew.",
+        )
+
+
+def on_host(array: Any) -> np.ndarray | None:
+    """The array in host memory, unless that meant to bring a large one back."""
+    if isinstance(array, np.ndarray):
+        return array
+    near = all(device.platform == "cpu" for device in array.devices())
+    return np.asarray(array) if near or array.nbytes <= _COPIED else None
