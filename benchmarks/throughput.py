@@ -172,7 +172,7 @@ def child(work: str, peer: str, epochs: int, samples: int | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--work", default=",".join(WORKLOADS))
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--epochs", type=int, default=6)

@@ -21,6 +21,7 @@ from rich.table import Table
 
 import exburn
 from exburn import layers
+from exburn.errors import ExBurnError
 
 EPOCHS = {"digits": 25, "fashion_mnist": 4}
 REQUIRED = {"digits": 0.98, "fashion_mnist": 0.90}
@@ -126,7 +127,7 @@ def predict_again(name: str, out: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", choices=sorted(EPOCHS), default="digits")
     parser.add_argument("--out", type=Path, default=Path("demo_output"))
     parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
@@ -134,7 +135,7 @@ def main() -> int:
     try:
         run = predict_again if args.again else train
         return run(args.data, args.out)
-    except exburn.errors.ExBurnError as error:
+    except ExBurnError as error:
         print(error, file=sys.stderr)
         return 1
 

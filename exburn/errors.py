@@ -129,7 +129,7 @@ def unknown_name(
         >>> print(unknown_name("loss", "mze", ["mse", "mae"]))
         get: unknown loss 'mze'
           known: mae, mse
-          → Did you mean 'mse'?
+          → Did you mean 'mse' or 'mae'?
     """
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)

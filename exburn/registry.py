@@ -7,6 +7,9 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import jax
+import numpy as np
+
 from exburn.errors import ArgumentError, unknown_name
 
 __all__ = ["custom_objects", "deserialize", "lookup", "register", "serialize"]
@@ -112,9 +115,9 @@ def serialize(value: Any) -> Any:
             "class_name": registered_name(cls) or cls.__name__,
             "config": value.get_config(),
         }
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        return value.item()
-    if hasattr(value, "tolist"):
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        if np.ndim(value) == 0:
+            return value.item()
         return {
             "class_name": "__array__",
             "config": {"dtype": str(value.dtype), "value": value.tolist()},
@@ -141,8 +144,6 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
         return {k: deserialize(v, factory) for k, v in config.items()}
     name, inner = config["class_name"], config["config"]
     if name == "__array__":
-        import numpy as np
-
         return np.asarray(inner["value"], dtype=inner["dtype"])
     if name == "__function__":
         return lookup(inner, "function")

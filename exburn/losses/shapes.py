@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from exburn.errors import ShapeError, TargetError
 
@@ -255,8 +256,9 @@ def stand_ins(*specs: Any) -> tuple[tuple[Any, ...], bool]:
 
     def concrete(spec: Any) -> jax.ShapeDtypeStruct:
         shape = [n if isinstance(n, int) else rows for n in spec.shape]
-        dtype = getattr(spec, "dtype", None) or jnp.float32
-        return jax.ShapeDtypeStruct(shape, jnp.result_type(dtype))
+        dtype = getattr(spec, "dtype", None) or np.float32
+        # The dtype that JAX will hold it in, found without a warning about int64.
+        return jax.ShapeDtypeStruct(shape, jnp.asarray(np.zeros((), dtype)).dtype)
 
     made = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
     return made, certain

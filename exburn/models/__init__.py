@@ -1,6 +1,20 @@
 """Models: the facade a user holds."""
 
+from typing import Any
+
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
 
-__all__ = ["Model", "Sequential"]
+__all__ = ["Model", "Sequential", "clone_model"]
+
+
+def clone_model(model: Model) -> Any:
+    """A model of the same architecture with fresh weights; ``model.clone()`` keeps them.
+
+    Example:
+        >>> from exburn.layers import Dense, Input
+        >>> model = Sequential([Input((4,)), Dense(2)])
+        >>> clone_model(model).count_params()
+        10
+    """
+    return type(model).from_config(model.get_config())

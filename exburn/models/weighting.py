@@ -39,12 +39,13 @@ def class_weights(
             )
     if isinstance(dataset, StreamDataset):
         return StreamDataset(
-            lambda epoch: (
-                (x, y, _rows(y, w, weights)) for x, y, w in dataset.iterate(epoch)
+            lambda epoch, seed: (
+                (x, y, _rows(y, w, weights)) for x, y, w in dataset.iterate(epoch, seed)
             ),
             batches=dataset.batches,
             reiterable=dataset.reiterable,
             batch_size=dataset.batch_size,
+            shuffles=True,
             name=dataset.name,
         )
     x, y, w = dataset.tree

@@ -43,7 +43,6 @@ roll = bind(jnp.roll, "x, /, shift, axis")
 rot90 = bind(jnp.rot90, "array, /, k, axes")
 select = bind(jnp.select, "*condlist, *choicelist, /, default")
 split = bind(jnp.split, "x, /, indices_or_sections, axis")
-squeeze = bind(jnp.squeeze, "x, /, axis")
 stack = bind(jnp.stack, "*x, /, axis")
 swapaxes = bind(jnp.swapaxes, "x, /, axis1, axis2")
 take = bind(jnp.take, "x, indices, /, axis")
@@ -57,6 +56,7 @@ vsplit = bind(jnp.vsplit, "x, /, indices_or_sections")
 vstack = bind(jnp.vstack, "*xs, /")
 
 _reshape = bind(jnp.reshape, "x, newshape, /")
+_squeeze = bind(jnp.squeeze, "x, /, axis")
 _get_item = lift(operator.getitem, "get_item")
 
 
@@ -82,6 +82,22 @@ def reshape(x, newshape):
                 "reshape", f"one size at most may be open, received {newshape}"
             )
     return _reshape(x, newshape)
+
+
+def squeeze(x, axis=None):
+    """The same elements without axes of size 1.
+
+    Args:
+        x: An array.
+        axis: The axes that go away; all whose size is known to be 1 by default.
+
+    Example:
+        >>> squeeze([[1, 2]]).tolist()
+        [1, 2]
+    """
+    if axis is None and isinstance(x, Symbol):
+        axis = tuple(i for i, size in enumerate(x.shape) if size == 1)
+    return _squeeze(x, axis)
 
 
 def get_item(x, key):

@@ -12,7 +12,7 @@ from typing import BinaryIO
 __all__ = ["write_atomically"]
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Writes beside the target, then renames over it; a failure leaves the old file.
 
     The data reach the disk (fsync) before the name does, and the name before this

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
 from exburn import context
-from exburn.errors import DataError
+from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost
+from exburn.symbol import describe
 
-__all__ = ["Forward", "check_ids", "lookups", "on_host"]
+__all__ = ["Forward", "check_ids", "lookups", "noted", "on_host"]
 
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
 
@@ -84,3 +87,16 @@ def on_host(array: Any) -> np.ndarray | None:
         return array
     near = all(device.platform == "cpu" for device in array.devices())
     return np.asarray(array) if near or array.nbytes <= _COPIED else None
+
+
+@contextlib.contextmanager
+def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
+    """A foreign exception of the block keeps its type, and says where it happened."""
+    try:
+        yield
+    except ExBurnError:
+        raise
+    except Exception as error:
+        received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))
+        error.add_note(f"{where}: received {received}")
+        raise

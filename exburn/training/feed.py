@@ -129,7 +129,8 @@ class ArrayFeed:
         if self._device is None:
             self._device = jax.tree.map(jax.device_put, self.dataset.tree)
         for index, count, steps, samples in self._blocks(rows):
-            yield Chunk(self._device, *jax.device_put((index, count)), steps, samples)
+            index, count = jax.device_put((index, count))
+            yield Chunk(self._device, index, count, steps, samples)
 
     def _streamed(self, rows: np.ndarray) -> Iterator[Chunk]:
         ordered = not self.shuffle

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import losses, metrics
-from exburn.errors import ArgumentError, DataError
-from exburn.symbol import describe
-from exburn.training.check import on_host
+from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.training.check import noted, on_host
 
 __all__ = ["Objective"]
 
@@ -46,6 +45,7 @@ class Objective:
         self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
     ):
         self._loss, self._loss_weights = _get_losses(loss), loss_weights
+        _check_scales(loss_weights)
         self._metrics, self._weighted = metrics, weighted_metrics
         _check_metrics(metrics)
         _check_metrics(weighted_metrics)
@@ -68,6 +68,7 @@ class Objective:
         key = repr((pred_spec, y_spec, w_spec))
         if key == self._built_for:
             return
+        self._built_for = None  # until this build succeeds
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or _names_of(pred_spec, len(preds)))
         targets = self.split_targets(y_spec)
@@ -79,17 +80,24 @@ class Objective:
 
     def _terms(self, preds, targets, weights, softmax) -> list[_Term]:
         terms = []
-        per_output = self._per_output("loss", self._loss, broadcast=True)
-        scales = self._per_output("loss_weights", self._loss_weights, broadcast=False)
+        per_output = self._per_output("loss", self._loss)
+        scales = self._per_output("loss_weights", self._loss_weights)
         for i, loss in enumerate(per_output):
             if loss is None or targets[i] is None:
                 if loss is not None and targets[i] is None and self._has_targets(targets):
-                    raise DataError("fit", f"targets of {self.output_names[i]!r} are missing")
+                    name = self.output_names[i]
+                    raise DataError(
+                        "fit",
+                        f"every output with a loss needs targets: those of {name!r} are "
+                        "missing",
+                        hint=f"Pass y[{name!r}], or compile without a loss for it.",
+                    )
                 continue
             if hasattr(loss, "with_from_logits") and softmax and softmax[i]:
                 loss = loss.with_from_logits(False)
-            loss.check_shapes(targets[i], preds[i])
-            values = jax.eval_shape(loss.call, targets[i], preds[i])
+            with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
+                loss.check_shapes(targets[i], preds[i])
+                values = jax.eval_shape(loss.call, targets[i], preds[i])
             self.exact_rows |= values.ndim == 0
             scale = 1.0 if scales[i] is None else float(scales[i])
             terms.append(_Term(i, f"{self.output_names[i]}_loss", loss, scale))
@@ -98,6 +106,7 @@ class Objective:
                     "fit",
                     f"sample_weight has rank {len(weights[i].shape)}, the loss of "
                     f"{self.output_names[i]!r} has rank {len(values.shape)}",
+                    hint="Weigh each row by one number: sample_weight of shape (rows,).",
                 )
         return terms
 
@@ -112,8 +121,12 @@ class Objective:
                 for identifier in given:
                     if targets[i] is None:
                         continue
-                    metric = metrics.resolve(identifier, targets[i], preds[i])
-                    metric.build(targets[i], preds[i])
+                    label = getattr(identifier, "name", None) or getattr(
+                        identifier, "__name__", identifier
+                    )
+                    with noted(f"in metric {label!r}", targets[i], preds[i]):
+                        metric = metrics.resolve(identifier, targets[i], preds[i])
+                        metric.build(targets[i], preds[i])
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
                     name = metric.name
                     if len(self.output_names) > 1:
@@ -147,7 +160,7 @@ class Objective:
             )
         return [_as_list(s) for s in spec]
 
-    def _per_output(self, what: str, spec: Any, *, broadcast: bool) -> list[Any]:
+    def _per_output(self, what: str, spec: Any) -> list[Any]:
         count = len(self.output_names)
         if isinstance(spec, Mapping):
             self._check_names(what, spec)
@@ -158,9 +171,10 @@ class Objective:
                     "compile",
                     f"{what}: {len(spec)} entries for {count} outputs",
                     {"outputs": ", ".join(self.output_names)},
+                    hint="Give a dict by output name, or one entry for each output.",
                 )
             return list(spec)
-        return [spec if broadcast or count == 1 or spec is None else spec] * count
+        return [spec] * count
 
     def _check_names(self, what: str, spec: Mapping) -> None:
         for name in spec:
@@ -169,6 +183,7 @@ class Objective:
                     "compile",
                     f"{what}: the model has no output {name!r}",
                     {"outputs": ", ".join(self.output_names)},
+                    hint="Use the names of the outputs, which are those of their layers.",
                 )
 
     # ------------------------------------------------------------------ data
@@ -191,8 +206,9 @@ class Objective:
             if unknown:
                 raise DataError(
                     "fit",
-                    f"{what}: the model has no output {sorted(unknown)[0]!r}",
+                    f"{what}: the model has no output {sorted(map(str, unknown))[0]!r}",
                     {"outputs": ", ".join(self.output_names)},
+                    hint=f"Use the names of the outputs as keys of {what}.",
                 )
             return [tree.get(name) for name in self.output_names]
         leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
@@ -201,6 +217,7 @@ class Objective:
                 "fit",
                 f"{what}: {len(leaves)} arrays for {count} outputs",
                 {"outputs": ", ".join(self.output_names)},
+                hint="Pass one array for each output: a list in this order, or a dict.",
             )
         return leaves
 
@@ -221,13 +238,14 @@ class Objective:
         total, parts = jnp.zeros((), jnp.float32), {}
         for term in self.terms:
             i = term.output
-            value = term.loss(
-                targets[i],
-                preds[i],
-                sample_weight=weights[i],
-                mask=masks[i],
-                row_mask=row_mask,
-            ).astype(jnp.float32)
+            with noted(f"in loss {term.loss.name!r}", targets[i], preds[i]):
+                value = term.loss(
+                    targets[i],
+                    preds[i],
+                    sample_weight=weights[i],
+                    mask=masks[i],
+                    row_mask=row_mask,
+                ).astype(jnp.float32)
             parts[term.name] = value
             total = total + term.weight * value
         return total, parts
@@ -262,9 +280,10 @@ class Objective:
             i = meter.output
             weight = weights[i] if meter.weighted else None
             weight = _meter_weight(weight, masks[i], row_mask)
-            totals[meter.name] = meter.metric.update(
-                totals[meter.name], targets[i], preds[i], sample_weight=weight
-            )
+            with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
+                totals[meter.name] = meter.metric.update(
+                    totals[meter.name], targets[i], preds[i], sample_weight=weight
+                )
         return totals
 
     def results(self, totals) -> dict[str, jax.Array]:
@@ -328,7 +347,23 @@ def _check_metrics(spec: Any) -> None:
     elif isinstance(spec, str):
         metrics.check_name(spec)
     elif not (isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")):
-        raise ArgumentError("compile", f"not a metric: {describe(spec)}")
+        raise DTypeError(
+            "compile",
+            "a metric must be a name, a Metric or a function of (y_true, y_pred), "
+            f"received {spec!r}",
+        )
+
+
+def _check_scales(spec: Any) -> None:
+    """``loss_weights``: numbers, alone or by output."""
+    if isinstance(spec, Mapping):
+        spec = list(spec.values())
+    for value in spec if isinstance(spec, list | tuple) else [spec]:
+        number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+        if value is not None and not (number and np.ndim(value) == 0 and np.isfinite(value)):
+            raise ArgumentError(
+                "compile", f"loss_weights must be finite numbers, received {value!r}"
+            )
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -105,7 +105,8 @@ class RNN(Layer):
         self.unroll = unroll
         self.zero_output_for_mask = bool(zero_output_for_mask)
         self.supports_masking = True
-        self.input_spec = InputSpec(min_ndim=2)
+        dense = isinstance(cell, RecurrentCell)
+        self.input_spec = InputSpec(ndim=3) if dense else InputSpec(min_ndim=2)
 
     @property
     def state_size(self) -> list:
@@ -114,6 +115,15 @@ class RNN(Layer):
         return list(sizes) if isinstance(sizes, list | tuple) else [sizes]
 
     def build(self, sequences_shape, initial_state_shape=None):
+        rank = self.input_spec.ndim
+        if rank is not None and len(sequences_shape) != rank:
+            raise ShapeError(
+                self.name,
+                f"the layer needs an input of rank {rank}, (batch, time, …), received "
+                f"shape {sequences_shape}",
+            )
+        if rank == 3:
+            self.input_spec = InputSpec(ndim=3, axes={-1: sequences_shape[-1]})
         step_shape = (sequences_shape[0], *sequences_shape[2:])
         if isinstance(self.cell, Layer) and not self.cell.built:
             self.cell._build((step_shape,))
