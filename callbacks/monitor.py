@@ -52,6 +52,7 @@ class MonitorCallback(Callback):
                 type(self).__name__,
                 "mode must be 'auto', 'min' or 'max'",
                 {"mode": repr(mode)},
+                hint="'auto' tells by the monitor's name.",
             )
         self.monitor = monitor
         self.mode = mode

@@ -161,9 +161,13 @@ def set_random_seed(seed: int) -> None:
     import random
 
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise ArgumentError("set_random_seed", f"an integer is needed, not {seed!r}")
+        raise ArgumentError(
+            "set_random_seed", f"seed must be an integer, received {seed!r}"
+        )
     if not 0 <= seed < 2**32:
-        raise ArgumentError("set_random_seed", f"0 <= seed < 2**32, received {seed}")
+        raise ArgumentError(
+            "set_random_seed", f"seed must be from 0 to 2**32 - 1, received {seed}"
+        )
     random.seed(int(seed))
     np.random.seed(int(seed))
     _seeds.seed, _seeds.drawn, _seeds.count = int(seed), False, itertools.count()

@@ -163,11 +163,17 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         GraphError: Something is no symbol, an output does not depend on the inputs, or
             two layers share a name.
     """
-    input_symbols, input_tree = jax.tree.flatten(inputs)
-    output_symbols, output_tree = jax.tree.flatten(outputs)
+    whole = lambda v: isinstance(v, Layer)  # noqa: E731 - a layer is a tree as well
+    input_symbols, input_tree = jax.tree.flatten(inputs, is_leaf=whole)
+    output_symbols, output_tree = jax.tree.flatten(outputs, is_leaf=whole)
     for what, symbols in (("inputs", input_symbols), ("outputs", output_symbols)):
         if not symbols:
-            raise GraphError("Model", f"{what} are empty")
+            raise GraphError(
+                "Model",
+                f"{what} must hold symbols, but are empty",
+                {"received": inputs if what == "inputs" else outputs},
+                hint="Start from exburn.Input(shape) and call layers on it.",
+            )
         for s in symbols:
             if not isinstance(s, Symbol):
                 raise GraphError(
@@ -176,7 +182,13 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
                     hint="Start from exburn.Input(shape) and call layers on it.",
                 )
     if len({id(s) for s in input_symbols}) != len(input_symbols):
-        raise GraphError("Model", "an input is listed twice")
+        names = [str(s.name) for s in input_symbols]
+        raise GraphError(
+            "Model",
+            "an input is listed twice",
+            {"inputs": ", ".join(names)},
+            hint="List each input once; the model may use it often.",
+        )
     source = {id(s): Ref(-1, i) for i, s in enumerate(input_symbols)}
     calls = _collect(output_symbols, source)
     index = {id(call): i for i, call in enumerate(calls)}

@@ -7,6 +7,7 @@ same model has the same weights whatever the order in which it was built.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -20,8 +21,8 @@ from flax import nnx
 
 from exburn import constraints, context, initializers, registry, regularizers
 from exburn.dtypes import Precision, is_float
-from exburn.errors import ArgumentError, ExBurnError, GraphError, NotBuiltError
-from exburn.errors import ShapeError
+from exburn.errors import ArgumentError, DTypeError, ExBurnError, GraphError
+from exburn.errors import NotBuiltError, ShapeError
 from exburn.symbol import INCONCLUSIVE, Symbol, describe, has_symbol, public_shape
 from exburn.symbol import record, trace_shapes
 from exburn.weights import Buffer, InputSpec, Parameter, Static, Weight
@@ -168,7 +169,9 @@ class Layer(nnx.Module):
     def call(self, *args, **kwargs):
         """Computes the output. May take ``training`` and ``mask`` if it wants them."""
         raise ArgumentError(
-            type(self).__name__, "a layer needs a method call(self, inputs)"
+            type(self).__name__,
+            "a layer needs a method call(self, inputs)",
+            hint="Write def call(self, inputs): … in the class.",
         )
 
     @property
@@ -406,7 +409,9 @@ class Layer(nnx.Module):
         values = jax.tree.leaves(args[0])
         if len(specs) != len(values):
             raise ShapeError(
-                self.name, f"{len(specs)} inputs are needed, received {len(values)}"
+                self.name,
+                f"{len(specs)} inputs are needed, received {len(values)}",
+                hint="Pass them as one list.",
             )
         for spec, value in zip(specs, values, strict=True):
             if spec is not None and hasattr(value, "shape"):
@@ -470,12 +475,21 @@ class Layer(nnx.Module):
             raise ShapeError(
                 f"{self.name}.set_weights",
                 f"{len(own)} arrays are needed, received {len(weights)}",
+                {"weights": ", ".join(path for path, _, _ in iter_weights(self))},
+                hint="Take them from get_weights() of an equal model.",
             )
         for w, new in zip(own, weights, strict=True):
             if tuple(np.shape(new)) != tuple(w.shape):
                 raise ShapeError(
                     f"{self.name}.set_weights",
                     f"{w.path} has shape {tuple(w.shape)}, received {np.shape(new)}",
+                    hint="Take them from get_weights() of an equal model.",
+                )
+            dtype = getattr(new, "dtype", None) or np.asarray(new).dtype
+            if not (jnp.issubdtype(dtype, np.number) or dtype == bool):
+                raise DTypeError(
+                    f"{self.name}.set_weights",
+                    f"{w.path} must hold numbers, received {describe(np.asarray(new))}",
                 )
         for w, new in zip(own, weights, strict=True):
             w.assign(new)
@@ -483,7 +497,11 @@ class Layer(nnx.Module):
     def count_params(self) -> int:
         """Number of scalars in all weights."""
         if not self.built:
-            raise NotBuiltError(self.name, "the layer has no weights before it is built")
+            raise NotBuiltError(
+                self.name,
+                "it has no weights before it is built",
+                hint="Call it on data first, or give the model an Input(shape).",
+            )
         return sum(int(np.prod(w.shape)) for _, w, _ in iter_weights(self))
 
     @property
@@ -501,7 +519,9 @@ class Layer(nnx.Module):
         calls = self._book.value.calls
         if not calls:
             raise GraphError(
-                self.name, f"{what}: the layer was not called in a functional model"
+                self.name,
+                f"{what}: the layer was not called in a functional model",
+                hint="Call it on a symbol: layer(exburn.Input(shape)).",
             )
         return calls[0]
 
@@ -822,12 +842,37 @@ def inspect_call(layer: Layer) -> tuple[Any, dict[str, Any]] | None:
         return jax.make_jaxpr(run)(*ones, *params), shapes
 
 
+@contextlib.contextmanager
+def intact(root: Layer) -> Iterator[None]:
+    """If the block raises, no layer below ``root`` stays built or changed by it."""
+    layers = [m for _, m in iter_modules(root) if isinstance(m, Layer)]
+    before = [
+        (layer, dict(vars(layer)), len(layer._book.value.calls))
+        for layer in layers
+        if layer is root or not layer.built
+    ]
+    try:
+        yield
+    except Exception:
+        for layer, attributes, calls in before:
+            vars(layer).clear()
+            vars(layer).update(attributes)
+            del layer._book.value.calls[calls:]
+        raise
+
+
 def infer(layer: Layer, rebuild, specs: list) -> Any:
     """Output specs for input specs; builds every layer that the call reaches.
 
     The call is traced on a copy. Layers that the copy met unbuilt are then built in the
-    original, outside of the trace, until a trace meets none.
+    original, outside of the trace, until a trace meets none. If one of them cannot be,
+    none is.
     """
+    with intact(layer):
+        return _infer(layer, rebuild, specs)
+
+
+def _infer(layer: Layer, rebuild, specs: list) -> Any:
     args, kwargs = rebuild(specs)
     info = type(layer)._call_info
     if not layer.built:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import DTypeError, ExBurnError, ShapeError
+from exburn.errors import DTypeError, ExBurnError, GraphError, ShapeError
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "spec_of"]
 
@@ -121,7 +121,8 @@ class Symbol:
 
     @property
     def __jax_array__(self):
-        raise DTypeError(
+        # not a TypeError: jax.jit would replace it by its own
+        raise GraphError(
             "jax.numpy",
             f"it cannot compute with {self!r}, which has no value yet",
             hint="Use the same function from exburn.ops (ops.tanh(x)), "
@@ -254,7 +255,22 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
         operation = Operation(fn, label)
-        specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
+        try:
+            specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
+        except (TypeError, ValueError) as error:
+            known = any(fn is own for own in OPERATIONS.values())
+            if isinstance(error, ExBurnError) or not known or "shape" not in str(error):
+                raise
+            operands = [v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")]
+            raise ShapeError(
+                label,
+                "the operands do not fit together",
+                {
+                    "received": ", ".join(describe(v) for v in operands),
+                    "cause": str(error).partition("\n")[0],
+                },
+                hint="Bring them to shapes that broadcast: Reshape, Dense, x[..., None].",
+            ) from error
         return record(operation, args, kwargs, specs)
 
     lifted.__name__ = label

@@ -35,6 +35,7 @@ class Weight(nnx.Variable):
             raise ShapeError(
                 "assign",
                 f"the weight has shape {tuple(self.shape)}, received {np.shape(value)}",
+                hint="A weight keeps its shape: give an array of that one.",
             )
         value = value.get_value() if isinstance(value, nnx.Variable) else value
         dtype = self.get_raw_value().dtype
@@ -119,7 +120,7 @@ class InputSpec:
     def check(self, layer: str, value: Any) -> None:
         """Raises ShapeError if the value does not fit."""
         shape, rank = tuple(value.shape), len(value.shape)
-        wanted = None
+        wanted, hint = None, "Add or drop axes: x[..., None], Reshape, Flatten."
         if self.ndim is not None and rank != self.ndim:
             wanted = f"an input of rank {self.ndim}"
         elif self.min_ndim is not None and rank < self.min_ndim:
@@ -132,11 +133,14 @@ class InputSpec:
                 if size is not None and isinstance(shape[axis], int):
                     if shape[axis] != size:
                         wanted = f"size {size} on axis {axis}"
+                        hint = "It was built for that size; for another, make a new one."
         if wanted:
             from exburn.symbol import describe
 
             raise ShapeError(
-                layer, f"the layer needs {wanted}, received {describe(value)}"
+                layer,
+                f"the layer needs {wanted}, received {describe(value)}",
+                hint=hint,
             )
 
 

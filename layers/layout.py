@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,6 +68,17 @@ def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
             op, f"{argument} is an integer >= {least}, received {value!r}"
         )
     return int(value)
+
+
+def check_number(
+    op: str, argument: str, value: Any, low: float = 0.0, high: float = math.inf
+) -> float:
+    """The value as a ``float`` if it is a finite number from ``low`` to ``high``."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not low <= value <= high or math.isinf(value):
+        span = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+        raise ArgumentError(op, f"{argument} is a number {span}, received {value!r}")
+    return float(value)
 
 
 def check_sizes(

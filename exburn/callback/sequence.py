@@ -84,6 +84,7 @@ class _Batches:
                 type(callback).__name__,
                 "every must be a positive number of steps, or None",
                 {"every": every},
+                hint="Set every = n for the hooks of every n-th step.",
             )
         self.callback = callback
         self.every = every
@@ -155,6 +156,7 @@ class CallbackList:
                 "callbacks",
                 "one callback object is listed twice, so its hooks would run twice",
                 {"callback": type(callback).__name__},
+                hint="List it once, or make a second one.",
             )
         if self.model is not None:
             callback.set_model(self.model)
@@ -367,5 +369,6 @@ def _as_callback(callback: Any) -> Callback:
             "callbacks",
             "a callback must be a Callback or a function of the epoch's logs",
             {"received": f"{type(callback).__name__}: {callback!r}"},
+            hint="Subclass exburn.callbacks.Callback, or pass a function of logs.",
         )
     return FunctionCallback(callback)

@@ -270,8 +270,9 @@ class FunctionLoss(Loss):
         batch = jax.tree.leaves(specs[1])[0].shape[0]
         try:
             out = jax.eval_shape(values, *specs)
-        except Exception:
+        except Exception as error:
             if certain:
+                error.add_note(f"in loss {self.name!r}")
                 raise
             return  # the made-up sizes may be to blame: the real trace will tell
         if out.ndim and out.shape[0] != batch:

@@ -156,8 +156,9 @@ class Metric:
         before = [(metric, metric._state) for metric in self._tree()]
         try:
             jax.eval_shape(lambda t, p: self.update(self.init(), t, p), *specs)
-        except Exception:
-            if certain:
+        except Exception as error:
+            if certain:  # else the made-up sizes may be to blame
+                error.add_note(f"in metric {self.name!r}")
                 raise
         finally:  # variables and metrics made by the first update stay, without tracers
             for metric in self._tree():

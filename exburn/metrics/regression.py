@@ -216,7 +216,7 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
         ShapeError: The shapes differ.
 
     Example:
-        >>> float(cosine_similarity([0.0, 2.0], [0.0, 3.0]))
+        >>> round(float(cosine_similarity([0.0, 2.0], [0.0, 3.0])), 4)
         1.0
     """
     return -negative_cosine(y_true, y_pred, axis)

@@ -55,7 +55,12 @@ class Model(Training, Layer):
     ):
         super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
         if (inputs is None) != (outputs is None):
-            raise GraphError("Model", "inputs and outputs must be given together")
+            missing = "inputs" if inputs is None else "outputs"
+            raise GraphError(
+                "Model",
+                f"inputs and outputs must be given together, received no {missing}",
+                hint="Model(inputs, outputs); a subclass takes neither.",
+            )
         if inputs is not None:
             self._set_graph(inputs, outputs)
             materialize(self)
@@ -83,6 +88,7 @@ class Model(Training, Layer):
             raise ArgumentError(
                 type(self).__name__,
                 "a subclassed model needs a method call(self, inputs)",
+                hint="Write def call(self, inputs): … in the class.",
             )
         return self.graph.run(self.nodes, inputs)
 
@@ -108,12 +114,18 @@ class Model(Training, Layer):
             ArgumentError: Neither or both are given, or the index is out of range.
         """
         if (name is None) == (index is None):
-            raise ArgumentError("get_layer", "give either a name or an index")
+            raise ArgumentError(
+                "get_layer",
+                f"give either a name or an index, received name={name!r} and "
+                f"index={index!r}",
+            )
         layers = self.layers
         if index is not None:
             if not -len(layers) <= index < len(layers):
                 raise ArgumentError(
-                    "get_layer", f"index {index} of {len(layers)} layers"
+                    "get_layer",
+                    f"index must be below {len(layers)}, the number of layers, "
+                    f"received {index}",
                 )
             return layers[index]
         named = self._named_layers()

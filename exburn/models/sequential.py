@@ -8,7 +8,7 @@ from flax import nnx
 
 from exburn import graph as graphs
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.layer import Layer, materialize
+from exburn.layer import Layer, intact, materialize
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.model import Model, _values
 from exburn.registry import deserialize, register_builtin, serialize
@@ -58,15 +58,25 @@ class Sequential(Model):
         self._refresh()
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
-        """Puts a layer on top."""
-        self._append(layer)
-        self._refresh()
+        """Puts a layer on top.
+
+        Raises:
+            ArgumentError, DTypeError: It cannot be stacked.
+            ShapeError: It does not fit the layer below; the stack stays as it was.
+        """
+        with intact(self):
+            self._append(layer)
+            self._refresh()
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Takes the last layer off and returns it."""
         stack = _values(self.nodes)
         if not stack:
-            raise ArgumentError("Sequential.pop", "the model has no layers")
+            raise ArgumentError(
+                "Sequential.pop",
+                "the model has no layers",
+                hint="Put one on first: model.add(layer).",
+            )
         self._stack(stack[:-1])
         self._refresh()
         return stack[-1]
@@ -75,7 +85,12 @@ class Sequential(Model):
         stack = _values(self.nodes)
         if isinstance(item, Symbol) or getattr(item, "is_input", False):
             if stack or "_start" in vars(self):
-                raise ArgumentError("Sequential", "Input must come first, and once")
+                raise ArgumentError(
+                    "Sequential",
+                    "Input must come first, and once",
+                    {"received": item, "layers": len(stack)},
+                    hint="Begin the stack with it: Sequential([Input(shape), …]).",
+                )
             self._start = Static(item if isinstance(item, Symbol) else item.output)
             return
         layer = as_layer(item)
@@ -97,7 +112,10 @@ class Sequential(Model):
 
     def _refresh(self) -> None:
         """Runs the stack on its input symbol, if there is one."""
+        self._rerun()
         self._run.value.reset()
+
+    def _rerun(self) -> None:
         for key in ("_graph", "_symbols"):
             if key in vars(self):
                 delattr(self, key)
@@ -122,9 +140,9 @@ class Sequential(Model):
         if not isinstance(input_shape, tuple | list):
             raise ArgumentError("Sequential.build", f"not a shape: {input_shape!r}")
         dtype = "int32" if _wants_integers(stack[0]) else "float32"
-        start = Input(tuple(input_shape[1:]), dtype=dtype)
-        self._start = Static(start)
-        self._refresh()
+        with intact(self):
+            self._start = Static(Input(tuple(input_shape[1:]), dtype=dtype))
+            self._refresh()
 
     def call(self, inputs, training=False, mask=None):
         if self.graph is not None:
@@ -176,6 +194,7 @@ def as_layer(item: Any) -> Layer:
     raise DTypeError(
         "Sequential",
         f"a layer, nnx.Module or function is needed, received {type(item).__name__}",
+        {"received": repr(item)},
     )
 
 

@@ -308,7 +308,7 @@ class Training:
         verbose = _verbose("fit", verbose)
         if shuffle not in (True, False, "batch"):
             raise ArgumentError(
-                "fit", f"shuffle is True, False or 'batch', not {shuffle!r}"
+                "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
             )
         validates = _validates(validation_freq)
         dataset = as_dataset(x, y, sample_weight)
@@ -681,7 +681,9 @@ def _count(op: str, name: str, value: Any) -> None:
 def _verbose(op: str, verbose: Any) -> Any:
     if verbose in ("auto", 0, 1, 2, True, False):
         return verbose
-    raise ArgumentError(op, f"verbose is 0, 1, 2 or 'auto', not {verbose!r}")
+    raise ArgumentError(
+        op, f"verbose must be 0, 1, 2 or 'auto', received {verbose!r}"
+    )
 
 
 def _validates(freq: Any):
@@ -689,10 +691,14 @@ def _validates(freq: Any):
         _positive("fit", "validation_freq", freq)
         return lambda epoch: (epoch + 1) % freq == 0
     if isinstance(freq, list | tuple | set):
+        for epoch in freq:
+            _positive("fit", f"validation_freq={freq!r}: every epoch", epoch)
         wanted = set(freq)
         return lambda epoch: epoch + 1 in wanted
     raise ArgumentError(
-        "fit", f"validation_freq is an integer or a list of epochs, not {freq!r}"
+        "fit",
+        "validation_freq must be an integer or a list of epochs, counted from 1, "
+        f"received {freq!r}",
     )
 
 

@@ -66,8 +66,8 @@ def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:
             hint="Multiply them: sample_weight * [weight of each row's class].",
         )
     labels = np.asarray(y)
-    if labels.ndim > 1 and labels.shape[-1] > 1:
-        labels = labels.argmax(-1)
+    if labels.ndim == 2 and labels.shape[1] > 1 and np.allclose(labels.sum(1), 1):
+        labels = labels.argmax(1)
     labels = labels.reshape(len(labels), -1)
     if labels.shape[1] != 1:
         raise ArgumentError(
@@ -75,7 +75,16 @@ def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:
             f"class_weight needs one label for each row, received targets of shape "
             f"{np.shape(y)}",
         )
-    labels = labels[:, 0].astype(np.int64)
+    labels = labels[:, 0]
+    if not (whole := labels == np.floor(labels)).all():
+        row = int(whole.argmin())
+        raise TargetError(
+            "fit",
+            "class_weight needs whole class labels",
+            {"first offending value": labels[row], "row": row},
+            hint="Drop or fill this row, or pass sample_weight instead.",
+        )
+    labels = labels.astype(np.int64)
     present = np.unique(labels)
     missing = [int(c) for c in present if int(c) not in weights]
     if missing:

@@ -39,9 +39,17 @@ def save_weights(model: Any, filepath: Any, *, overwrite: bool = True) -> Path:
             hint=f"Use {path.name.split('.')[0]}.safetensors",
         )
     if path.exists() and not overwrite:
-        raise ArgumentError("save_weights", f"{path} exists and overwrite=False")
+        raise ArgumentError(
+            "save_weights",
+            f"{path} exists and overwrite=False",
+            hint="Choose another name, or pass overwrite=True.",
+        )
     if not path.parent.is_dir():
-        raise ArgumentError("save_weights", f"the folder {path.parent} does not exist")
+        raise ArgumentError(
+            "save_weights",
+            f"the folder {path.parent} does not exist",
+            hint="Make it first: Path(folder).mkdir(parents=True).",
+        )
     arrays = {name: np.asarray(w.get_value()) for name, w, _ in iter_weights(model)}
     data = safetensors.numpy.save(arrays, metadata={"format": _FORMAT})
     write_atomically(path, lambda file: file.write(data))
@@ -64,7 +72,11 @@ def load_weights(model: Any, filepath: Any, *, skip_mismatch: bool = False) -> N
     if not path.exists() and not path.suffix:
         path = path.with_name(path.name + ".safetensors")
     if not path.is_file():
-        raise ArgumentError("load_weights", f"there is no file {path}")
+        raise ArgumentError(
+            "load_weights",
+            f"there is no file {path}",
+            {"received": repr(filepath), "folder": path.parent.resolve()},
+        )
     own = {name: w for name, w, _ in iter_weights(model)}
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
@@ -76,7 +88,10 @@ def load_weights(model: Any, filepath: Any, *, skip_mismatch: bool = False) -> N
             arrays = {n: file.get_tensor(n) for n in fitting}
     except safetensors.SafetensorError as error:
         raise FileFormatError(
-            "load_weights", f"{path} is no intact safetensors file", {"cause": error}
+            "load_weights",
+            f"{path} is no intact safetensors file",
+            {"cause": error},
+            hint="Write it again with save_weights, or take another copy.",
         ) from error
     for name, array in arrays.items():
         own[name].assign(array)

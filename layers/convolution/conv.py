@@ -79,6 +79,7 @@ class Convolution(Layer):
                 self.name,
                 f"an input of rank {self.rank + 2} (batch, {self.rank} spatial axes, "
                 f"channels) is needed, received shape {input_shape}",
+                hint="Add the missing axis: x[..., None] for one channel, Reshape.",
             )
         if input_shape[axis] is None:
             raise ShapeError(

@@ -45,6 +45,7 @@ class Concatenate(Merge):
             raise ShapeError(
                 self.name,
                 f"the inputs' shapes may differ on axis {self.axis} only: {shapes}",
+                hint="Choose another axis, or bring the other sizes together.",
             ) from error
 
     def compute_mask(self, inputs, previous_mask=None):

@@ -43,7 +43,9 @@ class Merge(Layer):
                 raise
             shapes = ", ".join(describe(x) for x in inputs)
             raise ShapeError(
-                self.name, f"the inputs do not broadcast: {shapes}"
+                self.name,
+                f"the inputs do not broadcast: {shapes}",
+                hint="Bring them to one shape first, for example by Dense or Reshape.",
             ) from error
 
     def _merge(self, inputs):

@@ -11,10 +11,10 @@ import numpy as np
 from exburn import constraints, context, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.layers.layout import on_channels
+from exburn.layers.layout import check_number, on_channels
 from exburn.registry import register_builtin
 from exburn.symbol import describe
-from exburn.weights import InputSpec
+from exburn.weights import InputSpec, Weight
 
 __all__ = ["BatchNormalization"]
 
@@ -71,8 +71,13 @@ class BatchNormalization(Layer):
     """
 
     supports_masking = True
-    gamma = None
-    beta = None
+    gamma: Weight | None = None
+    beta: Weight | None = None
+    moving_mean: Weight
+    moving_variance: Weight
+    moving_stddev: Weight
+    renorm_mean: Weight
+    renorm_stddev: Weight
 
     def __init__(
         self,
@@ -97,8 +102,9 @@ class BatchNormalization(Layer):
     ):
         super().__init__(**kwargs)
         self.axis = int(axis)
-        self.momentum = float(momentum)
-        self.epsilon = float(epsilon)
+        op = "BatchNormalization"
+        self.momentum = check_number(op, "momentum", momentum, high=1.0)
+        self.epsilon = check_number(op, "epsilon", epsilon)
         self.center = bool(center)
         self.scale = bool(scale)
         self.beta_initializer = initializers.get(beta_initializer)
@@ -110,7 +116,9 @@ class BatchNormalization(Layer):
         self.beta_constraint = constraints.get(beta_constraint)
         self.gamma_constraint = constraints.get(gamma_constraint)
         self.renorm = bool(renorm)
-        self.renorm_momentum = float(renorm_momentum)
+        self.renorm_momentum = check_number(
+            op, "renorm_momentum", renorm_momentum, high=1.0
+        )
         self.synchronized = bool(synchronized)
         self._clipping = _check_clipping(renorm_clipping or {})
 

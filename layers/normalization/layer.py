@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from exburn import constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.layers.layout import check_count
+from exburn.layers.layout import check_count, check_number
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -42,7 +42,7 @@ class Scaled(Layer):
     ):
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
-        self.epsilon = float(epsilon)
+        self.epsilon = check_number(type(self).__name__, "epsilon", epsilon)
         self.center = bool(center)
         self.scale = bool(scale)
         self.beta_initializer = initializers.get(beta_initializer)
@@ -159,7 +159,7 @@ class RMSNormalization(Layer):
     def __init__(self, axis=-1, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
-        self.epsilon = float(epsilon)
+        self.epsilon = check_number("RMSNormalization", "epsilon", epsilon)
 
     def build(self, input_shape):
         axes = _axes(self.axis, len(input_shape))

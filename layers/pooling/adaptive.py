@@ -59,7 +59,9 @@ class AdaptiveAveragePooling(AdaptivePooling):
         position = np.arange(x.shape[axis])[:, None]
         inside = (position >= starts) & (position < ends)
         mean = (inside / (ends - starts)).astype(np.float32)  # [n, size]
-        return jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ mean, -1, axis)
+        # a mean is no place for the 10-bit fractions of TF32
+        y = jnp.matmul(jnp.moveaxis(x, axis, -1), mean, precision="highest")
+        return jnp.moveaxis(y, -1, axis)
 
 
 class AdaptiveMaxPooling(AdaptivePooling):

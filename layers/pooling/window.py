@@ -122,9 +122,10 @@ class MaxPooling(Pooling):
         def windows(x):
             return self._reduce(x, np.array(lowest, x.dtype), lax.max)
 
-        if self.pool_size == self.strides:
+        entries = math.prod(self.pool_size)
+        if self.pool_size == self.strides and entries <= 64:
             y = max_of_tiles(*self._tiles(inputs, lowest))
-        elif math.prod(self.pool_size) <= 27:
+        elif entries <= 27:
             y = lax.platform_dependent(
                 inputs,
                 cpu=lambda x: reduce(_larger, self._taps(x, lowest)),
@@ -172,14 +173,15 @@ def max_of_tiles(x, axes):
 def _max_of_tiles_jvp(axes, primals, tangents):
     (x,), (tangent,) = primals, tangents
     sizes = [x.shape[a] for a in axes]
-    best = first = None
+    shape = [n for a, n in enumerate(x.shape) if a not in axes]
+    best, first = None, jnp.zeros(shape, jnp.int32)
     for number, place in enumerate(np.ndindex(*sizes)):
         index = [slice(None)] * x.ndim
         for axis, i in zip(axes, place, strict=True):
             index[axis] = i
         tap = x[tuple(index)]
         if best is None:
-            best, first = tap, jnp.zeros(tap.shape, jnp.int32)
+            best = tap
             continue
         stays = (best >= tap) | (best != best)
         best = jnp.where(stays, best, tap)

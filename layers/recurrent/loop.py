@@ -11,6 +11,7 @@ LSTM: 1.1 to 1.3 times).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -96,6 +97,7 @@ def recur(
     unroll: bool | int = False,
     hoist: bool | None = None,
     fused: bool = True,
+    pure: bool = True,
 ) -> tuple[Any, tuple]:
     """Runs a step over time.
 
@@ -114,6 +116,8 @@ def recur(
             stays in its cache (1.4 times for 128 units and 100 steps).
         fused: Whether to use the gradient written for the form above. It has no forward
             mode (``jax.jvp``); the plain loop has.
+        pure: Whether the step holds no arrays, so that it is compiled once for all
+            calls outside of ``jax.jit``.
 
     Returns:
         Outputs ``[time, batch, …]`` in the order of time (None unless ``sequences``),
@@ -130,7 +134,15 @@ def recur(
         unroll = 1 if jax.default_backend() == "cpu" else 4
     unroll = max(1, min(int(unroll), length)) if isinstance(length, int) else 1
     plan = _Plan(step, hoist, sequences, reverse, unroll)
-    return (_fused if fused and step.linear else _plain)(plan, xs, w, states, mask)
+    run = _fused if fused and pure and step.linear else _plain
+    if pure:
+        run = _compiled(run)
+    return run(plan, xs, w, states, mask)
+
+
+@functools.cache
+def _compiled(run):
+    return jax.jit(run, static_argnums=0, inline=True)
 
 
 def _plain(plan, xs, w, states, mask):

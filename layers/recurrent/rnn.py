@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -121,6 +122,7 @@ class RNN(Layer):
                 self.name,
                 f"the layer needs an input of rank {rank}, (batch, time, …), received "
                 f"shape {sequences_shape}",
+                hint="Add the missing axis: x[..., None] for one feature, Reshape.",
             )
         if rank == 3:
             self.input_spec = InputSpec(ndim=3, axes={-1: sequences_shape[-1]})
@@ -159,7 +161,13 @@ class RNN(Layer):
     def call(self, sequences, initial_state=None, mask=None, training=False):
         states = self._first_states(sequences, initial_state)
         mask = _step_mask(mask)
-        run = self._run_fused if self._is_fused() else self._run_cell
+        pass_ = context.current()
+        assert pass_ is not None
+        fused = self._is_fused()
+        if pass_.builds is not None and not (fused and self.cell.plain_functions):
+            # layers inside the cell are built when met, which a scan does not allow
+            self._call_cell(sequences[:, 0], jax.tree.map(self.cast, states), training)
+        run = self._run_fused if fused else self._run_cell
         output, last = run(sequences, states, mask, training)
         if self.stateful:
             self._remember(last)
@@ -223,7 +231,8 @@ class RNN(Layer):
             reverse=self.go_backwards,
             unroll=self.unroll,
             hoist=cell.hoist,
-            fused=self.use_cudnn is not False and cell.plain_functions,
+            fused=self.use_cudnn is not False,
+            pure=cell.plain_functions,
         )
         output = _by_time(outputs) if self.return_sequences else last[0]
         return self._zero_masked(output, mask), list(last)
@@ -240,13 +249,6 @@ class RNN(Layer):
         xs, steps = _by_time(sequences), mask if mask is None else _by_time(mask)
         states = jax.tree.map(self.cast, states)
         leaves, structure = jax.tree.flatten(states)
-        pass_ = context.current()
-        assert pass_ is not None
-        if pass_.builds is not None:  # cells may have layers that are built when met
-            self._call_cell(xs[0], states, training)
-        like, _ = jax.eval_shape(
-            lambda: self._call_cell(jnp.zeros_like(xs[0]), states, training)
-        )
 
         def body(carry, inputs):
             old, before = carry
@@ -260,22 +262,17 @@ class RNN(Layer):
                 output = where_rows(m, output, before)
             return (new, output), output if self.return_sequences else None
 
-        before = _first_output(leaves, like)
-        unroll = self.unroll if isinstance(self.unroll, bool) else int(self.unroll)
-        own_key = pass_.key is None and not context.tracing()
-        if own_key:  # all steps of a sequence drop the same units
-            pass_.key = self.random_key()
-        try:
+        with _one_key(self, training):
+            like, _ = jax.eval_shape(
+                lambda: self._call_cell(jnp.zeros_like(xs[0]), states, training)
+            )
             (last, output), outputs = lax.scan(
                 body,
-                (leaves, before),
+                (leaves, _first_output(leaves, like)),
                 (xs, steps),
                 reverse=self.go_backwards,
-                unroll=unroll or 1,
+                unroll=self.unroll or 1,
             )
-        finally:
-            if own_key:
-                pass_.key = None
         output = _by_time(outputs) if self.return_sequences else output
         return self._zero_masked(output, mask), jax.tree.unflatten(structure, last)
 
@@ -287,6 +284,21 @@ class RNN(Layer):
             kwargs["training"] = training
         output, new = (cell if callable(cell) else cell.call)(x, states, **kwargs)
         return output, jax.tree.leaves(new)
+
+
+@contextlib.contextmanager
+def _one_key(layer: Layer, training: bool):
+    """Lets layers inside a scan draw in an eager call: the same at every step."""
+    pass_ = context.current()
+    assert pass_ is not None
+    eager = training and pass_.key is None and not context.tracing()
+    if eager:
+        pass_.key = layer.random_key()
+    try:
+        yield
+    finally:
+        if eager:
+            pass_.key = None
 
 
 def _by_time(x):

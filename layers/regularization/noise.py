@@ -6,10 +6,11 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
-from exburn.layers.layout import check_format, spatial_axes
+from exburn.layers.layout import check_format, check_number, spatial_axes
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -222,9 +223,7 @@ class GaussianNoise(Noise):
 
     def __init__(self, stddev, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
-        if not stddev >= 0:
-            raise ArgumentError("GaussianNoise", f"stddev is >= 0, received {stddev!r}")
-        self.stddev = float(stddev)
+        self.stddev = check_number("GaussianNoise", "stddev", stddev)
 
     def call(self, inputs, training=False):
         if not training or self.stddev == 0:
@@ -318,7 +317,8 @@ class AlphaDropout(Noise):
 
 
 def _check_rate(op: str, rate, below_one: bool = False) -> float:
-    if not 0 <= rate <= 1 or (below_one and rate == 1):
+    number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
+    if not number or not 0 <= rate <= 1 or (below_one and rate == 1):
         raise ArgumentError(
             op, f"0 <= rate {'<' if below_one else '<='} 1, received {rate!r}"
         )

@@ -72,7 +72,8 @@ class Reshape(Layer):
         if self.target_shape.count(-1) > 1 or min(self.target_shape, default=0) < -1:
             raise ArgumentError(
                 "Reshape",
-                f"target_shape has sizes >= 0 and one -1 at most: {target_shape!r}",
+                "target_shape has sizes >= 0 and one -1 at most, received "
+                f"{target_shape!r}",
             )
 
     def call(self, inputs):
@@ -87,6 +88,7 @@ class Reshape(Layer):
                     self.name,
                     f"{describe(inputs)} has {total} entries a sample, "
                     f"which do not fit target_shape {target}",
+                    hint="Choose sizes of that product; one of them may be -1.",
                 )
             target = tuple(total // known if d == -1 else d for d in target)
         return jnp.reshape(inputs, (inputs.shape[0], *target))

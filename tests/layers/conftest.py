@@ -10,7 +10,11 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
-    """Compiling tiny programs well takes longer than running them."""
+    """Compiling tiny programs well takes longer than running them.
+
+    Products are exact to float32, on a GPU too.
+    """
     jax.config.update("jax_disable_most_optimizations", True)
-    yield
+    with jax.default_matmul_precision("float32"):
+        yield
     jax.config.update("jax_disable_most_optimizations", False)

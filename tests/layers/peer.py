@@ -1,5 +1,7 @@
 """A layer and Keras' with equal weights: the same outputs, states and gradients."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import keras
@@ -43,10 +45,11 @@ def run_peer(layer, args, kwargs, *, training=False):
     learned = [v.value for v in layer.trainable_variables]
     other = [v.value for v in layer.non_trainable_variables]
 
+    if "training" in inspect.signature(layer.call).parameters:
+        kwargs = kwargs | {"training": training}
+
     def loss(learned, args, kwargs):
-        out, after = layer.stateless_call(
-            learned, other, *args, training=training, **kwargs
-        )
+        out, after = layer.stateless_call(learned, other, *args, **kwargs)
         return _score(jax.tree.leaves(out)), (jax.tree.leaves(out), after)
 
     out, grads, d_inputs, after = _gradients(loss, learned, args, kwargs)

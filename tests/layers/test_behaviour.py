@@ -265,7 +265,7 @@ def test_the_gradient_of_a_maximum_goes_to_the_first_of_equals(strides):
     )
 
 
-@pytest.mark.parametrize("pool", [(2, None), (2, 1), (6, 1)])
+@pytest.mark.parametrize("pool", [(1, None), (2, None), (2, 1), (6, 1), (9, None)])
 @pytest.mark.parametrize("cls", [L.MaxPooling2D, L.AveragePooling2D])
 def test_every_way_of_pooling_keeps_nan_and_agrees(cls, pool):
     x = rng.normal(size=(2, 12, 13, 3)).astype("float32")
@@ -274,7 +274,10 @@ def test_every_way_of_pooling_keeps_nan_and_agrees(cls, pool):
     reducer = np.max if cls is L.MaxPooling2D else np.mean
     windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), (1, 2))
     windows = windows[:, :: strides or size, :: strides or size]
-    y = cls(size, strides)(x)
+    layer = cls(size, strides)
+    y = layer(x)
+    grad = jax.grad(lambda x: layer(x).sum())(np.nan_to_num(x))
+    np.testing.assert_allclose(grad.sum(), y.size, rtol=1e-4)
     np.testing.assert_allclose(y, reducer(windows, (-1, -2)), rtol=1e-4, atol=1e-5)
     assert np.isnan(y).any()
 

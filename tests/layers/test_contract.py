@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.layers.check_layer import check_layer
 
 from exburn import layers as L
+from exburn import registry
 
 rng = np.random.default_rng(0)
 FLAT = rng.normal(size=(4, 6)).astype("float32")
@@ -162,3 +164,62 @@ def test_channels_first_is_channels_last_with_moved_axes(cls):
     if result.ndim == 4:
         result = np.moveaxis(result, 1, -1)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+class MixesRows(L.Layer):
+    def call(self, x):
+        return x - x.mean(0)
+
+
+class CountsInInference(L.Layer):
+    def build(self, input_shape):
+        self.count = self.add_weight((), "zeros", trainable=False)
+
+    def call(self, x):
+        self.count.assign_add(1.0)
+        return x + 1
+
+
+class StaysInFloat32(L.Layer):
+    def call(self, x):
+        return x.astype("float32")
+
+
+class ForgetsAnArgument(L.Layer):
+    def __init__(self, scale, **options):
+        super().__init__(**options)
+        self.scale = scale
+
+    def call(self, x):
+        return x * self.scale
+
+    def get_config(self):
+        return {"scale": 1.0}
+
+
+class DividesByZero(L.Layer):
+    def call(self, x):
+        return jnp.sqrt(jnp.maximum(x, 0))
+
+
+class HoldsASizeBack(L.Layer):
+    def call(self, x):
+        return x.reshape(4, -1) if x.shape[0] == 4 else x[:, :3]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        MixesRows,
+        CountsInInference,
+        StaysInFloat32,
+        partial(ForgetsAnArgument, 2.0),
+        DividesByZero,
+        HoldsASizeBack,
+    ],
+    ids=lambda make: getattr(make, "__name__", "ForgetsAnArgument"),
+)
+def test_the_contract_notices(make):
+    known = registry.custom_objects({type(make()).__name__: type(make())})
+    with known, pytest.raises(AssertionError):
+        check_layer(make, FLAT)

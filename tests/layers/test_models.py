@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+import exburn
 from exburn import layers as L
 from exburn.models import Model, Sequential
 
@@ -46,13 +47,13 @@ def two_branches():
 
 @pytest.mark.parametrize("make", [convnet, two_branches])
 def test_training_lowers_the_loss(make):
+    exburn.set_random_seed(1)
     model = make()
     model.compile(optimizer="adam", loss="mse")
     before = model.evaluate(X, Y, verbose=0)
     old = model.get_weights()
-    history = model.fit(X, Y, batch_size=10, epochs=6, verbose=0)
-    assert history.history["loss"][-1] < history.history["loss"][0]
-    assert model.evaluate(X, Y, verbose=0) != before
+    model.fit(X, Y, batch_size=10, epochs=20, verbose=0)
+    assert model.evaluate(X, Y, verbose=0) < before
     assert all(np.any(a != b) for a, b in zip(old, model.get_weights(), strict=True))
     assert model.predict(X[:5], verbose=0).shape == (5, 1)
 

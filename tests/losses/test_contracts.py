@@ -386,6 +386,9 @@ def test_function_losses_know_whether_they_have_rows():
     loss.check_shapes(spec("b", 3), spec("b", 3))
     assert loss.per_sample is False and not loss.masks_rows
     assert losses.get(scalar_error)(PROBS, LOGITS).shape == ()
+    with pytest.raises(TypeError) as caught:
+        losses.get(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
+    assert caught.value.__notes__[-1] == "in loss 'scaled_error'"
     with pytest.raises(ShapeError, match="one value per row"):
         losses.get(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
             spec("b", 3), spec("b", 3)

@@ -125,7 +125,7 @@ CASES = {
     # shapes
     "array_split": [case(X, 3, axis=1)],
     "broadcast_to": [case(V, (3, 4))],
-    "concatenate": [case([X, Y]), case([X, I], axis=-1)],
+    "concatenate": [case([X, Y]), case([X, K], axis=-1)],
     "diag": [case(V), case(X[:, :3], k=1)],
     "diagflat": [case(V, 1)],
     "diagonal": [case(M, 1, 1, 2)],
@@ -147,7 +147,7 @@ CASES = {
     "roll": [case(X, 1), case(X, 2, 1)],
     "rot90": [case(X), case(IMAGES, 2, (1, 2))],
     "split": [case(X, 2, 1), case(X, [1, 3], axis=1)],
-    "squeeze": [case(X[:, None]), case(X[None], 0)],
+    "squeeze": [case(X[:, None]), case(X[:, None], 1)],
     "stack": [case([X, Y]), case([X, Y], axis=-1), case(X)],
     "swapaxes": [case(IMAGES, 1, 2)],
     "take": [case(X, [0, 2]), case(X, K[:, 0] % 3, axis=1), case(X, 1, 0)],

@@ -1,12 +1,14 @@
 """Every Python block of the documentation runs as printed, and every link leads somewhere.
 
 The blocks of a page run in one namespace, in order, in an empty folder. A block whose
-first line says ```` ```python needs=torch ```` is left out where torch is not installed;
-what shall not run is marked ``text`` or ``bash``.
+fence says ``python needs=torch`` is left out where torch is not installed. A ``text``
+block right after a Python block is what that block prints. ``bash`` does not run.
 """
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import random
 import re
 import sys
@@ -42,10 +44,13 @@ def installed(package: str) -> bool:
     return spec is not None and not (spec.origin or "").startswith(str(ROOT / package))
 
 
-def run(path: Path, namespace: dict) -> int:
-    """Executes the Python blocks of a page; returns how many ran."""
-    count = 0
+def run(path: Path, namespace: dict) -> str:
+    """Executes the Python blocks of a page; returns what they printed."""
+    printed, last = "", None
     for info, line, source in blocks(path):
+        if info == "text" and last is not None:
+            assert source.strip() in last, f"{path.name}:{line} is not what is printed"
+        last = None
         if info.split(" ")[0] != "python":
             continue
         needed = re.findall(r"needs=([\w,]+)", info)
@@ -53,9 +58,11 @@ def run(path: Path, namespace: dict) -> int:
             continue
         # Blank lines in front, so that a traceback shows the page's line number.
         code = compile("\n" * line + source, str(path), "exec")
-        exec(code, namespace)
-        count += 1
-    return count
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(code, namespace)
+        last = output.getvalue()
+        printed += last
+    return printed
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +92,13 @@ def beginning(page: str) -> dict:
     return namespace
 
 
-def test_the_quickstart_of_the_readme_runs_as_printed(tmp_path, capsys):
+def test_the_quickstart_of_the_readme_runs_as_printed(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     namespace = beginning("README")
-    assert run(ROOT / "README.md", namespace) >= 1
+    printed = run(ROOT / "README.md", namespace)
     assert namespace["accuracy"] > 0.95
     assert (tmp_path / "history.png").stat().st_size > 5000
-    printed = capsys.readouterr().out
     assert "9,610" in printed  # the parameters, from summary()
     source = next(s for info, _, s in blocks(ROOT / "README.md") if info == "python")
     lines = [line for line in source.splitlines() if line.strip()]
@@ -116,7 +122,7 @@ def test_the_pages_a_user_reads_have_examples():
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    assert run(path, beginning(path.stem)) >= 1
+    run(path, beginning(path.stem))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -1,0 +1,74 @@
+"""What ``adapt`` reads: arrays, datasets, loaders, or batches one after another."""
+
+from __future__ import annotations
+
+import itertools
+import reprlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from exburn.dataset import ArrayDataset, PyDataset, StreamDataset
+from exburn.errors import DataError, DTypeError
+
+__all__ = ["batches"]
+
+
+def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
+    """The parts of the data, each an array or nested lists, one after another.
+
+    Of batches that are tuples ``(x, y, …)`` the first entry is taken.
+
+    Args:
+        op: The operation named in errors.
+        data: An array, nested lists of values, a list of arrays, a dataset, or any
+            iterable of batches.
+        steps: How many batches are read; all by default.
+
+    Raises:
+        DataError: There is no batch, or a batch is a dictionary.
+        DTypeError: The data is none of these.
+
+    Example:
+        >>> import numpy as np
+        >>> [len(batch) for batch in batches("adapt", [np.ones(2), np.ones(3)])]
+        [2, 3]
+    """
+    empty = True
+    for batch in itertools.islice(_parts(op, data), steps):
+        if isinstance(batch, tuple) and batch and hasattr(batch[0], "__len__"):
+            if not isinstance(batch[0], str | bytes):
+                batch = batch[0]
+        if isinstance(batch, Mapping):
+            raise DataError(
+                op,
+                "one feature is needed, but a batch is a dictionary",
+                {"keys": ", ".join(map(str, batch))},
+                hint="Pass one entry: layer.adapt(batch[key] for batch in loader).",
+            )
+        empty = False
+        yield batch
+    if empty:
+        raise DataError(op, "the data is empty", {"received": reprlib.repr(data)})
+
+
+def _parts(op: str, data: Any) -> Iterator[Any]:
+    if isinstance(data, ArrayDataset):
+        return iter([data.tree[0]])
+    if isinstance(data, StreamDataset):
+        return (batch[0] for batch in data.iterate())
+    if isinstance(data, PyDataset):
+        return (data[i] for i in range(len(data)))
+    if isinstance(data, Mapping) or hasattr(data, "shape"):
+        return iter([data])
+    if isinstance(data, list | tuple):
+        arrays = bool(data) and all(getattr(v, "ndim", 0) for v in data)
+        return iter(data if arrays or not data else [list(data)])
+    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+        if hasattr(data, "__array__"):
+            return iter([data])
+        raise DTypeError(
+            op,
+            f"data is an array or an iterable of batches, not {type(data).__name__}",
+            {"received": reprlib.repr(data)},
+        )
+    return iter(data)

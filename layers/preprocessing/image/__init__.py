@@ -1,0 +1,1 @@
+"""Layers on images: sizes, and random changes that make more images of a few."""

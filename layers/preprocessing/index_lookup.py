@@ -1,0 +1,336 @@
+"""The base of layers that number the words of a vocabulary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, DataError, NotBuiltError
+from exburn.layers.layout import check_count
+from exburn.layers.preprocessing.adapting import batches
+from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from exburn.layers.preprocessing.hashing import hash_bins
+from exburn.layers.preprocessing.host import HostLayer
+from exburn.weights import Static
+
+__all__ = ["IndexLookup"]
+
+MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
+
+
+class _Vocabulary:
+    """Tokens without the special ones, their numbers, and their weights."""
+
+    def __init__(self, tokens: list, start: int, idf: np.ndarray | None):
+        self.tokens, self.idf = tokens, idf
+        self.numbers = {token: i for i, token in enumerate(tokens, start)}
+
+
+class _Counts:
+    """What ``adapt`` has seen so far."""
+
+    def __init__(self):
+        self.tokens: Counter = Counter()
+        self.documents: Counter = Counter()
+        self.number_of_documents = 0
+
+
+class IndexLookup(HostLayer):
+    """Numbers tokens by a vocabulary that is given, or learned by ``adapt``.
+
+    The numbers begin with 0 for the mask token (in mode ``"int"``, if there is one);
+    then come those for unknown tokens, then the vocabulary.
+
+    Subclasses say what a token is: ``_array`` makes an array of tokens.
+    """
+
+    def __init__(
+        self,
+        max_tokens,
+        num_oov_indices,
+        mask_token,
+        oov_token,
+        vocabulary,
+        idf_weights,
+        invert,
+        output_mode,
+        sparse,
+        pad_to_max_tokens,
+        salt=None,
+        **kwargs,
+    ):
+        for key in ("vocabulary_size", "has_input_vocabulary"):  # of Keras' configs
+            kwargs.pop(key, None)
+        super().__init__(**kwargs)
+        op = self._op = type(self).__name__
+        self.max_tokens = (
+            None if max_tokens is None else check_count(op, "max_tokens", max_tokens, 2)
+        )
+        self.num_oov_indices = check_count(op, "num_oov_indices", num_oov_indices, 0)
+        self.mask_token, self.oov_token = mask_token, oov_token
+        self.output_mode = check_mode(op, output_mode, *MODES)
+        self.invert = bool(invert)
+        self.salt = salt
+        self.pad_to_max_tokens = bool(pad_to_max_tokens)
+        refuse_sparse(op, sparse)
+        if self.pad_to_max_tokens and self.max_tokens is None:
+            raise ArgumentError(op, "pad_to_max_tokens=True needs max_tokens")
+        if self.invert and self.output_mode != "int":
+            raise ArgumentError(op, 'invert=True needs output_mode="int"')
+        if idf_weights is not None and self.output_mode != "tf_idf":
+            raise ArgumentError(op, 'idf_weights need output_mode="tf_idf"')
+        masked = self.mask_token is not None and self.output_mode == "int"
+        self._first_oov = int(masked)
+        self._first_token = self._first_oov + self.num_oov_indices
+        self._vocabulary = Static(None)
+        self._counts = Static(_Counts())
+        if vocabulary is not None:
+            self.set_vocabulary(vocabulary, idf_weights)
+
+    def _array(self, values: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ vocabulary
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list:
+        """The tokens; each one's place is its number.
+
+        Args:
+            include_special_tokens: Whether the mask and unknown tokens come first.
+        """
+        known = self._vocabulary.value
+        tokens = [] if known is None else list(known.tokens)
+        return self._special() + tokens if include_special_tokens else tokens
+
+    def vocabulary_size(self) -> int:
+        """Number of tokens, the special ones included."""
+        known = self._vocabulary.value
+        return self._first_token + (0 if known is None else len(known.tokens))
+
+    def _special(self) -> list:
+        mask = [self.mask_token] * self._first_oov
+        return mask + [self.oov_token] * self.num_oov_indices
+
+    def set_vocabulary(self, vocabulary, idf_weights=None) -> None:
+        """Replaces the vocabulary.
+
+        Args:
+            vocabulary: The tokens, with or without the special ones at the start; or
+                the path of a text file with one token a line.
+            idf_weights: In mode ``"tf_idf"``, the weight of each token.
+
+        Raises:
+            ArgumentError: A token occurs twice or is a special one, or there are more
+                than ``max_tokens``.
+        """
+        op = self._op
+        if isinstance(vocabulary, str | Path):
+            vocabulary = Path(vocabulary).read_text(encoding="utf-8").splitlines()
+        tokens = self._array(vocabulary).reshape(-1).tolist()
+        if not tokens:
+            raise ArgumentError(op, "the vocabulary is empty")
+        special = self._special()
+        listed = len(special) if tokens[: len(special)] == special else 0
+        tokens = tokens[listed:]
+        self._check_tokens(tokens)
+        idf = None
+        if self.output_mode == "tf_idf":
+            if idf_weights is None:
+                raise ArgumentError(op, 'output_mode="tf_idf" needs idf_weights')
+            idf = np.asarray(idf_weights, np.float32)
+            if idf.shape != (listed + len(tokens),):
+                raise ArgumentError(
+                    op,
+                    "there is one of idf_weights for each token",
+                    {"tokens": listed + len(tokens), "idf_weights": idf.shape},
+                )
+            if not listed:
+                idf = self._with_special(idf)
+        elif idf_weights is not None:
+            raise ArgumentError(op, 'idf_weights need output_mode="tf_idf"')
+        self._vocabulary = Static(_Vocabulary(tokens, self._first_token, idf))
+
+    def _check_tokens(self, tokens: list) -> None:
+        repeated = [t for t, n in Counter(tokens).items() if n > 1]
+        if repeated:
+            raise ArgumentError(
+                self._op,
+                "a vocabulary holds every token once",
+                {"repeated": ", ".join(map(repr, repeated[:5]))},
+            )
+        wrong = [t for t in (self.mask_token,) if t is not None and t in tokens]
+        if self.invert and self.oov_token in tokens:
+            wrong.append(self.oov_token)
+        if wrong:
+            raise ArgumentError(
+                self._op,
+                f"{wrong[0]!r} is a special token and cannot be at another place",
+                {"special tokens": self._special()},
+                hint="Leave the special tokens out, or put all of them first.",
+            )
+        if self.max_tokens is not None:
+            room = self.max_tokens - self._first_token
+            if len(tokens) > room:
+                raise ArgumentError(
+                    self._op,
+                    f"max_tokens={self.max_tokens} leaves room for {max(room, 0)} "
+                    f"tokens, received {len(tokens)}",
+                )
+
+    def _with_special(self, idf: np.ndarray) -> np.ndarray:
+        """Unknown tokens weigh as much as the others on average."""
+        mean = idf.mean() if idf.size else 0
+        return np.concatenate(
+            [np.full(self._first_token, mean, np.float32), idf.astype(np.float32)]
+        )
+
+    # ------------------------------------------------------------------ adapt
+    def adapt(self, data, steps=None) -> None:
+        """Learns the vocabulary: the most frequent tokens first.
+
+        Of equally frequent tokens, the last in alphabetical order comes first. A
+        vocabulary that the layer has is replaced.
+
+        Args:
+            data: An array or list of tokens, a dataset, or an iterable of batches.
+            steps: How many batches are read; all by default.
+
+        Raises:
+            DataError: There is no data.
+        """
+        self.reset_state()
+        for batch in batches(f"{self._op}.adapt", data, steps):
+            self.update_state(batch)
+        self.finalize_state()
+
+    def update_state(self, data) -> None:
+        """Counts the tokens of a batch; each row is a document."""
+        array = self._array(data)
+        rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
+        self._count(rows.tolist())
+
+    def _count(self, rows: Iterable[list]) -> None:
+        counts = self._counts.value
+        for row in rows:
+            counts.tokens.update(row)
+            if self.output_mode == "tf_idf":
+                counts.documents.update(set(row))
+                counts.number_of_documents += 1
+
+    def finalize_state(self) -> None:
+        """Makes the vocabulary of what was counted."""
+        counts = self._counts.value
+        for special in (self.mask_token, self.oov_token):
+            counts.tokens.pop(special, None)
+        if not counts.tokens:
+            return
+        ranked = sorted(counts.tokens.items(), key=lambda pair: pair[::-1], reverse=True)
+        tokens = [token for token, _ in ranked]
+        if self.max_tokens is not None:
+            tokens = tokens[: max(self.max_tokens - self._first_token, 0)]
+        idf = None
+        if self.output_mode == "tf_idf":
+            seen = np.array([counts.documents[t] for t in tokens], np.float64)
+            idf = np.log(1 + counts.number_of_documents / (1 + seen))
+            idf = self._with_special(idf)
+        self._vocabulary = Static(_Vocabulary(tokens, self._first_token, idf))
+        self.reset_state()
+
+    def reset_state(self) -> None:
+        """Forgets what was counted."""
+        self._counts = Static(_Counts())
+
+    # ------------------------------------------------------------------ the layer
+    def call(self, inputs):
+        if self.invert:
+            return self._tokens_of(inputs)
+        array = self._array(inputs)
+        numbers = self.numbers(array.reshape(-1).tolist())
+        return self.finish(np.array(numbers, np.int32).reshape(array.shape))
+
+    def numbers(self, tokens: list) -> list[int]:
+        """The number of each token; -1 for what is left out of vectors."""
+        known = self._known().numbers
+        unknown = self._first_oov if self.num_oov_indices == 1 else -1
+        found = [known.get(token, unknown) for token in tokens]
+        if self.num_oov_indices != 1:
+            places = [i for i, n in enumerate(found) if n < 0]
+            self._place_unknown(tokens, found, places)
+        if self.mask_token is not None and self.mask_token in tokens:
+            mask = 0 if self.output_mode == "int" else -1
+            found = [
+                mask if token == self.mask_token else n
+                for token, n in zip(tokens, found, strict=True)
+            ]
+        return found
+
+    def _known(self) -> _Vocabulary:
+        if self._vocabulary.value is None:
+            raise NotBuiltError(
+                self.name,
+                "the layer has no vocabulary yet",
+                hint="Call layer.adapt(data), or pass vocabulary=[…].",
+            )
+        return self._vocabulary.value
+
+    def _place_unknown(self, tokens: list, found: list[int], places: list[int]) -> None:
+        """Gives unknown tokens one of several numbers, or refuses them."""
+        places = [i for i in places if tokens[i] != self.mask_token]
+        if not places:
+            return
+        strangers = [tokens[i] for i in places]
+        if self.num_oov_indices == 0:
+            raise DataError(
+                self.name,
+                "num_oov_indices=0 allows only tokens of the vocabulary",
+                {"first other": ", ".join(map(repr, strangers[:5]))},
+                hint="num_oov_indices=1 gives unknown tokens a number.",
+            )
+        bins = self._unknown_bins(strangers)
+        for i, number in zip(places, bins, strict=True):
+            found[i] = self._first_oov + int(number)
+
+    def _unknown_bins(self, tokens: list) -> np.ndarray:
+        array = np.empty(len(tokens), object)
+        array[:] = tokens
+        return hash_bins(array, self.num_oov_indices, self.salt)
+
+    def finish(self, numbers: np.ndarray):
+        """The numbers in the output mode."""
+        if self.output_mode == "int":
+            return numbers
+        mode = "count" if self.output_mode == "tf_idf" else self.output_mode
+        depth = self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
+        vectors = encode(np, numbers, mode, depth, np.float32)
+        if self.output_mode == "tf_idf":
+            idf = self._known().idf
+            vectors[..., : len(idf)] *= idf
+        return vectors
+
+    def _tokens_of(self, numbers: Any) -> np.ndarray:
+        """The way back: the token of every number."""
+        numbers = np.asarray(numbers).astype(np.int64)
+        known = self._known()
+        listed = self._special() + known.tokens + [self.oov_token]
+        table = self._array(listed)
+        inside = (numbers >= 0) & (numbers < len(listed) - 1)
+        return table[np.where(inside, numbers, len(listed) - 1)]
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        known = self._vocabulary.value
+        config["vocabulary"] = self.get_vocabulary() if known else None
+        if known is not None and known.idf is not None:
+            config["idf_weights"] = known.idf.tolist()
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]):
+        if isinstance(config.get("vocabulary"), str):
+            raise ArgumentError(
+                cls.__name__, "a configuration holds the vocabulary, not a file's path"
+            )
+        return super().from_config(config)

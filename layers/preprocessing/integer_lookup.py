@@ -1,0 +1,181 @@
+"""Sparse integers, such as identifiers, as numbers from 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import ArgumentError, DTypeError
+from exburn.layer import Layer
+from exburn.layers.layout import check_choice
+from exburn.layers.preprocessing.encoding import encode
+from exburn.layers.preprocessing.hashing import check_salt
+from exburn.layers.preprocessing.host import integer_array, is_traced
+from exburn.layers.preprocessing.index_lookup import IndexLookup
+from exburn.registry import register_builtin
+
+__all__ = ["IntegerLookup"]
+
+
+@register_builtin
+class IntegerLookup(IndexLookup):
+    """Numbers integers by a vocabulary that is given, or learned by ``adapt``.
+
+    On data the layer works on the host and returns NumPy arrays, for integers of 64
+    bits. It may also be part of a model; the vocabulary then is a constant of the
+    compiled program, and its integers must fit 32 bits.
+
+    Args:
+        max_tokens: Largest size of the vocabulary, special tokens included.
+        num_oov_indices: How many numbers unknown integers share; with 0 they are errors.
+        mask_token: The integer that means "nothing": number 0, and left out of vectors.
+        oov_token: What unknown numbers become with ``invert``.
+        vocabulary: The integers, or the path of a text file with one a line.
+        vocabulary_dtype: ``"int64"``.
+        idf_weights: In mode ``"tf_idf"``, the weight of each integer.
+        invert: Whether numbers become the vocabulary's integers again.
+        output_mode: As in :class:`StringLookup`.
+        sparse: Must be false.
+        pad_to_max_tokens: Whether vectors have ``max_tokens`` entries from the start.
+        oov_method: What chooses among several numbers for unknown integers:
+            ``"floormod"``, the remainder, or ``"farmhash"``, see :class:`Hashing`.
+        salt: Key of the hash; needs ``oov_method="farmhash"``.
+
+    Shape:
+        x: [batch, …] of integers → [batch, …] for ``int``, otherwise float32 as in
+        :class:`CategoryEncoding`
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        DataError: An unknown integer and ``num_oov_indices=0``.
+        NotBuiltError: There is no vocabulary yet.
+
+    Example:
+        >>> layer = IntegerLookup(vocabulary=[12, 36, 1138])
+        >>> layer([[12, 1138], [36, 7]]).tolist()
+        [[1, 3], [2, 0]]
+    """
+
+    def __init__(
+        self,
+        max_tokens=None,
+        num_oov_indices=1,
+        mask_token=None,
+        oov_token=-1,
+        vocabulary=None,
+        vocabulary_dtype="int64",
+        idf_weights=None,
+        invert=False,
+        output_mode="int",
+        sparse=False,
+        pad_to_max_tokens=False,
+        oov_method="floormod",
+        salt=None,
+        name=None,
+        **kwargs,
+    ):
+        op = "IntegerLookup"
+        check_choice(op, "vocabulary_dtype", vocabulary_dtype, ("int64",))
+        self.oov_method = check_choice(
+            op, "oov_method", oov_method, ("floormod", "farmhash")
+        )
+        if salt is not None and self.oov_method != "farmhash":
+            raise ArgumentError(op, 'salt needs oov_method="farmhash"')
+        super().__init__(
+            max_tokens,
+            num_oov_indices,
+            mask_token,
+            oov_token,
+            vocabulary,
+            idf_weights,
+            invert,
+            output_mode,
+            sparse,
+            pad_to_max_tokens,
+            check_salt(op, salt),
+            name=name,
+            **kwargs,
+        )
+        self._autocast = False
+
+    def _array(self, values: Any) -> np.ndarray:
+        if isinstance(values, list) and values and isinstance(values[0], str):
+            values = [int(line) for line in values if line]  # a vocabulary file
+        return integer_array("IntegerLookup", values)
+
+    def _unknown_bins(self, tokens: list) -> np.ndarray:
+        if self.oov_method == "farmhash":
+            return super()._unknown_bins(tokens)
+        return np.mod(tokens, self.num_oov_indices)
+
+    def __call__(self, inputs, training=None, mask=None):
+        if is_traced(inputs):  # inside a model
+            return Layer.__call__(self, inputs)
+        return super().__call__(inputs)
+
+    def call(self, inputs):
+        if not isinstance(inputs, jax.core.Tracer):
+            return super().call(inputs)
+        inputs = inputs.astype(jnp.int32)
+        if self.invert:
+            return self._tokens_inside(inputs)
+        numbers = self._numbers_inside(inputs)
+        if self.output_mode == "int":
+            return numbers
+        mode = "count" if self.output_mode == "tf_idf" else self.output_mode
+        depth = self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
+        vectors = encode(jnp, numbers, mode, depth, self.compute_dtype)
+        if self.output_mode == "tf_idf":
+            idf = np.zeros(depth, np.float32)
+            idf[: self.vocabulary_size()] = self._known().idf
+            vectors = vectors * self.cast(idf)
+        return vectors
+
+    def _numbers_inside(self, inputs):
+        """The numbers inside a compiled program: a search in the sorted vocabulary."""
+        if self.num_oov_indices == 0:
+            raise ArgumentError(
+                self.name,
+                "a compiled program cannot refuse unknown integers",
+                hint="num_oov_indices=1, or map the data before fit and predict.",
+            )
+        tokens = self._table(self._known().tokens)
+        order = np.argsort(tokens)
+        places = jnp.searchsorted(jnp.asarray(tokens[order]), inputs)
+        places = jnp.minimum(places, len(tokens) - 1)
+        found = jnp.asarray(tokens[order])[places] == inputs
+        numbers = jnp.asarray(order.astype(np.int32) + self._first_token)[places]
+        unknown = jnp.int32(self._first_oov)
+        if self.num_oov_indices > 1:
+            if self.oov_method == "farmhash":
+                raise ArgumentError(
+                    self.name,
+                    "the hash is computed on the host only",
+                    hint='oov_method="floormod", or map the data before fit.',
+                )
+            unknown = unknown + inputs % self.num_oov_indices
+        numbers = jnp.where(found, numbers, unknown)
+        if self.mask_token is not None:
+            nothing = 0 if self.output_mode == "int" else -1
+            numbers = jnp.where(inputs == self.mask_token, nothing, numbers)
+        return numbers
+
+    def _tokens_inside(self, numbers):
+        listed = self._special() + self._known().tokens
+        table = jnp.asarray(self._table([*listed, self.oov_token]))
+        inside = (numbers >= 0) & (numbers < len(listed))
+        return table[jnp.where(inside, numbers, len(listed))]
+
+    def _table(self, tokens: list) -> np.ndarray:
+        array = np.asarray(tokens, np.int64)
+        if array.size and not -(2**31) <= array.min() <= array.max() < 2**31:
+            raise DTypeError(
+                self.name,
+                "inside a model the vocabulary must fit 32 bits",
+                {"range": f"{array.min()} … {array.max()}"},
+                hint="Map the data before fit and predict: x = layer(x).",
+            )
+        return array.astype(np.int32)

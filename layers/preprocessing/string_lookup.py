@@ -1,0 +1,101 @@
+"""Words as numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.layers.preprocessing.hashing import check_salt
+from exburn.layers.preprocessing.host import string_array
+from exburn.layers.preprocessing.index_lookup import IndexLookup
+from exburn.registry import register_builtin
+
+__all__ = ["StringLookup"]
+
+
+@register_builtin
+class StringLookup(IndexLookup):
+    """Numbers strings by a vocabulary that is given, or learned by ``adapt``.
+
+    JAX has no strings, so the layer works on the host, on data that goes into a model:
+    ``model.fit(lookup(words), y)``. It takes arrays or nested lists of strings and
+    returns NumPy arrays.
+
+    Args:
+        max_tokens: Largest size of the vocabulary, special tokens included.
+        num_oov_indices: How many numbers unknown strings share; with 0 they are errors.
+            Of several, the hash of the string chooses (see :class:`Hashing`).
+        mask_token: The string that means "nothing": number 0, and left out of vectors.
+        oov_token: What unknown strings become with ``invert``.
+        vocabulary: The strings, or the path of a text file with one a line.
+        idf_weights: In mode ``"tf_idf"``, the weight of each string.
+        invert: Whether numbers become strings.
+        output_mode: ``"int"``: numbers; ``"one_hot"``, ``"multi_hot"``, ``"count"``:
+            vectors over the vocabulary, as in :class:`CategoryEncoding`; ``"tf_idf"``:
+            counts times ``log(1 + documents / (1 + documents with the string))``.
+        pad_to_max_tokens: Whether vectors have ``max_tokens`` entries from the start.
+        sparse: Must be false.
+        encoding: Of bytes.
+        salt: Key of the hash that chooses among several numbers for unknown strings.
+
+    Shape:
+        x: [batch, …] of strings → [batch, …] int32 for ``int``, otherwise float32 as in
+        :class:`CategoryEncoding`
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        DataError: An unknown string and ``num_oov_indices=0``.
+        GraphError: The layer is called inside a model.
+        NotBuiltError: There is no vocabulary yet.
+
+    Example:
+        >>> layer = StringLookup(vocabulary=["a", "b", "c"])
+        >>> layer([["a", "c"], ["d", "b"]]).tolist()
+        [[1, 3], [0, 2]]
+        >>> layer.get_vocabulary()
+        ['[UNK]', 'a', 'b', 'c']
+        >>> back = StringLookup(vocabulary=layer.get_vocabulary(), invert=True)
+        >>> back([[1, 3], [0, 2]]).tolist()
+        [['a', 'c'], ['[UNK]', 'b']]
+    """
+
+    def __init__(
+        self,
+        max_tokens=None,
+        num_oov_indices=1,
+        mask_token=None,
+        oov_token="[UNK]",
+        vocabulary=None,
+        idf_weights=None,
+        invert=False,
+        output_mode="int",
+        pad_to_max_tokens=False,
+        sparse=False,
+        encoding="utf-8",
+        name=None,
+        salt=None,
+        **kwargs,
+    ):
+        self.encoding = encoding
+        super().__init__(
+            max_tokens,
+            num_oov_indices,
+            mask_token,
+            oov_token,
+            vocabulary,
+            idf_weights,
+            invert,
+            output_mode,
+            sparse,
+            pad_to_max_tokens,
+            check_salt("StringLookup", salt),
+            name=name,
+            **kwargs,
+        )
+
+    def _array(self, values: Any) -> np.ndarray:
+        return string_array(type(self).__name__, values, self.encoding)
+
+    def _tokens_of(self, numbers: Any) -> np.ndarray:
+        return super()._tokens_of(numbers).astype(str)
