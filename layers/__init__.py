@@ -88,6 +88,13 @@ from exburn.layers.pooling.window import (
     MaxPooling2D,
     MaxPooling3D,
 )
+from exburn.layers.preprocessing.category_encoding import CategoryEncoding
+from exburn.layers.preprocessing.discretization import Discretization
+from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
+from exburn.layers.preprocessing.integer_lookup import IntegerLookup
+from exburn.layers.preprocessing.normalization import Normalization
+from exburn.layers.preprocessing.string_lookup import StringLookup
+from exburn.layers.preprocessing.text_vectorization import TextVectorization
 from exburn.layers.recurrent import (
     GRU,
     LSTM,
@@ -151,6 +158,7 @@ __all__ = [
     "AvgPool3D",
     "BatchNormalization",
     "Bidirectional",
+    "CategoryEncoding",
     "Concatenate",
     "Conv1D",
     "Conv1DTranspose",
@@ -173,6 +181,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv1D",
     "DepthwiseConv2D",
+    "Discretization",
     "Dot",
     "Dropout",
     "EinsumDense",
@@ -197,10 +206,13 @@ __all__ = [
     "GroupNormalization",
     "GroupQueryAttention",
     "GroupedQueryAttention",
+    "HashedCrossing",
+    "Hashing",
     "Identity",
     "Input",
     "InputLayer",
     "InputSpec",
+    "IntegerLookup",
     "LSTMCell",
     "Lambda",
     "Layer",
@@ -218,6 +230,7 @@ __all__ = [
     "ModuleLayer",
     "MultiHeadAttention",
     "Multiply",
+    "Normalization",
     "PReLU",
     "Permute",
     "RMSNormalization",
@@ -239,7 +252,9 @@ __all__ = [
     "SpatialDropout3D",
     "SpectralNormalization",
     "StackedRNNCells",
+    "StringLookup",
     "Subtract",
+    "TextVectorization",
     "TimeDistributed",
     "UnitNormalization",
     "UpSampling1D",

@@ -99,4 +99,6 @@ def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
     except Exception as error:
         received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))
         error.add_note(f"{where}: received {received}")
+        notes = error.__notes__
+        notes[:] = [n for n in notes if n != where]  # the loss' own, shorter one
         raise

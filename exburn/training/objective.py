@@ -127,6 +127,7 @@ class Objective:
                     with noted(f"in metric {label!r}", targets[i], preds[i]):
                         metric = metrics.resolve(identifier, targets[i], preds[i])
                         metric.build(targets[i], preds[i])
+                        jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
                     name = metric.name
                     if len(self.output_names) > 1:

@@ -6,7 +6,7 @@ import math
 
 from exburn.flops import Cost
 
-__all__ = ["balanced", "bucket", "chunk_steps", "power_of_two"]
+__all__ = ["balanced", "bucket", "chunk_steps", "power_of_two", "unrolled"]
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
@@ -16,6 +16,7 @@ _TARGET = 0.1
 _GPU = (30e-6, 1.5e-6, 1e14)
 _CPU = (20e-6, 0.5e-6, 3e10)
 _MAX_STEPS = 2048
+_SMALL = 64  # primitive operations of a forward pass
 
 
 def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) -> int:
@@ -38,6 +39,20 @@ def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) 
     if not resident:
         steps = max(1, min(steps, (128 << 20) // max(batch_bytes, 1)))
     return steps
+
+
+def unrolled(forward: Cost, platform: str) -> int:
+    """Steps compiled into one turn of the chunk's loop.
+
+    On a GPU four small steps in a row run 1.1 to 1.2 times as fast as one (design §1).
+    A model of many operations gains nothing from it, and compiles four times as long.
+
+    Example:
+        >>> unrolled(Cost(equations=12), "gpu"), unrolled(Cost(equations=300), "gpu")
+        (4, 1)
+    """
+    small = forward.equations <= _SMALL
+    return 4 if small and platform != "cpu" else 1
 
 
 def balanced(steps: int, most: int) -> int:

@@ -26,7 +26,7 @@ from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.interrupt import InterruptGuard
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
-from exburn.training.plan import chunk_steps, power_of_two
+from exburn.training.plan import chunk_steps, power_of_two, unrolled
 from exburn.training.program import Programs
 from exburn.training.state import TrainState, seed_data
 
@@ -207,10 +207,14 @@ class Trainer:
                 self.optimizer,
                 self.trace_counts,
                 custom=self.custom,
-                unroll=1 if jax.default_backend() == "cpu" else 4,
+                unroll=self._unroll(),
                 eager=self.eager,
             )
         return self._programs
+
+    def _unroll(self) -> int:
+        costs = [forward.cost for forward in self._forwards.values()]
+        return unrolled(costs[0], jax.default_backend()) if costs else 1
 
     def initial_state(self) -> TrainState:
         """The state that the next run starts from: the module's own arrays."""

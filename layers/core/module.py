@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 from flax import nnx
@@ -33,7 +34,8 @@ class ModuleLayer(Layer):
             ``__call__`` has a parameter of that name.
 
     Raises:
-        ArgumentError: ``module`` is no ``nnx.Module``.
+        ArgumentError: ``module`` is no ``nnx.Module``. ``get_config`` raises it always:
+            a module does not know how it was made.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,6 +60,23 @@ class ModuleLayer(Layer):
             kwargs["training"] = training
         with _flags(self.module, training), self._streams(training):
             return self.module(*args, **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        raise ArgumentError(
+            "get_config",
+            f"{self.name!r} wraps a {type(self.module).__name__}, "
+            "which has no configuration",
+            hint="Write a registered Layer that makes the module in its __init__.",
+        )
+
+    def clone(self) -> ModuleLayer:
+        """A copy with a module of the same weights, sharing no arrays."""
+        return ModuleLayer(
+            nnx.clone(self.module),
+            name=None if self._auto_name else self.name,
+            trainable=self.trainable,
+            dtype=self.precision,
+        )
 
     @contextlib.contextmanager
     def _streams(self, training: bool) -> Iterator[None]:

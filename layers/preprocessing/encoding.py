@@ -22,7 +22,9 @@ def check_mode(op: str, output_mode: Any, *modes: str) -> str:
 def refuse_sparse(op: str, sparse: Any) -> None:
     if sparse:
         raise ArgumentError(
-            op, "outputs are dense", hint="Leave sparse=True out; XLA has no such arrays."
+            op,
+            "outputs are dense",
+            hint="Leave sparse=True out; XLA has no such arrays.",
         )
 
 

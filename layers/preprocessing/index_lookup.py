@@ -227,7 +227,9 @@ class IndexLookup(HostLayer):
             counts.tokens.pop(special, None)
         if not counts.tokens:
             return
-        ranked = sorted(counts.tokens.items(), key=lambda pair: pair[::-1], reverse=True)
+        ranked = sorted(
+            counts.tokens.items(), key=lambda pair: pair[::-1], reverse=True
+        )
         tokens = [token for token, _ in ranked]
         if self.max_tokens is not None:
             tokens = tokens[: max(self.max_tokens - self._first_token, 0)]

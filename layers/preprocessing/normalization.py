@@ -102,7 +102,9 @@ class Normalization(Layer):
         self.adapt_variance = self.add_weight(
             shape, "ones", trainable=False, name="variance"
         )
-        self.count = self.add_weight((), "zeros", "int32", trainable=False, name="count")
+        self.count = self.add_weight(
+            (), "zeros", "int32", trainable=False, name="count"
+        )
 
     def _kept(self, rank: int) -> tuple[int, ...]:
         """The axes with statistics of their own, as numbers from 0."""
@@ -209,9 +211,11 @@ class Normalization(Layer):
         values = values.astype(np.float64)
         mean = values.mean(others, keepdims=True)
         squares = np.square(values - mean).sum(others)
-        return math.prod(values.shape[a] for a in others), mean.reshape(
-            squares.shape
-        ), squares
+        return (
+            math.prod(values.shape[a] for a in others),
+            mean.reshape(squares.shape),
+            squares,
+        )
 
     # ------------------------------------------------------------------ the layer
     def call(self, inputs):

@@ -13,7 +13,6 @@ from exburn.layers.layout import check_choice, check_count
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
-from exburn.layers.preprocessing.index_lookup import MODES
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.registry import register_builtin
 
@@ -95,7 +94,9 @@ class TextVectorization(HostLayer):
         self.standardize = _check(op, "standardize", standardize, _STANDARDIZE)
         self.split = _check(op, "split", split, ("whitespace", "character"))
         self.ngrams = _check_ngrams(op, ngrams)
-        self.output_mode = check_mode(op, output_mode, *MODES)
+        self.output_mode = check_mode(
+            op, output_mode, "int", "multi_hot", "count", "tf_idf"
+        )
         self.output_sequence_length = output_sequence_length
         if output_sequence_length is not None:
             check_count(op, "output_sequence_length", output_sequence_length)
@@ -181,8 +182,6 @@ class TextVectorization(HostLayer):
         for row, length in zip(numbers, lengths, strict=True):
             row[: min(length, width)] = flat[start : start + min(length, width)]
             start += length
-        if self.output_mode == "one_hot":  # as Keras: words beyond a row's end are 0
-            numbers = np.maximum(numbers, 0)
         result = self.lookup.finish(numbers)
         return result[0] if single else result
 

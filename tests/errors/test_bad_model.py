@@ -266,7 +266,7 @@ def a_model_class_without_a_call(b):
     class Empty(Model):
         pass
 
-    Empty()(b.x)
+    Empty()(Input((8,)))
 
 
 # ---------------------------------------------------------------------- stacks

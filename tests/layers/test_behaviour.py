@@ -321,6 +321,15 @@ def test_a_module_is_told_about_training_and_left_as_it_was():
     assert int(block.dropout.rngs.count.get_value()) == 0
 
 
+def test_a_module_can_be_copied_but_not_described():
+    layer = L.ModuleLayer(Block(nnx.Rngs(0)), name="block")
+    copy = layer.clone()
+    np.testing.assert_array_equal(layer(X), copy(X))
+    assert copy.module is not layer.module and copy.name == "block"
+    with pytest.raises(ArgumentError, match="registered Layer"):
+        layer.get_config()
+
+
 def test_randomness_of_a_module_follows_the_key_of_the_pass():
     layer = L.ModuleLayer(Block(nnx.Rngs(0)))
     function, state = pure(layer, training=True)

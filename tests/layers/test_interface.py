@@ -61,7 +61,7 @@ BAD_ARGUMENTS = [
     (lambda: L.Flatten("last"), "data_format is one of"),
     (lambda: L.Dropout(1.5), "0 <= rate <= 1"),
     (lambda: L.Dropout(0.5, noise_shape=(0,)), "noise_shape"),
-    (lambda: L.GaussianNoise(-1), "stddev is >= 0"),
+    (lambda: L.GaussianNoise(-1), "stddev is a number >= 0"),
     (lambda: L.AlphaDropout(1), "0 <= rate < 1"),
     (lambda: L.ReLU(max_value=-1), "max_value is >= 0"),
     (lambda: L.LeakyReLU(None), "negative_slope"),

@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs as printed, and every link leads somewhere.
+"""The documentation's Python blocks run as printed; its links and names lead somewhere.
 
 The blocks of a page run in one namespace, in order, in an empty folder. A block whose
 fence says ``python needs=torch`` is left out where torch is not installed. A ``text``
@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import json
 import random
 import re
 import sys
@@ -155,7 +156,9 @@ def test_names_of_the_package_exist(path):
     names = set(re.findall(r"`(exburn(?:\.\w+)+)", prose(path)))
     missing = [name for name in sorted(names) if not exists(name)]
     # The design describes levels that later steps fill.
-    planned = ("exburn.typing", "exburn.quantization", "exburn.serving", "exburn.export")
+    planned = tuple(
+        f"exburn.{n}" for n in ("typing", "quantization", "serving", "export")
+    )
     if path.stem in ("design", "layout"):
         missing = [name for name in missing if not name.startswith(planned)]
     assert not missing
@@ -173,3 +176,22 @@ def exists(name: str) -> bool:
         except ImportError:
             return False
     return True
+
+
+def test_the_notebook_is_saved_with_its_results():
+    """A reader on GitHub sees outputs, pictures and no traceback, and little noise."""
+    path = ROOT / "notebooks" / "quickstart.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    pictures = 0
+    for cell in code:
+        outputs = cell["outputs"]
+        kinds = [output["output_type"] for output in outputs]
+        assert "error" not in kinds, "".join(cell["source"])
+        # One display in a cell: a progress bar that floods it would leave more.
+        assert len(kinds) <= 2, "".join(cell["source"])
+        pictures += sum("image/png" in output.get("data", {}) for output in outputs)
+    assert pictures >= 4
+    assert path.stat().st_size < 500_000

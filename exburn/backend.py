@@ -1,0 +1,117 @@
+"""The names that Keras code asks ``keras.backend`` for."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.config import (
+    backend,
+    epsilon,
+    floatx,
+    image_data_format,
+    set_epsilon,
+    set_floatx,
+    set_image_data_format,
+)
+from exburn.dtypes import is_float, standardize_dtype
+from exburn.symbol import Symbol
+
+__all__ = [
+    "backend",
+    "clear_session",
+    "epsilon",
+    "floatx",
+    "get_uid",
+    "image_data_format",
+    "is_float_dtype",
+    "is_int_dtype",
+    "is_keras_tensor",
+    "result_type",
+    "set_epsilon",
+    "set_floatx",
+    "set_image_data_format",
+    "standardize_dtype",
+]
+
+_uids: Counter[str] = Counter()
+
+
+def clear_session(free_memory: bool = True) -> None:
+    """Frees compiled programs, and what nobody refers to any more.
+
+    Layers' names are unique within their model, so there are none to reset.
+
+    Args:
+        free_memory: Whether to do so; otherwise only :func:`get_uid` starts anew.
+
+    Example:
+        >>> clear_session()
+    """
+    _uids.clear()
+    if free_memory:
+        jax.clear_caches()
+        gc.collect()
+
+
+def get_uid(prefix: str = "") -> int:
+    """1, 2, 3 … for each prefix.
+
+    Example:
+        >>> get_uid("probe"), get_uid("probe")
+        (1, 2)
+    """
+    _uids[prefix] += 1
+    return _uids[prefix]
+
+
+def is_float_dtype(dtype: Any) -> bool:
+    """Whether it is a floating dtype.
+
+    Example:
+        >>> is_float_dtype("bfloat16"), is_float_dtype("int8")
+        (True, False)
+    """
+    return is_float(standardize_dtype(dtype))
+
+
+def is_int_dtype(dtype: Any) -> bool:
+    """Whether it is an integer dtype, signed or not.
+
+    Example:
+        >>> is_int_dtype("uint8"), is_int_dtype("bool")
+        (True, False)
+    """
+    return jnp.issubdtype(jnp.dtype(standardize_dtype(dtype)), jnp.integer)
+
+
+def is_keras_tensor(x: Any) -> bool:
+    """Whether it is a symbol: a tensor of a functional model under construction.
+
+    Example:
+        >>> is_keras_tensor(jnp.ones(2))
+        False
+    """
+    return isinstance(x, Symbol)
+
+
+def result_type(*dtypes: Any) -> str:
+    """The dtype that operands of these dtypes are computed in.
+
+    Args:
+        *dtypes: Dtypes, or the Python types ``bool``, ``int`` and ``float``, which do
+            not widen a dtype.
+
+    Example:
+        >>> result_type("int32", "bfloat16"), result_type("float16", float)
+        ('bfloat16', 'float16')
+    """
+    if not dtypes:
+        return floatx()
+    weak = {bool: False, int: 0, float: 0.0}
+    operands = [weak[d] if d in weak else jnp.dtype(standardize_dtype(d)) for d in dtypes]
+    return standardize_dtype(jnp.result_type(*operands))

@@ -1,0 +1,204 @@
+"""Images between files, Pillow and arrays."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+from exburn.config import check_format, floatx
+from exburn.errors import ArgumentError, MissingDependencyError, ShapeError, unknown_name
+
+__all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
+
+_MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_FILTERS = {
+    "nearest": "NEAREST",
+    "bilinear": "BILINEAR",
+    "bicubic": "BICUBIC",
+    "hamming": "HAMMING",
+    "box": "BOX",
+    "area": "BOX",
+    "lanczos": "LANCZOS",
+    "lanczos3": "LANCZOS",
+    "lanczos5": "LANCZOS",
+    "gaussian": "BICUBIC",
+    "mitchellcubic": "BICUBIC",
+}
+
+
+def pillow(op: str) -> Any:
+    """The module ``PIL.Image``."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingDependencyError(
+            op, "images need Pillow", hint="pip install pillow"
+        ) from error
+    return Image
+
+
+def load_img(
+    path: Any,
+    color_mode: str = "rgb",
+    target_size: Any = None,
+    interpolation: str = "nearest",
+    keep_aspect_ratio: bool = False,
+) -> Any:
+    """The image in a file, as Pillow's.
+
+    Args:
+        path: A path, an open file, or ``io.BytesIO``.
+        color_mode: ``"rgb"``, ``"rgba"`` or ``"grayscale"``.
+        target_size: Height and width that it is resized to.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"box"``,
+            ``"hamming"`` or ``"lanczos"``.
+        keep_aspect_ratio: Whether it is cropped in the middle, not distorted.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+        UnknownNameError: An unknown mode or interpolation.
+
+    Example:
+        >>> save_img("/tmp/exburn_doc.png", np.zeros((4, 6, 3)))
+        >>> load_img("/tmp/exburn_doc.png", target_size=(2, 3)).size
+        (3, 2)
+    """
+    image = pillow("load_img").open(
+        path if isinstance(path, io.IOBase) else os.fspath(path)
+    )
+    if color_mode not in _MODES:
+        raise unknown_name("color_mode", color_mode, _MODES, op="load_img")
+    # 16- and 32-bit greys lose everything above 255 in a conversion to "L".
+    deep = color_mode == "grayscale" and image.mode in ("I;16", "I;16B", "I")
+    image = image.copy() if deep else image.convert(_MODES[color_mode])
+    if target_size is None:
+        return image
+    return resize(image, target_size, interpolation, crop=keep_aspect_ratio)
+
+
+def resize(
+    image: Any, size: Any, interpolation: str, *, crop: bool = False, pad: bool = False
+) -> Any:
+    """A Pillow image of another size; cropped or padded to its proportions first."""
+    if interpolation not in _FILTERS:
+        raise unknown_name("interpolation", interpolation, _FILTERS, op="load_img")
+    kind = getattr(pillow("load_img").Resampling, _FILTERS[interpolation])
+    height, width = size
+    box = None
+    if crop or pad:
+        w, h = image.size
+        wide, high = h * width / height, w * height / width
+        if crop:
+            wide, high = min(w, int(wide)), min(h, int(high))
+        else:
+            wide, high = max(w, int(wide)), max(h, int(high))
+        left, top = (w - wide) // 2, (h - high) // 2
+        if pad:  # Pillow fills what is outside with zeros
+            image = image.crop((left, top, left + wide, top + high))
+        else:
+            box = (left, top, left + wide, top + high)
+    return image.resize((width, height), kind, box)
+
+
+def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> np.ndarray:
+    """An image of Pillow as an array, with an axis for the channels.
+
+    Args:
+        img: The image.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        dtype: ``config.floatx()`` by default.
+
+    Shape:
+        → [height, width, channels]
+
+    Example:
+        >>> img_to_array(array_to_img(np.ones((2, 3, 1)))).shape
+        (2, 3, 1)
+    """
+    first = check_format("img_to_array", data_format) == "channels_first"
+    x = np.asarray(img).astype(floatx() if dtype is None else dtype)
+    if x.ndim == 2:
+        x = x[..., None]
+    if x.ndim != 3:
+        raise ShapeError("img_to_array", f"an image has rank 2 or 3, not {x.ndim}")
+    return np.moveaxis(x, -1, 0) if first else x
+
+
+def array_to_img(
+    x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
+) -> Any:
+    """An array as an image of Pillow.
+
+    Args:
+        x: The array.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        scale: Whether the values are stretched to 0 … 255.
+        dtype: What the array is cast to before.
+
+    Shape:
+        x: [height, width, channels] with 1, 3 or 4 channels
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+        ShapeError: Another rank or number of channels.
+
+    Example:
+        >>> array_to_img(np.zeros((2, 3, 3))).size
+        (3, 2)
+    """
+    image = pillow("array_to_img")
+    first = check_format("array_to_img", data_format) == "channels_first"
+    x = np.asarray(x).astype(floatx() if dtype is None else dtype)
+    x = np.moveaxis(x, 0, -1) if first and x.ndim == 3 else x
+    if x.ndim != 3 or x.shape[-1] not in (1, 3, 4):
+        raise ShapeError(
+            "array_to_img",
+            f"an image is [height, width, 1, 3 or 4 channels], received {x.shape}",
+        )
+    if scale:
+        x = x - x.min()
+        top = x.max()
+        x = x / (top if top else 1) * 255
+    if x.shape[-1] > 1:
+        return image.fromarray(x.astype("uint8"))
+    plane = x[..., 0]
+    deep = plane.max(initial=0) > 255
+    return image.fromarray(plane.astype("int32" if deep else "uint8"))
+
+
+def save_img(
+    path: Any,
+    x: Any,
+    data_format: str | None = None,
+    file_format: str | None = None,
+    scale: bool = True,
+    **kwargs,
+) -> None:
+    """Writes an array as an image file.
+
+    Args:
+        path: Path or open file.
+        x: The array, see :func:`array_to_img`.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+        file_format: Pillow's name of the format; the path's suffix by default.
+        scale: Whether the values are stretched to 0 … 255.
+        **kwargs: Options of Pillow's ``save``.
+
+    Raises:
+        ArgumentError: JPEG has no fourth channel.
+
+    Example:
+        >>> save_img("/tmp/exburn_doc.png", np.zeros((4, 6, 3)))
+    """
+    image = array_to_img(x, data_format, scale)
+    suffix = (file_format or os.path.splitext(str(path))[1].lstrip(".")).lower()
+    if image.mode == "RGBA" and suffix in ("jpg", "jpeg"):
+        raise ArgumentError(
+            "save_img",
+            "JPEG files have no transparency",
+            hint="Save a PNG, or drop the fourth channel.",
+        )
+    image.save(path, format="jpeg" if file_format == "jpg" else file_format, **kwargs)

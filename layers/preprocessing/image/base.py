@@ -1,0 +1,258 @@
+"""What layers on images share: the forms of their inputs, and random parameters.
+
+Inside, images are ``[batch, height, width, channels]``; a random layer says how to draw
+the parameters of one image and how to change one image by them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from exburn import context
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layer import Layer, module_paths
+from exburn.layers.layout import check_format
+from exburn.symbol import describe, has_symbol
+
+__all__ = ["ImageAugmentation", "ImageLayer"]
+
+_PARTS = ("images", "labels", "segmentation_masks")
+
+
+class ImageLayer(Layer):
+    """A layer on images, without weights.
+
+    It takes one image or a batch, or a dictionary with ``"images"`` and with
+    ``"labels"`` and ``"segmentation_masks"`` that follow them.
+
+    Args:
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, height, width, channels] or [height, width, channels]
+
+    Raises:
+        ShapeError: The rank of the images is neither 3 nor 4.
+        ArgumentError: A dictionary has other entries.
+    """
+
+    built = True
+
+    def __init__(self, data_format=None, **kwargs):
+        super().__init__(**kwargs)
+        self.data_format = check_format(type(self).__name__, data_format)
+        self._autocast = False  # casting is the last step
+
+    # ------------------------------------------------------------------ to override
+    def parameters(self, images, training: bool) -> Any:
+        """What is to be done to each image; None if nothing is."""
+        return {}
+
+    def transform_images(self, images, parameters):
+        """The images ``[batch, height, width, channels]`` after it."""
+        raise NotImplementedError
+
+    def transform_labels(self, labels, parameters):
+        """The labels ``[batch, …]`` after it."""
+        return labels
+
+    def transform_masks(self, masks, parameters):
+        """The segmentation masks ``[batch, height, width, channels]`` after it."""
+        return masks
+
+    # ------------------------------------------------------------------ the layer
+    def call(self, inputs, training=False):
+        if not isinstance(inputs, Mapping):
+            return self._run({"images": inputs}, training)["images"]
+        for key in inputs:
+            if key not in _PARTS:
+                raise ArgumentError(
+                    self.name,
+                    f"a dictionary of images has no entry {key!r}",
+                    {"known": ", ".join(_PARTS)},
+                    hint="Bounding boxes are not transformed."
+                    if key == "bounding_boxes"
+                    else None,
+                )
+        if "images" not in inputs:
+            raise ArgumentError(self.name, 'the dictionary has no entry "images"')
+        return self._run(dict(inputs), training)
+
+    def _run(self, data: dict, training: bool) -> dict:
+        images = jnp.asarray(data["images"])
+        rank = images.ndim
+        if rank not in (3, 4):
+            raise ShapeError(
+                self.name,
+                "images have rank 4, or 3 for one image",
+                {"received": describe(images)},
+            )
+        images = self._to_batch(images, rank)
+        parameters = self.parameters(images, training)
+        images = self.transform_images(images, parameters)
+        result = {"images": self._from_batch(images, rank)}
+        if "labels" in data:
+            labels = jnp.asarray(data["labels"])
+            one = rank == 3
+            labels = self.transform_labels(labels[None] if one else labels, parameters)
+            result["labels"] = labels[0] if one else labels
+        if "segmentation_masks" in data:
+            masks = jnp.asarray(data["segmentation_masks"])
+            result["segmentation_masks"] = self._run_masks(masks, rank, parameters)
+        return result
+
+    def _run_masks(self, masks, rank: int, parameters):
+        flat = masks.ndim == rank - 1  # no axis of channels
+        if flat:
+            masks = masks[..., None] if self._last else jnp.expand_dims(masks, -3)
+        masks = self._to_batch(masks, rank)
+        masks = self._from_batch(self.transform_masks(masks, parameters), rank)
+        return masks.squeeze(-1 if self._last else -3) if flat else masks
+
+    @property
+    def _last(self) -> bool:
+        return self.data_format == "channels_last"
+
+    def _to_batch(self, images, rank: int):
+        batch = images if rank == 4 else images[None]
+        return batch if self._last else jnp.moveaxis(batch, 1, -1)
+
+    def _from_batch(self, images, rank: int):
+        images = images if self._last else jnp.moveaxis(images, -1, 1)
+        return images if rank == 4 else images[0]
+
+
+class ImageAugmentation(ImageLayer):
+    """A random change of images, different for each image and active in training.
+
+    A subclass writes ``draw``, the random parameters of one image, and ``transform``,
+    the image after the change. As in Keras, a call outside of a model augments unless
+    it is given ``training=False``.
+
+    Args:
+        seed: Folded into the layer's random key.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+    """
+
+    def __init__(self, seed=None, data_format=None, **kwargs):
+        super().__init__(data_format, **kwargs)
+        self.seed = None if seed is None else int(seed)
+
+    # ------------------------------------------------------------------ to override
+    def draw(self, key: jax.Array, shape: tuple) -> Any:
+        """Random parameters of one image ``[height, width, channels]``."""
+        return {}
+
+    def transform(self, image: jax.Array, parameters: Any) -> jax.Array:
+        """One image, of floats, after the change."""
+        raise NotImplementedError
+
+    def transform_mask(self, mask: jax.Array, parameters: Any) -> jax.Array:
+        """One segmentation mask after the change; colours do not matter to it."""
+        return mask
+
+    # ------------------------------------------------------------------ the layer
+    def __call__(self, inputs, training=None, **kwargs):
+        if has_symbol(inputs) or context.current() is not None:
+            return super().__call__(inputs, training=training, **kwargs)
+        if training is False:
+            return super().__call__(inputs, training=False, **kwargs)
+        graphdef, _ = nnx.split(self)
+        return _augment(graphdef, self.random_key(), inputs)
+
+    def parameters(self, images, training):
+        if not training:
+            return None
+        shape = images.shape[1:]
+        keys = jax.random.split(self._key(), images.shape[0])
+        return jax.vmap(lambda key: self.draw(key, shape))(keys)
+
+    def _key(self) -> jax.Array:
+        key = self.random_key()
+        return key if self.seed is None else jax.random.fold_in(key, self.seed)
+
+    def transform_images(self, images, parameters):
+        if parameters is not None:
+            images = jax.vmap(self.transform)(as_float(images), parameters)
+        return self.cast(images)
+
+    def transform_masks(self, masks, parameters):
+        if parameters is None:
+            return masks
+        return jax.vmap(self.transform_mask)(masks, parameters)
+
+
+@functools.partial(jax.jit, static_argnames="graphdef")
+def _augment(graphdef, key, inputs):
+    """One compiled call outside of a model; ``graphdef`` holds the layer's settings."""
+    layer = nnx.merge(graphdef, nnx.State({}))
+    pass_ = context.Context(training=True, key=key)
+    pass_.paths = module_paths(layer)
+    with context.forward(pass_):
+        return layer._call_arrays((inputs,), {"training": True})
+
+
+def as_float(images):
+    """At least 32 bits, so that colours keep their digits until the end."""
+    return images.astype(jnp.promote_types(images.dtype, jnp.float32))
+
+
+def check_interval(
+    op: str,
+    argument: str,
+    value: Any,
+    low: float = 0.0,
+    high: float = 1.0,
+    *,
+    symmetric: bool = False,
+) -> tuple[float, float]:
+    """The ends of a range from a pair or one number x.
+
+    x stands for ``(0, x)``, or for ``(-x, x)`` if the range is symmetric.
+    """
+    pair = value
+    if isinstance(value, int | float):
+        pair = (-abs(value), abs(value)) if symmetric else (0, value)
+    numbers = isinstance(pair, list | tuple) and len(pair) == 2
+    if not numbers or not all(isinstance(v, int | float) for v in pair):
+        raise ArgumentError(op, f"{argument} is a number or two, received {value!r}")
+    first, last = sorted(float(v) for v in pair)
+    if not low <= first <= last <= high:
+        raise ArgumentError(
+            op, f"{argument} is in [{low:g}, {high:g}], received {value!r}"
+        )
+    return first, last
+
+
+def check_value_range(op: str, value: Any) -> tuple[float, float]:
+    """The lowest and the highest value of a pixel."""
+    numbers = isinstance(value, list | tuple) and len(value) == 2
+    if not numbers or not value[0] < value[1]:
+        raise ArgumentError(op, f"value_range is (lowest, highest), received {value!r}")
+    return float(value[0]), float(value[1])
+
+
+def uniform(key, interval: tuple[float, float], shape=()):
+    """Uniform numbers of 32 bits between two."""
+    low, high = interval
+    return low + (high - low) * jax.random.uniform(key, shape, jnp.float32)
+
+
+def happens(key, chance: tuple[float, float]):
+    """Whether a change is made, with a probability drawn between two."""
+    first, second = jax.random.split(key)
+    return jax.random.uniform(first) < uniform(second, chance)
+
+
+def rescale(images, source: tuple[float, float], target: tuple[float, float]):
+    """Values of one range in another."""
+    if source == target:
+        return images
+    factor = (target[1] - target[0]) / (source[1] - source[0])
+    return (images - source[0]) * factor + target[0]

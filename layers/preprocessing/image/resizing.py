@@ -1,0 +1,224 @@
+"""Images of another size."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from exburn.layers.layout import check_choice, check_count
+from exburn.layers.preprocessing.image.base import (
+    ImageAugmentation,
+    ImageLayer,
+    as_float,
+)
+from exburn.ops import image as ops
+from exburn.registry import register_builtin
+
+__all__ = ["CenterCrop", "RandomCrop", "Resizing"]
+
+_METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
+
+
+@register_builtin
+class Resizing(ImageLayer):
+    """Images of a given size. Integers stay integers.
+
+    Args:
+        height: Rows of the result.
+        width: Columns of the result.
+        interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"lanczos3"`` or
+            ``"lanczos5"``.
+        crop_to_aspect_ratio: Cuts out the middle that has the new proportions, instead
+            of distorting.
+        pad_to_aspect_ratio: Adds borders that make the new proportions.
+        fill_mode: ``"constant"``.
+        fill_value: Value of the borders.
+        antialias: Whether images that shrink are smoothed first.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, h, w, channels] → [batch, height, width, channels], in the
+        compute dtype if they are floats
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The rank of the images is neither 3 nor 4.
+
+    Example:
+        >>> import numpy as np
+        >>> Resizing(2, 3)(np.ones((4, 8, 8, 1), "uint8")).shape
+        (4, 2, 3, 1)
+    """
+
+    def __init__(
+        self,
+        height,
+        width,
+        interpolation="bilinear",
+        crop_to_aspect_ratio=False,
+        pad_to_aspect_ratio=False,
+        fill_mode="constant",
+        fill_value=0.0,
+        antialias=False,
+        data_format=None,
+        **kwargs,
+    ):
+        super().__init__(data_format, **kwargs)
+        op = "Resizing"
+        self.height = check_count(op, "height", height)
+        self.width = check_count(op, "width", width)
+        self.interpolation = check_choice(op, "interpolation", interpolation, _METHODS)
+        self.crop_to_aspect_ratio = bool(crop_to_aspect_ratio)
+        self.pad_to_aspect_ratio = bool(pad_to_aspect_ratio)
+        self.fill_mode = check_choice(op, "fill_mode", fill_mode, ("constant",))
+        self.fill_value = fill_value
+        self.antialias = bool(antialias)
+
+    def transform_images(self, images, parameters):
+        resized = self._resize(images, self.interpolation)
+        if jnp.issubdtype(images.dtype, jnp.floating):
+            return self.cast(resized)
+        return _as_integers(resized, images.dtype)
+
+    def transform_masks(self, masks, parameters):
+        return self._resize(masks, "nearest").astype(masks.dtype)
+
+    def _resize(self, images, interpolation: str):
+        return ops.resize(
+            as_float(images),
+            (self.height, self.width),
+            interpolation,
+            self.antialias,
+            self.crop_to_aspect_ratio,
+            self.pad_to_aspect_ratio,
+            self.fill_mode,
+            self.fill_value,
+            "channels_last",
+        )
+
+
+def _as_integers(images, dtype):
+    """Rounded, and cut to what the dtype can hold."""
+    limits = jnp.iinfo(dtype)
+    return jnp.clip(jnp.round(images), limits.min, limits.max).astype(dtype)
+
+
+def fit(images, height: int, width: int, interpolation: str = "bilinear"):
+    """The largest window in the middle with the new proportions, resized."""
+    return ops.resize(
+        as_float(images),
+        (height, width),
+        interpolation,
+        crop_to_aspect_ratio=True,
+        data_format="channels_last",
+    )
+
+
+@register_builtin
+class CenterCrop(ImageLayer):
+    """The middle of images. Images that are too small are cut and resized.
+
+    Args:
+        height: Rows of the result.
+        width: Columns of the result.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, h, w, channels] → [batch, height, width, channels], in the
+        compute dtype
+
+    Raises:
+        ArgumentError: A size is no integer >= 1.
+        ShapeError: The rank of the images is neither 3 nor 4.
+
+    Example:
+        >>> import numpy as np
+        >>> image = np.arange(16).reshape(4, 4, 1)
+        >>> CenterCrop(2, 2)(image)[..., 0].tolist()
+        [[5.0, 6.0], [9.0, 10.0]]
+    """
+
+    def __init__(self, height, width, data_format=None, **kwargs):
+        super().__init__(data_format, **kwargs)
+        self.height = check_count("CenterCrop", "height", height)
+        self.width = check_count("CenterCrop", "width", width)
+
+    def transform_images(self, images, parameters):
+        return self.cast(self._crop(images, "bilinear"))
+
+    def transform_masks(self, masks, parameters):
+        return self._crop(masks, "nearest").astype(masks.dtype)
+
+    def _crop(self, images, interpolation: str):
+        rows, columns = images.shape[1] - self.height, images.shape[2] - self.width
+        if rows < 0 or columns < 0:
+            return fit(images, self.height, self.width, interpolation)
+        top, left = rows // 2, columns // 2
+        return images[:, top : top + self.height, left : left + self.width]
+
+
+@register_builtin
+class RandomCrop(ImageAugmentation):
+    """A window of images, at a random place that differs from image to image.
+
+    Outside of training, and where the images are too small, it is the largest window in
+    the middle that has the new proportions, resized.
+
+    Args:
+        height: Rows of the result.
+        width: Columns of the result.
+        seed: Folded into the layer's random key.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, h, w, channels] → [batch, height, width, channels], in the
+        compute dtype
+
+    Raises:
+        ArgumentError: A size is no integer >= 1.
+        ShapeError: The rank of the images is neither 3 nor 4.
+
+    Example:
+        >>> import numpy as np
+        >>> RandomCrop(2, 3)(np.ones((4, 8, 8, 1))).shape
+        (4, 2, 3, 1)
+    """
+
+    def __init__(self, height, width, seed=None, data_format=None, name=None, **kwargs):
+        super().__init__(seed, data_format, name=name, **kwargs)
+        self.height = check_count("RandomCrop", "height", height)
+        self.width = check_count("RandomCrop", "width", width)
+
+    def parameters(self, images, training):
+        rows, columns = images.shape[1] - self.height, images.shape[2] - self.width
+        if rows < 0 or columns < 0:
+            return None
+        return super().parameters(images, training)
+
+    def draw(self, key, shape):
+        first, second = jax.random.split(key)
+        rows, columns = shape[0] - self.height + 1, shape[1] - self.width + 1
+        return {
+            "top": jax.random.randint(first, (), 0, rows),
+            "left": jax.random.randint(second, (), 0, columns),
+        }
+
+    def transform(self, image, parameters):
+        start = (parameters["top"], parameters["left"], 0)
+        return lax.dynamic_slice(
+            image, start, (self.height, self.width, image.shape[2])
+        )
+
+    transform_mask = transform
+
+    def transform_images(self, images, parameters):
+        if parameters is None:
+            return self.cast(fit(images, self.height, self.width))
+        return super().transform_images(images, parameters)
+
+    def transform_masks(self, masks, parameters):
+        if parameters is None:
+            masks_ = fit(masks, self.height, self.width, "nearest")
+            return masks_.astype(masks.dtype)
+        return super().transform_masks(masks, parameters)

@@ -1,0 +1,69 @@
+"""Layers one after another, as one layer."""
+
+from __future__ import annotations
+
+import inspect
+
+from exburn import context
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.registry import register_builtin
+from exburn.symbol import has_symbol
+
+__all__ = ["Pipeline"]
+
+
+@register_builtin
+class Pipeline(Layer):
+    """Layers one after another, for example to augment images.
+
+    Called outside of a model, its layers run one by one, so that those that work on the
+    host may be among them, and images are augmented unless ``training=False``.
+
+    Args:
+        layers: The layers, first to last.
+
+    Shape:
+        x: what the first layer takes → what the last one returns
+
+    Raises:
+        ArgumentError: An entry is no layer.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.layers import RandomFlip, RandomRotation
+        >>> augment = Pipeline([RandomFlip(), RandomRotation(0.1)])
+        >>> augment(np.ones((4, 8, 8, 3))).shape
+        (4, 8, 8, 3)
+    """
+
+    def __init__(self, layers, name=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        for layer in layers:
+            if not isinstance(layer, Layer):
+                raise ArgumentError(
+                    "Pipeline", f"a layer is needed, received {type(layer).__name__}"
+                )
+        self._stack = list(layers)
+        self._autocast = False
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers, first to last."""
+        return list(self._stack)
+
+    def __call__(self, inputs, training=None, mask=None):
+        if has_symbol(inputs) or context.current() is not None:
+            return super().__call__(inputs, training=training, mask=mask)
+        return self._run(inputs, training is not False)
+
+    def call(self, inputs, training=False, mask=None):
+        return self._run(inputs, training)
+
+    def _run(self, inputs, training: bool):
+        for layer in self._stack:
+            takes = inspect.signature(type(layer).call).parameters
+            inputs = layer(
+                inputs, **({"training": training} if "training" in takes else {})
+            )
+        return inputs
