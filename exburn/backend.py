@@ -113,5 +113,7 @@ def result_type(*dtypes: Any) -> str:
     if not dtypes:
         return floatx()
     weak = {bool: False, int: 0, float: 0.0}
-    operands = [weak[d] if d in weak else jnp.dtype(standardize_dtype(d)) for d in dtypes]
+    operands = [
+        weak[d] if d in weak else jnp.dtype(standardize_dtype(d)) for d in dtypes
+    ]
     return standardize_dtype(jnp.result_type(*operands))

@@ -7,11 +7,10 @@ same model has the same weights whatever the order in which it was built.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import re
-from collections.abc import Iterator
+import reprlib
 from typing import Any
 
 import jax
@@ -20,12 +19,20 @@ import numpy as np
 from flax import nnx
 
 from exburn import constraints, context, initializers, registry, regularizers
+from exburn.building import clone, infer, materialize, spec_like
 from exburn.dtypes import Precision, is_float
-from exburn.errors import ArgumentError, DTypeError, ExBurnError, GraphError
-from exburn.errors import NotBuiltError, ShapeError
-from exburn.symbol import INCONCLUSIVE, Symbol, describe, has_symbol, public_shape
-from exburn.symbol import record, trace_shapes
-from exburn.weights import Buffer, InputSpec, Parameter, Static, Weight
+from exburn.errors import (
+    ArgumentError,
+    DTypeError,
+    GraphError,
+    NotBuiltError,
+    ShapeError,
+)
+from exburn.symbol import Symbol, describe, has_symbol, public_shape, record
+from exburn.traversal import children, is_abstract, iter_weights, module_paths
+from exburn.weights import Buffer, Parameter, Static, Weight, assign
+
+_SHOWN = 8  # arrays that a note on an exception describes
 
 __all__ = ["Layer", "clone", "infer", "iter_weights", "materialize"]
 
@@ -256,6 +263,8 @@ class Layer(nnx.Module):
         if has_symbol((args, kwargs)):
             return self._call_symbols(args, kwargs)
         if context.current() is None:
+            if self.built:
+                self._require_weights()
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
             pass_.paths = module_paths(self)
             with context.forward(pass_):
@@ -306,15 +315,27 @@ class Layer(nnx.Module):
             raise
         if pass_.shapes is not None:
             path = pass_.paths.get(id(self), self.name)
-            pass_.shapes.setdefault(path, jax.tree.map(_spec_of, outputs))
-        if masks is not None and self.supports_masking or self._makes_mask():
+            pass_.shapes.setdefault(path, jax.tree.map(spec_like, outputs))
+        discovering = pass_.builds is not None  # and then masks are not all there
+        keeps = masks is not None and self.supports_masking
+        if (keeps or self._makes_mask()) and not discovering:
             mask = self.compute_mask(args[0] if args else None, masks)
             self._attach_masks(outputs, mask, pass_)
         if self.activity_regularizer is not None:
-            for out in jax.tree.leaves(outputs):
-                rows = max(out.shape[0], 1) if out.ndim else 1
-                pass_.losses.append(self.activity_regularizer(out) / rows)
+            pass_.losses += [
+                self._activity_penalty(out, pass_) for out in jax.tree.leaves(outputs)
+            ]
         return outputs
+
+    def _activity_penalty(self, out, pass_):
+        """The regularizer's mean over the real rows."""
+        if not out.ndim:
+            return self.activity_regularizer(out)
+        rows, real = max(out.shape[0], 1), pass_.row_mask
+        if real is not None and real.shape[0] == out.shape[0]:
+            out = jnp.where(real.reshape((-1,) + (1,) * (out.ndim - 1)), out, 0)
+            rows = jnp.maximum(real.sum(), 1)
+        return self.activity_regularizer(out) / rows
 
     def _makes_mask(self) -> bool:
         return type(self).compute_mask is not Layer.compute_mask
@@ -359,8 +380,28 @@ class Layer(nnx.Module):
                 if (mask := pass_.mask_of(before)) is not None:
                     pass_.set_mask(value, mask)
                 return value
-            return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+            if not isinstance(value, np.ndarray):
+                return value
+            if value.dtype.kind in "OUSmM":
+                raise DTypeError(
+                    self.name,
+                    f"arrays must hold numbers, received {describe(value)}",
+                    hint="Convert it: np.asarray(values, dtype=np.float32).",
+                )
+            return jnp.asarray(value)
 
+        missing = bool(args) and args[0] is None and not self.built
+        for value in [None] if missing else jax.tree.leaves(args[:1]):
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                raise DTypeError(
+                    self.name,
+                    "a layer is called on arrays or symbols, received "
+                    f"{type(value).__name__}",
+                    {"received": reprlib.repr(args[0])},
+                    hint="Look for a missing `return` in what computed it."
+                    if missing
+                    else "Make an array of it: np.array(…).",
+                )
         args = jax.tree.map(convert, args)
         return args, {
             k: v if k in ("mask", "training") else jax.tree.map(convert, v)
@@ -376,6 +417,8 @@ class Layer(nnx.Module):
             pass_.builds.append((id(self), shapes))
             return
         if context.tracing():
+            if type(self).build is Layer.build and not any(children(self)):
+                return  # nothing to build
             raise NotBuiltError(
                 self.name,
                 "a layer must be built before it is called inside jax.jit",
@@ -421,13 +464,15 @@ class Layer(nnx.Module):
         if getattr(error, "_exburn_noted", False):
             return
         path = pass_.paths.get(id(self)) or self.name
-        shapes = ", ".join(describe(v) for v in jax.tree.leaves(args))
+        leaves = jax.tree.leaves(args)
+        shapes = ", ".join(describe(v) for v in leaves[:_SHOWN])
+        shapes += ", …" if len(leaves) > _SHOWN else ""
         error.add_note(f"in layer {path!r} ({type(self).__name__}): received {shapes}")
         error._exburn_noted = True  # type: ignore[attr-defined]
 
     # ------------------------------------------------------------------ accessors
     def _direct_layers(self) -> list[Layer]:
-        return [child for _, child in _children(self) if isinstance(child, Layer)]
+        return [child for _, child in children(self) if isinstance(child, Layer)]
 
     def _weights(self, trainable: bool | None = None) -> list[Weight]:
         self._require_weights()
@@ -443,8 +488,8 @@ class Layer(nnx.Module):
 
     @property
     def weights(self) -> list[Weight]:
-        """All weights: the trainable ones first, then the others."""
-        return self.trainable_weights + self.non_trainable_weights
+        """All weights, in Keras' order: layer by layer, the trainable ones first."""
+        return self._weights()
 
     variables = weights
 
@@ -478,21 +523,22 @@ class Layer(nnx.Module):
                 {"weights": ", ".join(path for path, _, _ in iter_weights(self))},
                 hint="Take them from get_weights() of an equal model.",
             )
-        for w, new in zip(own, weights, strict=True):
+        paths = [path for path, _, _ in iter_weights(self)]
+        for path, w, new in zip(paths, own, weights, strict=True):
             if tuple(np.shape(new)) != tuple(w.shape):
                 raise ShapeError(
                     f"{self.name}.set_weights",
-                    f"{w.path} has shape {tuple(w.shape)}, received {np.shape(new)}",
+                    f"{path} has shape {tuple(w.shape)}, received {np.shape(new)}",
                     hint="Take them from get_weights() of an equal model.",
                 )
             dtype = getattr(new, "dtype", None) or np.asarray(new).dtype
             if not (jnp.issubdtype(dtype, np.number) or dtype == bool):
                 raise DTypeError(
                     f"{self.name}.set_weights",
-                    f"{w.path} must hold numbers, received {describe(np.asarray(new))}",
+                    f"{path} must hold numbers, received {describe(np.asarray(new))}",
                 )
         for w, new in zip(own, weights, strict=True):
-            w.assign(new)
+            assign(w, new)
 
     def count_params(self) -> int:
         """Number of scalars in all weights."""
@@ -714,207 +760,3 @@ def _as_nnx_container(value: Any) -> Any:
 
 def _value(value: Any) -> Any:
     return value.get_value() if isinstance(value, nnx.Variable) else value
-
-
-# ---------------------------------------------------------------------- traversal
-def _children(module: Any) -> Iterator[tuple[str, Any]]:
-    """Modules and variables directly inside, in the order they were assigned.
-
-    Containers that a model keeps its layers in (``nodes``) add no path segment.
-    """
-    for key, value in vars(module).items():
-        if key.startswith("_pytree__"):
-            continue
-        if isinstance(value, nnx.List | nnx.Dict):
-            prefix = "" if key == "nodes" else f"{key}/"
-            yield from ((prefix + k, v) for k, v in _children(value))
-        elif isinstance(value, nnx.Module | nnx.Variable):
-            yield key, value
-        elif isinstance(value, nnx.Pytree):
-            yield from ((f"{key}/{k}", v) for k, v in _children(value))
-
-
-def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every module below (and with) ``root``, each once, with its path."""
-    seen: set[int] = set()
-
-    def walk(module, path):
-        if id(module) in seen:
-            return
-        seen.add(id(module))
-        yield path, module
-        for key, child in _children(module):
-            if isinstance(child, nnx.Module):
-                yield from walk(child, f"{path}/{key}" if path else key)
-
-    yield from walk(root, prefix)
-
-
-def module_paths(root: Any) -> dict[int, str]:
-    """``id(module) -> path`` below the root."""
-    return {id(m): path for path, m in iter_modules(root)}
-
-
-def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
-    """Every weight below ``root`` once: its path, itself, and whether it is trained."""
-    seen: set[int] = set()
-
-    def walk(module, path, trainable):
-        if id(module) in seen:
-            return
-        seen.add(id(module))
-        trainable = trainable and getattr(module, "_trainable", True)
-        for key, child in _children(module):
-            child_path = f"{path}/{key}" if path else key
-            if isinstance(child, nnx.Module):
-                yield from walk(child, child_path, trainable)
-            elif id(child) not in seen and not isinstance(child, nnx.RngState):
-                seen.add(id(child))
-                yield child_path, child, trainable and isinstance(child, nnx.Param)
-
-    yield from walk(root, "", True)
-
-
-def is_abstract(weight: Any) -> bool:
-    return isinstance(weight.get_raw_value(), jax.ShapeDtypeStruct)
-
-
-def materialize(root: Layer, seed: int | None = None) -> None:
-    """Fills the weights that are still specs, from the seed and their paths."""
-    seed = context.global_seed() if seed is None else seed
-    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    initial = root._book.value.initial
-    for path, weight, _ in iter_weights(root):
-        spec = weight.get_raw_value()
-        if not isinstance(spec, jax.ShapeDtypeStruct):
-            continue
-        make = weight.get_metadata("initializer")
-        value = make(spec.shape, spec.dtype, rng=context.philox(top + path, seed))
-        value = jax.device_put(np.asarray(value, spec.dtype))
-        weight.set_raw_value(value)
-        initial[top + path] = value
-
-
-def reseed(root: Layer, seed: int) -> None:
-    """Draws the weights again that nobody has changed since they were made."""
-    initial = root._book.value.initial
-    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    for path, weight, _ in iter_weights(root):
-        value = weight.get_raw_value()
-        if initial.get(top + path) is value and "initializer" in weight.get_metadata():
-            weight.set_raw_value(jax.ShapeDtypeStruct(value.shape, value.dtype))
-    materialize(root, seed)
-
-
-# ---------------------------------------------------------------------- shapes
-def _spec_of(value: Any) -> Any:
-    return jax.ShapeDtypeStruct(value.shape, value.dtype)
-
-
-def inspect_call(layer: Layer) -> tuple[Any, dict[str, Any]] | None:
-    """The jaxpr of one call, and the output specs of every layer in it, by path.
-
-    ``None`` if the layer has not been called on a known shape yet.
-    """
-    if layer._book.value.traced is None:
-        return None
-    rebuild, specs = layer._book.value.traced
-    graphdef, state = nnx.split(layer)
-    leaves, treedef = jax.tree.flatten(state)
-    shapes: dict[str, Any] = {}
-
-    def run(*values):
-        copy = nnx.merge(graphdef, jax.tree.unflatten(treedef, values[len(specs) :]))
-        pass_ = context.Context(key=jax.random.key(0))
-        pass_.paths, pass_.shapes = module_paths(copy), shapes
-        args, kwargs = rebuild(values[: len(specs)])
-        with context.forward(pass_):
-            return copy._call_arrays(args, kwargs)
-
-    params = [_spec_of(v) for v in leaves]
-    try:
-        return jax.make_jaxpr(run)(*specs, *params), shapes
-    except INCONCLUSIVE:  # a size JAX cannot reason about: one row, instead of "batch"
-        ones = [
-            jax.ShapeDtypeStruct(tuple(d if isinstance(d, int) else 1 for d in s.shape), s.dtype)
-            for s in specs
-        ]
-        return jax.make_jaxpr(run)(*ones, *params), shapes
-
-
-@contextlib.contextmanager
-def intact(root: Layer) -> Iterator[None]:
-    """If the block raises, no layer below ``root`` stays built or changed by it."""
-    layers = [m for _, m in iter_modules(root) if isinstance(m, Layer)]
-    before = [
-        (layer, dict(vars(layer)), len(layer._book.value.calls))
-        for layer in layers
-        if layer is root or not layer.built
-    ]
-    try:
-        yield
-    except Exception:
-        for layer, attributes, calls in before:
-            vars(layer).clear()
-            vars(layer).update(attributes)
-            del layer._book.value.calls[calls:]
-        raise
-
-
-def infer(layer: Layer, rebuild, specs: list) -> Any:
-    """Output specs for input specs; builds every layer that the call reaches.
-
-    The call is traced on a copy. Layers that the copy met unbuilt are then built in the
-    original, outside of the trace, until a trace meets none. If one of them cannot be,
-    none is.
-    """
-    with intact(layer):
-        return _infer(layer, rebuild, specs)
-
-
-def _infer(layer: Layer, rebuild, specs: list) -> Any:
-    args, kwargs = rebuild(specs)
-    info = type(layer)._call_info
-    if not layer.built:
-        layer._build(info.shapes(layer, args, kwargs))
-    while True:
-        graphdef, state = nnx.split(layer)
-        abstract, treedef = jax.tree.flatten(state)
-        found: list[tuple[str, tuple]] = []
-
-        def run(*values, graphdef=graphdef, treedef=treedef, found=found):
-            state = jax.tree.unflatten(treedef, values[len(specs) :])
-            copy = nnx.merge(graphdef, state)
-            pass_ = context.Context(key=jax.random.key(0), discovering=True)
-            pass_.paths = module_paths(copy)
-            args, kwargs = rebuild(values[: len(specs)])
-            with context.forward(pass_):
-                out = copy._call_arrays(args, kwargs)
-            assert pass_.builds is not None
-            known = {i: path for i, path in pass_.paths.items()}
-            for module_id, shapes in pass_.builds:
-                if module_id in known:
-                    found.append((known[module_id], shapes))
-            return out
-
-        params = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in abstract]
-        outputs = trace_shapes(run, [*specs, *params], where=f"layer {layer.name!r}")
-        if not found:
-            if getattr(layer, "is_model", False):
-                layer._book.value.traced = (rebuild, specs)
-            return outputs
-        originals = {path: m for path, m in iter_modules(layer)}
-        for path, shapes in found:
-            if not originals[path].built:
-                originals[path]._build(shapes)
-
-
-def clone(layer: Layer) -> Layer:
-    """A layer of the same configuration with copies of the weights."""
-    copy = type(layer).from_config(layer.get_config())
-    pairs = {path: w for path, w, _ in iter_weights(layer)}
-    if layer.built and not copy.built:
-        raise ExBurnError(layer.name, "a built layer is copied inside its model")
-    for path, weight, _ in iter_weights(copy):
-        weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
-    return copy

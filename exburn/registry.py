@@ -125,8 +125,9 @@ def serialize(value: Any) -> Any:
     name = registered_name(value)
     if name is not None:
         return {"class_name": "__function__", "config": name}
-    if isinstance(value, type) or hasattr(value, "dtype"):
-        return str(getattr(value, "__name__", value))
+    if isinstance(value, np.dtype | type):
+        with contextlib.suppress(TypeError):
+            return np.dtype(value).name
     raise ArgumentError(
         "get_config",
         f"{value!r} cannot be described in a configuration",

@@ -14,11 +14,13 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from exburn.building import inspect_call
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.flops import count
 from exburn.graph import Graph, Ref
-from exburn.layer import Layer, inspect_call, iter_weights, module_paths
+from exburn.layer import Layer
 from exburn.symbol import public_shape
+from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["summary"]
 

@@ -142,6 +142,7 @@ class Symbol:
         return lift(target)(*args, **kwargs)
 
     def __getitem__(self, index):
+        _check_index(self, index)
         return lift(operator.getitem, name="get_item")(self, index)
 
     def astype(self, dtype):
@@ -154,6 +155,31 @@ class Symbol:
     @property
     def T(self):
         return lift(jnp.transpose)(self)
+
+
+def _check_index(symbol: Symbol, index: Any) -> None:
+    """Whole numbers beyond an axis are errors: JAX would take the last entry."""
+    entries = index if isinstance(index, tuple) else (index,)
+    if any(hasattr(e, "shape") or isinstance(e, list | bool) for e in entries):
+        return  # indexing by arrays is JAX's own
+    taken = [e for e in entries if e is not None]
+    rest = symbol.ndim - sum(e is not Ellipsis for e in taken)
+    sizes = iter(symbol.shape)
+    fits = rest >= 0
+    for entry in taken if fits else ():
+        if entry is Ellipsis:
+            for _ in range(rest):
+                next(sizes)
+            continue
+        size = next(sizes)
+        if size is not None and isinstance(entry, int | np.integer):
+            fits &= -size <= entry < size
+    if not fits:
+        raise ShapeError(
+            "get_item",
+            f"the index must lie within {describe(symbol)}, received {index!r}",
+            hint="Axes and entries count from 0; the first axis is the batch.",
+        )
 
 
 def _method(fn: Callable, reflected: bool = False):
@@ -306,8 +332,9 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
         plain(error)
         raise
     except (TypeError, ValueError) as error:
-        received = ", ".join(describe(s) for s in specs)
-        error.add_note(f"in {where}: received {received}")
+        if not getattr(error, "_exburn_noted", False):  # by a layer inside
+            received = ", ".join(describe(s) for s in specs)
+            error.add_note(f"in {where}: received {received}")
         raise
 
 

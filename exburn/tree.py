@@ -116,7 +116,9 @@ def map_structure(func: Callable, *structures: Any, none_is_leaf: bool = True) -
     return jax.tree.map(call, first, *others, is_leaf=_is_leaf)
 
 
-def map_structure_up_to(shallow_structure: Any, func: Callable, *structures: Any) -> Any:
+def map_structure_up_to(
+    shallow_structure: Any, func: Callable, *structures: Any
+) -> Any:
     """``func`` of the parts of the structures that lie at a shallow one's leaves.
 
     Args:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from exburn.errors import ShapeError
 
-__all__ = ["Buffer", "InputSpec", "Parameter", "Static", "Weight"]
+__all__ = ["Buffer", "InputSpec", "Parameter", "Static", "Weight", "assign"]
 
 
 class Static:
@@ -26,23 +25,32 @@ class Static:
         return "…"
 
 
+def assign(variable: nnx.Variable, value: Any) -> None:
+    """Replaces a variable's value by one of the same shape, in the variable's dtype.
+
+    Raises:
+        ShapeError: The shape differs.
+    """
+    if tuple(np.shape(value)) != tuple(variable.shape):
+        raise ShapeError(
+            "assign",
+            f"the weight has shape {tuple(variable.shape)}, received {np.shape(value)}",
+            hint="A weight keeps its shape: give an array of that one.",
+        )
+    value = value.get_value() if isinstance(value, nnx.Variable) else value
+    dtype = variable.get_raw_value().dtype
+    if isinstance(value, jax.Array):
+        variable.set_raw_value(value.astype(dtype))
+    else:
+        variable.set_raw_value(jax.device_put(np.array(value, dtype)))
+
+
 class Weight(nnx.Variable):
     """What Keras code expects of a variable, on top of ``flax.nnx.Variable``."""
 
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
-        if tuple(np.shape(value)) != tuple(self.shape):
-            raise ShapeError(
-                "assign",
-                f"the weight has shape {tuple(self.shape)}, received {np.shape(value)}",
-                hint="A weight keeps its shape: give an array of that one.",
-            )
-        value = value.get_value() if isinstance(value, nnx.Variable) else value
-        dtype = self.get_raw_value().dtype
-        if isinstance(value, jax.Array):
-            self.set_raw_value(value.astype(dtype))
-        else:
-            self.set_raw_value(jax.device_put(np.array(value, dtype)))
+        assign(self, value)
         return self
 
     def assign_add(self, value) -> Weight:
@@ -142,8 +150,3 @@ class InputSpec:
                 f"the layer needs {wanted}, received {describe(value)}",
                 hint=hint,
             )
-
-
-def constant_weight(value) -> Buffer:
-    """A buffer that starts from an array."""
-    return Buffer(jnp.asarray(value))

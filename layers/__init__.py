@@ -91,8 +91,43 @@ from exburn.layers.pooling.window import (
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization
 from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
+from exburn.layers.preprocessing.image.colour import (
+    RandomColorDegeneration,
+    RandomColorJitter,
+    RandomGrayscale,
+    RandomHue,
+    RandomSaturation,
+)
+from exburn.layers.preprocessing.image.distortion import (
+    RandomElasticTransform,
+    RandomPerspective,
+)
+from exburn.layers.preprocessing.image.erasing import RandomErasing
+from exburn.layers.preprocessing.image.filtering import (
+    RandomGaussianBlur,
+    RandomSharpness,
+)
+from exburn.layers.preprocessing.image.geometry import (
+    RandomFlip,
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
+from exburn.layers.preprocessing.image.histogram import AutoContrast, Equalization
+from exburn.layers.preprocessing.image.mixing import CutMix, MixUp
+from exburn.layers.preprocessing.image.policy import AugMix, RandAugment
+from exburn.layers.preprocessing.image.resizing import CenterCrop, RandomCrop, Resizing
+from exburn.layers.preprocessing.image.tone import (
+    RandomBrightness,
+    RandomContrast,
+    RandomInvert,
+    RandomPosterization,
+    Solarization,
+)
 from exburn.layers.preprocessing.integer_lookup import IntegerLookup
 from exburn.layers.preprocessing.normalization import Normalization
+from exburn.layers.preprocessing.pipeline import Pipeline
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.layers.preprocessing.text_vectorization import TextVectorization
 from exburn.layers.recurrent import (
@@ -149,6 +184,8 @@ __all__ = [
     "AdditiveAttention",
     "AlphaDropout",
     "Attention",
+    "AugMix",
+    "AutoContrast",
     "Average",
     "AveragePooling1D",
     "AveragePooling2D",
@@ -159,6 +196,7 @@ __all__ = [
     "BatchNormalization",
     "Bidirectional",
     "CategoryEncoding",
+    "CenterCrop",
     "Concatenate",
     "Conv1D",
     "Conv1DTranspose",
@@ -178,6 +216,7 @@ __all__ = [
     "Cropping1D",
     "Cropping2D",
     "Cropping3D",
+    "CutMix",
     "Dense",
     "DepthwiseConv1D",
     "DepthwiseConv2D",
@@ -186,6 +225,7 @@ __all__ = [
     "Dropout",
     "EinsumDense",
     "Embedding",
+    "Equalization",
     "Flatten",
     "Function",
     "GRUCell",
@@ -227,17 +267,41 @@ __all__ = [
     "MaxPooling3D",
     "Maximum",
     "Minimum",
+    "MixUp",
     "ModuleLayer",
     "MultiHeadAttention",
     "Multiply",
     "Normalization",
     "PReLU",
     "Permute",
+    "Pipeline",
     "RMSNormalization",
+    "RandAugment",
+    "RandomBrightness",
+    "RandomColorDegeneration",
+    "RandomColorJitter",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomElasticTransform",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomGaussianBlur",
+    "RandomGrayscale",
+    "RandomHue",
+    "RandomInvert",
+    "RandomPerspective",
+    "RandomPosterization",
+    "RandomRotation",
+    "RandomSaturation",
+    "RandomSharpness",
+    "RandomShear",
+    "RandomTranslation",
+    "RandomZoom",
     "ReLU",
     "RepeatVector",
     "Rescaling",
     "Reshape",
+    "Resizing",
     "ReversibleEmbedding",
     "RotaryEmbedding",
     "SeparableConv1D",
@@ -247,6 +311,7 @@ __all__ = [
     "SimpleRNN",
     "SimpleRNNCell",
     "Softmax",
+    "Solarization",
     "SpatialDropout1D",
     "SpatialDropout2D",
     "SpatialDropout3D",

@@ -264,7 +264,15 @@ class FunctionLoss(Loss):
         """Finds out whether the function returns one value per row or a scalar."""
 
         def values(t: Any, p: Any) -> jax.Array:
-            return jnp.asarray(self.call(*self._converted(t, p)))
+            out = self.call(*self._converted(t, p))
+            if out is None:
+                raise ShapeError(
+                    self.name,
+                    "a loss function must return one value per row, or a scalar, "
+                    "received None",
+                    hint="Let the function end with `return`.",
+                )
+            return jnp.asarray(out)
 
         specs, certain = stand_ins(y_true, y_pred)
         batch = jax.tree.leaves(specs[1])[0].shape[0]

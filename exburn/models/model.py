@@ -9,7 +9,8 @@ from flax import nnx
 
 from exburn import graph as graphs
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
-from exburn.layer import Layer, materialize
+from exburn.building import materialize
+from exburn.layer import Layer
 from exburn.models import config
 from exburn.models.training import Training
 from exburn.registry import register_builtin
@@ -121,11 +122,12 @@ class Model(Training, Layer):
             )
         layers = self.layers
         if index is not None:
-            if not -len(layers) <= index < len(layers):
+            whole = isinstance(index, int)
+            if not whole or not -len(layers) <= index < len(layers):
                 raise ArgumentError(
                     "get_layer",
                     f"index must be below {len(layers)}, the number of layers, "
-                    f"received {index}",
+                    f"received {index!r}",
                 )
             return layers[index]
         named = self._named_layers()

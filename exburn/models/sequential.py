@@ -8,7 +8,8 @@ from flax import nnx
 
 from exburn import graph as graphs
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.layer import Layer, intact, materialize
+from exburn.building import intact, materialize
+from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.model import Model, _values
 from exburn.registry import deserialize, register_builtin, serialize

@@ -15,9 +15,11 @@ from exburn.callbacks import ProgressBar
 from exburn.dataset import ArrayDataset, StreamDataset, as_dataset
 from exburn.dataset import as_validation_dataset, split
 from exburn.errors import ArgumentError, DataError, NotBuiltError, NotCompiledError
-from exburn.layer import iter_weights, materialize, module_paths, reseed
+from exburn.building import materialize, reseed
+from exburn.traversal import iter_weights, module_paths
 from exburn.metrics import Mean
 from exburn.models.weighting import class_weights
+from exburn.symbol import describe
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.trainer import Trainer
@@ -321,6 +323,7 @@ class Training:
             dataset, validation = split(dataset, validation_split)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
+        _enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
         user = CallbackList(callbacks)
         if validation is not None:
             with _named("in the validation data"):
@@ -384,6 +387,8 @@ class Training:
             softmax=self._probability_outputs,
             kind=kind,
         )
+        if kind == "predict" and spec is not None:
+            _check_rows(op, batch[0], spec)
         if kind == "train" and not trainer.minimizes:
             raise ArgumentError(
                 op,
@@ -514,7 +519,7 @@ class Training:
         trainer = self._trainer(op)
         dataset = as_dataset(x, y, sample_weight, op=op)
         if not isinstance(dataset, ArrayDataset):
-            raise DataError(op, "one batch of arrays is needed, not a loader")
+            raise _not_a_batch(op)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
         self._prepare(op, dataset, train=train)
@@ -522,7 +527,10 @@ class Training:
 
     def predict_on_batch(self, x):
         """Outputs for one batch."""
-        return self.predict(x, batch_size=len(jax.tree.leaves(x)[0]), verbose=0)
+        batch = as_dataset(x, op="predict_on_batch")
+        if not isinstance(batch, ArrayDataset):
+            raise _not_a_batch("predict_on_batch")
+        return self.predict(batch, batch_size=batch.size, verbose=0)
 
     def reset_metrics(self) -> None:
         """Starts the running values of the ``*_on_batch`` methods afresh."""
@@ -585,6 +593,14 @@ class Training:
         )
 
 
+def _not_a_batch(op: str) -> DataError:
+    return DataError(
+        op,
+        "one batch of arrays is needed, received a loader",
+        hint="Pass one of its batches: next(iter(loader)).",
+    )
+
+
 def _array(value: Any) -> Any:
     return value.get_value() if hasattr(value, "get_value") else value
 
@@ -636,6 +652,19 @@ def _first(dataset: ArrayDataset | StreamDataset, seed: int) -> tuple:
     )
 
 
+def _check_rows(op: str, x: Any, outputs: Any) -> None:
+    """Rows can only be told apart if each output has as many as the inputs."""
+    rows = jax.tree.leaves(x)[0].shape[0]
+    for spec in jax.tree.leaves(outputs):
+        if spec.shape[:1] != (rows,):
+            raise DataError(
+                op,
+                f"an output must have one row for each of the {rows} rows of the input, "
+                f"received {describe(spec)}",
+                hint="Keep the batch axis first, or call the model itself: model(x).",
+            )
+
+
 def _same_form(op: str, batch: tuple, other: tuple) -> None:
     """Validation data have the structure and shapes of the training data."""
     for name, a, b in zip(("x", "y"), batch, other, strict=False):
@@ -661,6 +690,20 @@ def _steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
     if isinstance(dataset, StreamDataset):
         return dataset.batches
     return -(-dataset.size // batch_size)
+
+
+def _enough(name: str, steps: int | None, dataset: Any, batch_size: int) -> None:
+    """Arrays are not repeated within an epoch."""
+    if steps is None or isinstance(dataset, StreamDataset):
+        return
+    there = -(-dataset.size // batch_size)
+    if steps > there:
+        raise ArgumentError(
+            "fit",
+            f"{name} must be at most {there}, the batches in the arrays, received {steps}",
+            {"rows": dataset.size, "batch_size": batch_size},
+            hint="Leave it out, or train for more epochs.",
+        )
 
 
 def _positive(op: str, name: str, value: Any, default: Any = None) -> Any:

@@ -10,8 +10,9 @@ import safetensors
 import safetensors.numpy
 
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
-from exburn.layer import iter_weights
+from exburn.traversal import iter_weights
 from exburn.saving.atomic import write_atomically
+from exburn.weights import assign
 
 __all__ = ["load_weights", "save_weights"]
 
@@ -94,7 +95,7 @@ def load_weights(model: Any, filepath: Any, *, skip_mismatch: bool = False) -> N
             hint="Write it again with save_weights, or take another copy.",
         ) from error
     for name, array in arrays.items():
-        own[name].assign(array)
+        assign(own[name], array)
 
 
 def _compare(own: dict[str, Any], shapes: dict[str, tuple]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from exburn import context
 from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost
-from exburn.symbol import describe
+from exburn.symbol import describe, plain
 
 __all__ = ["Forward", "check_ids", "lookups", "noted", "on_host"]
 
@@ -94,7 +94,8 @@ def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
     """A foreign exception of the block keeps its type, and says where it happened."""
     try:
         yield
-    except ExBurnError:
+    except ExBurnError as error:
+        plain(error)
         raise
     except Exception as error:
         received = ", ".join(describe(v) for v in jax.tree.leaves((y_true, y_pred)))

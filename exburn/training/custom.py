@@ -16,7 +16,7 @@ import numpy as np
 
 from exburn import context
 from exburn.errors import ArgumentError
-from exburn.layer import iter_weights
+from exburn.traversal import iter_weights
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.state import TrainState
 

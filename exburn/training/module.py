@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn import context
-from exburn.layer import Layer, iter_weights, materialize, module_paths
+from exburn.building import materialize
+from exburn.layer import Layer
+from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["Arrays", "SplitModule"]
 

@@ -98,7 +98,8 @@ class Objective:
             with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
-            self.exact_rows |= values.ndim == 0
+            whole = loss.per_sample is False and loss.masks_rows
+            self.exact_rows |= values.ndim == 0 and not whole
             scale = 1.0 if scales[i] is None else float(scales[i])
             terms.append(_Term(i, f"{self.output_names[i]}_loss", loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
@@ -203,6 +204,14 @@ class Objective:
         if tree is None:
             return [None] * count
         if isinstance(tree, Mapping):
+            for name, leaf in tree.items():
+                if leaf is not None and not hasattr(leaf, "shape"):
+                    raise DataError(
+                        "fit",
+                        f"{what}[{name!r}] must be one array, received a "
+                        f"{type(leaf).__name__}",
+                        hint=f"Pass {what} as a flat dict by output name.",
+                    )
             unknown = set(tree) - set(self.output_names)
             if unknown:
                 raise DataError(

@@ -17,7 +17,8 @@ from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset, check_finite
 from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost, count
-from exburn.layer import Layer, infer, materialize
+from exburn.building import infer, materialize
+from exburn.layer import Layer
 from exburn.symbol import dim, plain
 from exburn.training import memory
 from exburn.training.check import Forward, check_ids, lookups

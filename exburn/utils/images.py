@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from exburn.config import check_format, floatx
-from exburn.errors import ArgumentError, MissingDependencyError, ShapeError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    MissingDependencyError,
+    ShapeError,
+    unknown_name,
+)
 
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
 
@@ -103,7 +108,9 @@ def resize(
     return image.resize((width, height), kind, box)
 
 
-def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> np.ndarray:
+def img_to_array(
+    img: Any, data_format: str | None = None, dtype: Any = None
+) -> np.ndarray:
     """An image of Pillow as an array, with an axis for the channels.
 
     Args:

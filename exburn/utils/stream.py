@@ -150,7 +150,9 @@ class Stream(StreamDataset):
 
         length = self.batches
         if length is not None:
-            length = length // batch_size if drop_remainder else -(-length // batch_size)
+            length = (
+                length // batch_size if drop_remainder else -(-length // batch_size)
+            )
         return self._derived(make, length, batch_size)
 
     def unbatch(self) -> Stream:
@@ -181,7 +183,9 @@ class Stream(StreamDataset):
             ArgumentError: ``buffer_size`` is below 1.
         """
         if buffer_size < 1:
-            raise ArgumentError("shuffle", f"buffer_size is 1 or more, not {buffer_size}")
+            raise ArgumentError(
+                "shuffle", f"buffer_size is 1 or more, not {buffer_size}"
+            )
         start = np.random.SeedSequence().entropy if seed is None else seed
 
         def make(epoch):
@@ -223,4 +227,6 @@ class Stream(StreamDataset):
 
 def stack(rows: list[Any]) -> Any:
     """Samples of equal structure as one batch."""
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(v) for v in leaves]), *rows)
+    return jax.tree.map(
+        lambda *leaves: np.stack([np.asarray(v) for v in leaves]), *rows
+    )

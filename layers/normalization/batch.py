@@ -123,6 +123,13 @@ class BatchNormalization(Layer):
         self._clipping = _check_clipping(renorm_clipping or {})
 
     def build(self, input_shape):
+        if not -len(input_shape) <= self.axis < len(input_shape):
+            raise ShapeError(
+                self.name,
+                f"axis={self.axis} must be an axis of the input, received shape "
+                f"{input_shape}",
+                hint="Use axis=-1 for channels in the last axis.",
+            )
         axis, shape = self.axis, (input_shape[self.axis],)
         if self.scale:
             self.gamma = self.add_weight(

@@ -25,9 +25,9 @@ class CategoryEncoding(Layer):
 
     Args:
         num_tokens: Number of categories: the largest number plus one.
-        output_mode: ``"one_hot"``: a vector for each number. ``"multi_hot"``: one vector
-            for the numbers of a row, with 1 for those that occur. ``"count"``: how often
-            they occur.
+        output_mode: ``"one_hot"``: a vector for each number. ``"multi_hot"``: one
+            vector for the numbers of a row, with 1 for those that occur. ``"count"``:
+            how often they occur.
         sparse: Must be false.
 
     Shape:

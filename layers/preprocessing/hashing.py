@@ -28,7 +28,7 @@ class Hashing(HostLayer):
 
     Args:
         num_bins: Number of bins, with the one for ``mask_value``.
-        mask_value: The value that goes to bin 0, alone; nothing is set apart by default.
+        mask_value: The value that goes to bin 0, alone; none by default.
         salt: One integer, or two: the key of SipHash.
         output_mode: ``"int"`` gives the bins' numbers, ``"one_hot"``, ``"multi_hot"``
             and ``"count"`` vectors over the bins.

@@ -29,7 +29,7 @@ class HostLayer(Layer):
         if is_traced(inputs):
             raise GraphError(
                 self.name,
-                f"{type(self).__name__} works on the host and cannot be part of a model",
+                f"{type(self).__name__} works on the host, not inside a model",
                 {"received": ", ".join(map(describe, jax.tree.leaves(inputs)))},
                 hint="Map the data before fit and predict: x = layer(x).",
             )

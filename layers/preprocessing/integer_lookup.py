@@ -30,7 +30,7 @@ class IntegerLookup(IndexLookup):
 
     Args:
         max_tokens: Largest size of the vocabulary, special tokens included.
-        num_oov_indices: How many numbers unknown integers share; with 0 they are errors.
+        num_oov_indices: How many numbers unknown integers share; 0 makes them errors.
         mask_token: The integer that means "nothing": number 0, and left out of vectors.
         oov_token: What unknown numbers become with ``invert``.
         vocabulary: The integers, or the path of a text file with one a line.

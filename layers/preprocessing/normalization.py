@@ -11,7 +11,8 @@ import numpy as np
 
 from exburn.dataset import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.layer import Layer, materialize
+from exburn.building import materialize
+from exburn.layer import Layer
 from exburn.layers.preprocessing.adapting import batches
 from exburn.registry import register_builtin
 from exburn.weights import Static
@@ -144,9 +145,13 @@ class Normalization(Layer):
             return tuple(jnp.asarray(value, jnp.float32) for value in pair)
         if self.adapt_mean is None:
             return None, None
-        if isinstance(self.adapt_mean.get_raw_value(), jax.ShapeDtypeStruct):
-            materialize(self)
+        self._fill()
         return self.adapt_mean.get_value(), self.adapt_variance.get_value()
+
+    def _fill(self) -> None:
+        """Gives the weights their first values, if they have none."""
+        if isinstance(self.adapt_mean.get_raw_value(), jax.ShapeDtypeStruct):
+            _ = self.weights  # asking for them fills them
 
     def adapt(self, data, steps=None) -> None:
         """Sets mean and variance to those of the data, computed in float64.
@@ -196,8 +201,7 @@ class Normalization(Layer):
             )
         if not self.built:
             self._build(((None, *values.shape[1:]),))
-        if isinstance(self.adapt_mean.get_raw_value(), jax.ShapeDtypeStruct):
-            materialize(self)
+        self._fill()
         if tuple(values.shape[axis] for axis in kept) != self._sizes:
             raise ShapeError(
                 op,

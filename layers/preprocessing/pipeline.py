@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 from exburn import context
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
@@ -62,8 +60,5 @@ class Pipeline(Layer):
 
     def _run(self, inputs, training: bool):
         for layer in self._stack:
-            takes = inspect.signature(type(layer).call).parameters
-            inputs = layer(
-                inputs, **({"training": training} if "training" in takes else {})
-            )
+            inputs = layer(inputs, training=training)
         return inputs

@@ -26,9 +26,9 @@ _STANDARDIZE = ("lower_and_strip_punctuation", "lower", "strip_punctuation")
 class TextVectorization(HostLayer):
     """Turns texts into sequences of word numbers, or into vectors over a vocabulary.
 
-    Each text is standardized, split into words, the words joined into n-grams, and these
-    are numbered by a vocabulary that is given or learned by ``adapt``: 0 is padding, 1
-    unknown words.
+    Each text is standardized and split into words, the words are joined into n-grams,
+    and these are numbered by a vocabulary that is given or learned by ``adapt``: 0 is
+    padding, 1 unknown words.
 
     JAX has no strings, so the layer works on the host, on data that goes into a model:
     ``model.fit(vectorize(texts), y)``. It takes a list or array of strings, also with a

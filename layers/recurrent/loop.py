@@ -20,6 +20,8 @@ from jax import lax
 
 __all__ = ["Step", "recur", "where_rows"]
 
+MASKS = ("input_mask", "state_mask")  # the entries of ``w`` that have a row a sample
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -185,10 +187,22 @@ def _backward(plan, saved, gradients):
 
     inputs = (d_outputs, xs, zs, before, mask)
     d_states, d_zs = plan.scan(body, d_states, inputs, backwards=True)
-    combine = jax.vmap(plan.combine, (0, 0, None))
-    _, pull = jax.vjp(lambda xs, w: combine(xs, before[0], w), xs, w)
-    d_xs, d_w = pull(d_zs)
-    return d_xs, d_w, d_states, None
+    # all steps as the rows of one matrix, which XLA multiplies best
+    time = before[0].shape[0]
+    rows = functools.partial(jax.tree.map, lambda v: v.reshape(-1, *v.shape[2:]))
+    masks = {
+        k: jnp.broadcast_to(v, (time, *v.shape)) for k, v in w.items() if k in MASKS
+    }
+    learned = {k: v for k, v in w.items() if k not in MASKS}
+    _, pull = jax.vjp(
+        lambda xs, w: plan.combine(xs, rows(before[0]), w | rows(masks)),
+        rows(xs),
+        learned,
+    )
+    d_xs, d_w = pull(rows(d_zs))
+    d_xs = jax.tree.map(lambda d, x: d.reshape(x.shape), d_xs, xs)
+    unused = {k: jnp.zeros_like(w[k]) for k in masks}
+    return d_xs, d_w | unused, d_states, None
 
 
 _fused.defvjp(_forward, _backward)

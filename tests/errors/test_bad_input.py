@@ -372,6 +372,11 @@ def two_arrays_for_one_output(b):
     b.model.fit(b.x, [b.y, b.y])
 
 
+@bad(DataError, "y['kind'] must be one array", "dict", make=pair)
+def nested_targets(b):
+    b.model.fit(b.x, {**b.y, "kind": {"deep": b.y["kind"]}})
+
+
 # ---------------------------------------------------------------------- inputs
 @bad(DataError, "2 inputs are needed, received 1", "left, right", make=pair)
 def one_array_for_two_inputs(b):
@@ -486,6 +491,21 @@ def batches_without_targets(b):
 @bad(ArgumentError, "validation_split needs arrays")
 def splitting_a_generator(b):
     b.model.fit(iter([(b.x, b.y)]), validation_split=0.5)
+
+
+@bad(DataError, "one batch of arrays", "train_on_batch")
+def a_loader_as_one_batch(b):
+    b.model.train_on_batch(iter([(b.x, b.y)]))
+
+
+@bad(DTypeError, "predict_on_batch", "x[0] must be an array")
+def a_list_of_numbers_as_one_batch(b):
+    b.model.predict_on_batch([1.0, 2.0])
+
+
+@bad(ArgumentError, "at most 2", "received 100", "batch_size: 8")
+def more_steps_than_the_arrays_have(b):
+    b.model.fit(b.x, b.y, batch_size=8, steps_per_epoch=100)
 
 
 # ---------------------------------------------------------------------- validation
@@ -606,6 +626,26 @@ def test_compile_comes_first(op):
         getattr(b.model, op)(b.x, b.y)
 
     refused(NotCompiledError, act, f"{op}: ", "compile", make=untrained)
+
+
+@bad(
+    ShapeError,
+    "must return one value per row",
+    "received None",
+    make=lambda: classifier(lambda y_true, y_pred: None),
+)
+def a_loss_function_without_a_return(b):
+    b.model.fit(b.x, b.y)
+
+
+@bad(
+    ShapeError,
+    "must return one value per row",
+    "returned: (3,)",
+    make=lambda: classifier(lambda y_true, y_pred: y_pred.mean(0)),
+)
+def a_loss_function_that_mixes_rows(b):
+    b.model.fit(b.x, b.y)
 
 
 @bad(ArgumentError, "no loss", "loss=", make=lambda: classifier(None, metrics=()))

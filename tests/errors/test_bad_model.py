@@ -196,6 +196,21 @@ def arithmetic_of_two_widths(b):
     Input((8,)) + Input((7,))
 
 
+@bad(ShapeError, "axis=5", "(None, 8)")
+def normalizing_an_axis_that_is_not_there(b):
+    layers.BatchNormalization(axis=5)(Input((8,)))
+
+
+@bad(ShapeError, "within float32[None, 8]", "9")
+def an_index_beyond_the_width(b):
+    Input((8,))[:, 9]
+
+
+@bad(ShapeError, "within float32[None, 8]", "slice")
+def an_index_of_too_many_axes(b):
+    Input((8,))[:, :, 0]
+
+
 # ---------------------------------------------------------------------- graphs
 @bad(GraphError, "disconnected", "'other'")
 def a_disconnected_graph(b):
@@ -409,6 +424,32 @@ def test_a_file_is_not_overwritten_against_the_users_wish(tmp_path):
 @bad(DataError, "2 inputs are needed, received 1", make=pair)
 def calling_with_one_of_two_inputs(b):
     b.model(b.x["left"])
+
+
+@bad(DTypeError, "on arrays or symbols", "[[1.0, 2.0]]", "np.array")
+def calling_on_a_nested_list(b):
+    layers.Dense(3)([[1.0, 2.0]])
+
+
+@bad(DTypeError, "on arrays or symbols", "NoneType", "`return`")
+def calling_on_nothing(b):
+    layers.Dense(3)(None)
+
+
+@bad(DTypeError, "must hold numbers", "object[2, 8]")
+def calling_on_objects(b):
+    b.model(np.full((2, 8), None))
+
+
+@bad(DTypeError, "must hold numbers", "str32[2, 8]")
+def calling_on_strings(b):
+    b.model.layers[0](np.full((2, 8), "a"))
+
+
+@bad(DataError, "one row for each of the 12 rows", "float32[]")
+def predicting_what_has_no_rows(b):
+    x = Input((8,))
+    Model(x, exburn.fn(jnp.sum)(x)).predict(b.x)
 
 
 @bad(ShapeError, "float32[None, 8]", "float32[2, 7]")

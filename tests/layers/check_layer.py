@@ -14,7 +14,8 @@ import numpy as np
 from flax import nnx
 
 from exburn import context, registry
-from exburn.layer import Layer, module_paths
+from exburn.layer import Layer
+from exburn.traversal import module_paths
 from exburn.symbol import Symbol, spec_of
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.layer import iter_weights, module_paths
+from exburn.traversal import iter_weights, module_paths
 from exburn.symbol import Symbol, spec_of
 
 

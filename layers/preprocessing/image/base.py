@@ -16,7 +16,8 @@ from flax import nnx
 
 from exburn import context
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer, module_paths
+from exburn.layer import Layer
+from exburn.traversal import module_paths
 from exburn.layers.layout import check_format
 from exburn.symbol import describe, has_symbol
 
@@ -193,7 +194,6 @@ def _augment(graphdef, key, inputs):
     """One compiled call outside of a model; ``graphdef`` holds the layer's settings."""
     layer = nnx.merge(graphdef, nnx.State({}))
     pass_ = context.Context(training=True, key=key)
-    pass_.paths = module_paths(layer)
     with context.forward(pass_):
         return layer._call_arrays((inputs,), {"training": True})
 

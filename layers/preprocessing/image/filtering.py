@@ -112,8 +112,8 @@ class RandomSharpness(ImageAugmentation):
     ``y = clip(x + (1 - 2 f) * (blurred(x) - x))``
 
     Args:
-        factor: Two numbers in [0, 1] between which f is drawn: 0 is blurred, 0.5 changes
-            nothing, 1 is sharper. One number x stands for ``(0, x)``.
+        factor: Two numbers in [0, 1] between which f is drawn: 0 is blurred, 0.5
+            changes nothing, 1 is sharper. One number x stands for ``(0, x)``.
         value_range: The lowest and the highest value of a pixel.
         data_format: ``"channels_last"`` or ``"channels_first"``.
         seed: Folded into the layer's random key.

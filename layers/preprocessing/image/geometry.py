@@ -27,7 +27,7 @@ INTERPOLATIONS = ("bilinear", "nearest")
 
 
 def sample(image, y, x, interpolation: str, fill_mode: str, fill_value: float):
-    """The values of an image ``[h, w, channels]`` at the places ``y, x``, each [h, w]."""
+    """The values of an image ``[h, w, channels]`` at places ``y, x``, each [h, w]."""
     order = 1 if interpolation == "bilinear" else 0
 
     def plane(channel):
@@ -141,9 +141,9 @@ class RandomZoom(AffineAugmentation):
     """Zooms each image in or out around its middle.
 
     Args:
-        height_factor: Two numbers between which the change of the height that is seen is
-            drawn: 0.2 shows 20 % more rows, -0.2 shows 20 % less. One number x stands
-            for ``(-x, x)``.
+        height_factor: Two numbers between which the change of the height that is seen
+            is drawn: 0.2 shows 20 % more rows, -0.2 shows 20 % less. One number x
+            stands for ``(-x, x)``.
         width_factor: The same for the width; None keeps the proportions.
         fill_mode, interpolation, seed, fill_value, data_format: As in
             :class:`RandomRotation`.

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
+    ImageLayer,
     check_value_range,
     rescale,
 )
@@ -19,6 +20,9 @@ _BYTES = (0.0, 255.0)
 
 class ImageCorrection(ImageAugmentation):
     """A change of each image that is not random, and not only made in training."""
+
+    def __call__(self, inputs, training=None, **kwargs):
+        return ImageLayer.__call__(self, inputs, training=training, **kwargs)
 
     def parameters(self, images, training):
         return {}
