@@ -289,13 +289,14 @@ def check_finite(
             if not bad.any():  # the sum overflowed, the values are fine
                 continue
             at = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), array.shape))
+            value = (array if host is None else host)[at]
             rows = bad.reshape(len(array), -1).any(1).sum()
             raise DataError(
                 op,
                 f"{path} must be finite, but holds NaN or infinity",
                 {
                     "received": _describe(array),
-                    "first bad value": f"{array[at]} at row {at[0]}, position {at}",
+                    "first bad value": f"{value} at row {at[0]}, position {at}",
                     "rows affected": f"{int(rows)} of {len(array)}",
                 },
                 hint="Drop or fill these rows (np.nan_to_num); values beyond 3.4e38 "
