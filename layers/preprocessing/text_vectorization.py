@@ -187,9 +187,7 @@ class TextVectorization(HostLayer):
 
     def _words(self, inputs: Any) -> tuple[list[list[str]], bool]:
         """The words of every text, and whether there was one text without a batch."""
-        if self.split is None:
-            inputs = _unequal(inputs)
-        if isinstance(inputs, list):  # words, of rows of different lengths
+        if self.split is None and _unequal(inputs):
             texts = [self._standardized(self._texts(row)) for row in inputs]
             rows = [row.reshape(-1).tolist() for row in texts]
             return self._joined(rows), False
@@ -279,12 +277,12 @@ def _check_ngrams(op: str, ngrams: Any) -> tuple[int, ...] | None:
     return tuple(range(1, check_count(op, "ngrams", ngrams) + 1))
 
 
-def _unequal(inputs: Any) -> Any:
-    """Rows of words as a list if their lengths differ."""
+def _unequal(inputs: Any) -> bool:
+    """Whether these are rows of words of different lengths."""
     rows = isinstance(inputs, list | tuple) and all(
         isinstance(row, list | tuple | np.ndarray) for row in inputs
     )
-    return list(inputs) if rows and len({len(r) for r in inputs}) > 1 else inputs
+    return rows and len({len(row) for row in inputs}) > 1
 
 
 def _as_words(row: Any) -> list[str]:

@@ -10,9 +10,9 @@ import numpy as np
 from exburn import registry
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
-from exburn.traversal import iter_modules, iter_weights
 from exburn.layers.layout import check_choice
 from exburn.registry import register_builtin
+from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Bidirectional"]
 

@@ -163,12 +163,16 @@ class RNN(Layer):
         mask = _step_mask(mask)
         pass_ = context.current()
         assert pass_ is not None
-        fused = self._is_fused()
-        if pass_.builds is not None and not (fused and self.cell.plain_functions):
+        cells = self._fused_cells()
+        if pass_.builds is not None and not (
+            cells and all(c.plain_functions for c in cells)
+        ):
             # layers inside the cell are built when met, which a scan does not allow
             self._call_cell(sequences[:, 0], jax.tree.map(self.cast, states), training)
-        run = self._run_fused if fused else self._run_cell
-        output, last = run(sequences, states, mask, training)
+        if cells:
+            output, last = self._run_fused(cells, sequences, states, mask, training)
+        else:
+            output, last = self._run_cell(sequences, states, mask, training)
         if self.stateful:
             self._remember(last)
         if self.return_sequences and self.go_backwards:
@@ -214,28 +218,36 @@ class RNN(Layer):
             state.assign(new if rows is None else where_rows(rows, new, old))
 
     # ------------------------------------------------------------------ loops
-    def _is_fused(self) -> bool:
-        """Whether the cell is one of ours, with its step unchanged."""
-        return getattr(type(self.cell), "call", None) is RecurrentCell.call
-
-    def _run_fused(self, sequences, states, mask, training):
+    def _fused_cells(self) -> list[RecurrentCell]:
+        """The cells if all are of ours, with their steps unchanged; else none."""
         cell = self.cell
-        xs, steps = _by_time(sequences), mask if mask is None else _by_time(mask)
-        outputs, last = recur(
-            cell.step,
-            xs,
-            cell.loop_weights(sequences.shape[0], training),
-            cell.carried(states),
-            mask=steps,
-            sequences=self.return_sequences,
-            reverse=self.go_backwards,
-            unroll=self.unroll,
-            hoist=cell.hoist,
-            fused=self.use_cudnn is not False,
-            pure=cell.plain_functions,
-        )
-        output = _by_time(outputs) if self.return_sequences else last[0]
-        return self._zero_masked(output, mask), list(last)
+        cells = list(cell.cells) if type(cell) is StackedRNNCells else [cell]
+        known = RecurrentCell.call
+        return cells if all(getattr(type(c), "call", 0) is known for c in cells) else []
+
+    def _run_fused(self, cells, sequences, states, mask, training):
+        """Runs one cell after the other over the whole sequence."""
+        x, steps = _by_time(sequences), mask if mask is None else _by_time(mask)
+        nested = cells[0] is not self.cell
+        finals = []
+        for cell, first in zip(cells, states if nested else [states], strict=True):
+            every = self.return_sequences or cell is not cells[-1]
+            x, last = recur(
+                cell.step,
+                x,
+                cell.loop_weights(sequences.shape[0], training),
+                cell.carried(first),
+                mask=steps,
+                sequences=every,
+                reverse=self.go_backwards,
+                unroll=self.unroll,
+                hoist=cell.hoist,
+                fused=self.use_cudnn is not False,
+                pure=cell.plain_functions,
+            )
+            finals.append(list(last))
+        output = _by_time(x) if self.return_sequences else finals[-1][0]
+        return self._zero_masked(output, mask), finals if nested else finals[0]
 
     def _zero_masked(self, output, mask):
         """Zeros instead of the outputs of masked steps, if wanted."""
