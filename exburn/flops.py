@@ -38,7 +38,11 @@ def count(jaxpr: Any) -> Cost:
     flops, convolutions, equations, elements = 0.0, 0, 0, 0.0
     for equation, times in _walk(getattr(jaxpr, "jaxpr", jaxpr), 1):
         name = equation.primitive.name
-        out = math.prod(map(_size, equation.outvars[0].aval.shape)) if equation.outvars else 0
+        out = (
+            math.prod(map(_size, equation.outvars[0].aval.shape))
+            if equation.outvars
+            else 0
+        )
         equations += times
         elements += times * out
         if name == "dot_general":
@@ -66,7 +70,9 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
         if not inner:
             yield equation, times
             continue
-        repeat = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        repeat = (
+            equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        )
         for sub in inner:
             yield from _walk(sub, times * repeat)
 

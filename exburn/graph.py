@@ -72,7 +72,9 @@ class Graph:
         def fetch(leaf):
             if not isinstance(leaf, Ref):
                 return leaf
-            return values[leaf.index] if leaf.node < 0 else produced[leaf.node][leaf.index]
+            return (
+                values[leaf.index] if leaf.node < 0 else produced[leaf.node][leaf.index]
+            )
 
         for node in self.nodes:
             args, kwargs = jax.tree.unflatten(
@@ -87,7 +89,9 @@ class Graph:
 
     def _wrong_inputs(self, inputs: Any, count: int) -> DataError:
         needed = len(self.inputs)
-        text = f"{needed} input{'s are' if needed > 1 else ' is'} needed, received {count}"
+        text = (
+            f"{needed} input{'s are' if needed > 1 else ' is'} needed, received {count}"
+        )
         details = {"inputs": ", ".join(self.input_names)}
         if isinstance(inputs, Mapping):
             missing = [name for name in self.input_names if name not in inputs]
@@ -266,7 +270,9 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
             raise GraphError(
                 "Model",
                 f"two layers are named {layer.name!r}",
-                {"layers": f"{type(taken[layer.name]).__name__}, {type(layer).__name__}"},
+                {
+                    "layers": f"{type(taken[layer.name]).__name__}, {type(layer).__name__}"
+                },
                 hint="Names are unique within a model: rename one of them.",
             )
         taken[layer.name] = layer

@@ -279,8 +279,7 @@ class Layer(nnx.Module):
         def rebuild(values):
             values = iter(values)
             full = [
-                next(values) if s else v
-                for s, v in zip(is_symbol, leaves, strict=True)
+                next(values) if s else v for s, v in zip(is_symbol, leaves, strict=True)
             ]
             return jax.tree.unflatten(treedef, full)
 
@@ -433,9 +432,7 @@ class Layer(nnx.Module):
                 full[i] = value
             return jax.tree.unflatten(treedef, full)
 
-        specs = [
-            jax.ShapeDtypeStruct(leaves[i].shape, leaves[i].dtype) for i in arrays
-        ]
+        specs = [jax.ShapeDtypeStruct(leaves[i].shape, leaves[i].dtype) for i in arrays]
         infer(self, rebuild, specs)
         materialize(self)
 
@@ -590,8 +587,11 @@ class Layer(nnx.Module):
         """Output shape for input shapes (tuples with ``None``), as in Keras."""
         from exburn.symbol import spec_of
 
-        is_shape = lambda v: isinstance(v, tuple) and all(  # noqa: E731
-            d is None or isinstance(d, int) for d in v
+        is_shape = lambda v: (
+            isinstance(v, tuple)
+            and all(  # noqa: E731
+                d is None or isinstance(d, int) for d in v
+            )
         )
         symbols = jax.tree.map(
             lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape

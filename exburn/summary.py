@@ -80,12 +80,16 @@ def summary(
 
 
 # ------------------------------------------------------------------------- rows
-def _rows(model: Any, shapes: dict, prefix: str, depth: int, nested: bool) -> list[_Row]:
+def _rows(
+    model: Any, shapes: dict, prefix: str, depth: int, nested: bool
+) -> list[_Row]:
     graph = getattr(model, "graph", None)
     linear = type(model).__name__ == "Sequential"
-    entries = _graph_entries(model, graph) if graph and not linear else [
-        (layer.name, layer, "") for layer in model.layers
-    ]
+    entries = (
+        _graph_entries(model, graph)
+        if graph and not linear
+        else [(layer.name, layer, "") for layer in model.layers]
+    )
     paths = module_paths(model)
     rows = []
     for name, layer, sources in entries:
@@ -114,7 +118,9 @@ def _rows(model: Any, shapes: dict, prefix: str, depth: int, nested: bool) -> li
 def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
     """(name, layer or the function's shape, where its inputs come from)."""
     inputs = [
-        (layer.name, layer, "") for layer in model.layers if getattr(layer, "is_input", False)
+        (layer.name, layer, "")
+        for layer in model.layers
+        if getattr(layer, "is_input", False)
     ]
     names = list(graph.input_names)
 
@@ -270,10 +276,17 @@ def _show(page: Group, width: int | None, print_fn: Any) -> None:
 
         console = Console(file=io.StringIO(), record=True, width=width or 100)
         console.print(page)
-        style = "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
-        display(HTML(console.export_html(inline_styles=True, code_format=(
-            f"<pre style=\"{style}\">{{code}}</pre>"
-        ))))
+        style = (
+            "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
+        )
+        display(
+            HTML(
+                console.export_html(
+                    inline_styles=True,
+                    code_format=(f'<pre style="{style}">{{code}}</pre>'),
+                )
+            )
+        )
         return
     Console(width=width).print(page)
 

@@ -287,7 +287,9 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
             known = any(fn is own for own in OPERATIONS.values())
             if isinstance(error, ExBurnError) or not known or "shape" not in str(error):
                 raise
-            operands = [v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")]
+            operands = [
+                v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")
+            ]
             raise ShapeError(
                 label,
                 "the operands do not fit together",
@@ -344,13 +346,12 @@ def _trace(run: Callable, specs: list) -> Any:
     except INCONCLUSIVE:
         pass
     first, second = (
-        jax.eval_shape(run, *[_concrete(s, base) for s in specs]) for base in (840, 1260)
+        jax.eval_shape(run, *[_concrete(s, base) for s in specs])
+        for base in (840, 1260)
     )
     return jax.tree.map(
         lambda a, b: spec_of(
-            tuple(
-                x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)
-            ),
+            tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)),
             a.dtype,
         ),
         first,

@@ -141,7 +141,9 @@ class InputSpec:
                 if size is not None and isinstance(shape[axis], int):
                     if shape[axis] != size:
                         wanted = f"size {size} on axis {axis}"
-                        hint = "It was built for that size; for another, make a new one."
+                        hint = (
+                            "It was built for that size; for another, make a new one."
+                        )
         if wanted:
             from exburn.symbol import describe
 

@@ -38,7 +38,11 @@ def describe(model: Model) -> dict[str, Any]:
         for node in graph.nodes
     ]
     inputs = [
-        {"shape": list(public_shape(s.shape)), "dtype": jnp.dtype(s.dtype).name, "name": n}
+        {
+            "shape": list(public_shape(s.shape)),
+            "dtype": jnp.dtype(s.dtype).name,
+            "name": n,
+        }
         for s, n in zip(graph.inputs, graph.input_names, strict=True)
     ]
     numbers = list(range(len(inputs)))
@@ -133,5 +137,3 @@ def _decode(value: Any, fetch: Any) -> Any:
         case "$value":
             return registry.deserialize(body)
     raise FileFormatError("from_config", f"unknown entry {kind!r} in the graph")
-
-

@@ -8,8 +8,8 @@ import jax
 from flax import nnx
 
 from exburn import graph as graphs
-from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.building import materialize
+from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
 from exburn.models import config
 from exburn.models.training import Training

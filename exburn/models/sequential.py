@@ -7,8 +7,8 @@ from typing import Any
 from flax import nnx
 
 from exburn import graph as graphs
-from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.building import intact, materialize
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.model import Model, _values
@@ -137,7 +137,9 @@ class Sequential(Model):
             return
         stack = _values(self.nodes)
         if not stack:
-            raise NotBuiltError(self.name, "the model has no layers", hint="model.add(…)")
+            raise NotBuiltError(
+                self.name, "the model has no layers", hint="model.add(…)"
+            )
         if not isinstance(input_shape, tuple | list):
             raise ArgumentError("Sequential.build", f"not a shape: {input_shape!r}")
         dtype = "int32" if _wants_integers(stack[0]) else "float32"

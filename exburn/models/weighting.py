@@ -28,7 +28,8 @@ def class_weights(
     """
     if not isinstance(weights, Mapping) or not weights:
         raise ArgumentError(
-            "fit", f"class_weight must be a dict {{class: weight}}, received {weights!r}"
+            "fit",
+            f"class_weight must be a dict {{class: weight}}, received {weights!r}",
         )
     for label, weight in weights.items():
         number = isinstance(weight, int | float | np.number)

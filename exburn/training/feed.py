@@ -210,7 +210,9 @@ class StreamFeed:
         for batch in self._batches(epoch):
             rows = _length(batch)
             now = _inner_shapes(batch)
-            if size and (now != shape or rows > size or (rows < size and self.exact_rows)):
+            if size and (
+                now != shape or rows > size or (rows < size and self.exact_rows)
+            ):
                 if held:
                     yield self._stack(held, size)
                 held, size = [], 0

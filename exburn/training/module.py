@@ -125,9 +125,7 @@ class SplitModule:
         """Parameters after their constraints."""
         return {
             name: constraint(value)
-            if (
-                constraint := self.variables[name].get_metadata().get("constraint")
-            )
+            if (constraint := self.variables[name].get_metadata().get("constraint"))
             else value
             for name, value in params.items()
         }

@@ -84,7 +84,11 @@ class Objective:
         scales = self._per_output("loss_weights", self._loss_weights)
         for i, loss in enumerate(per_output):
             if loss is None or targets[i] is None:
-                if loss is not None and targets[i] is None and self._has_targets(targets):
+                if (
+                    loss is not None
+                    and targets[i] is None
+                    and self._has_targets(targets)
+                ):
                     name = self.output_names[i]
                     raise DataError(
                         "fit",
@@ -356,7 +360,9 @@ def _check_metrics(spec: Any) -> None:
             _check_metrics(one)
     elif isinstance(spec, str):
         metrics.check_name(spec)
-    elif not (isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")):
+    elif not (
+        isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")
+    ):
         raise DTypeError(
             "compile",
             "a metric must be a name, a Metric or a function of (y_true, y_pred), "
@@ -370,7 +376,9 @@ def _check_scales(spec: Any) -> None:
         spec = list(spec.values())
     for value in spec if isinstance(spec, list | tuple) else [spec]:
         number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
-        if value is not None and not (number and np.ndim(value) == 0 and np.isfinite(value)):
+        if value is not None and not (
+            number and np.ndim(value) == 0 and np.isfinite(value)
+        ):
             raise ArgumentError(
                 "compile", f"loss_weights must be finite numbers, received {value!r}"
             )

@@ -129,8 +129,10 @@ class Trainer:
             materialize(self.module, self.seed)
         split = SplitModule(self.module)
         old = self._split
-        if old is not None and old.params == split.params and (
-            old.graphdef == split.graphdef
+        if (
+            old is not None
+            and old.params == split.params
+            and (old.graphdef == split.graphdef)
         ):
             split = old
         else:
@@ -143,7 +145,11 @@ class Trainer:
         pred_spec = self._forward(x).outputs
         if kind != "predict":
             self.objective.build(
-                pred_spec, y, w, names(pred_spec) if names else None, softmax and softmax()
+                pred_spec,
+                y,
+                w,
+                names(pred_spec) if names else None,
+                softmax and softmax(),
             )
         return pred_spec
 
@@ -189,9 +195,9 @@ class Trainer:
         fresh = self.optimizer.init(new.read()[0])
         kept = dict(jax.tree_util.tree_leaves_with_path(self.opt_state))
         self.opt_state = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: kept[path]
-            if path in kept and kept[path].shape == leaf.shape
-            else leaf,
+            lambda path, leaf: (
+                kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
+            ),
             fresh,
         )
 
@@ -648,7 +654,8 @@ class _Sink:
         for leaf in jax.tree.leaves(outputs):
             if leaf.ndim < 2:
                 raise DataError(
-                    "predict", "an output has no batch axis, so rows cannot be told apart"
+                    "predict",
+                    "an output has no batch axis, so rows cannot be told apart",
                 )
 
         def rows(leaf):

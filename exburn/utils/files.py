@@ -66,7 +66,8 @@ def get_file(
         >>> import pathlib, tempfile
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> _ = (folder / "words.txt").write_text("one two")
-        >>> path = get_file(origin=(folder / "words.txt").as_uri(), cache_dir=folder)
+        >>> origin = (folder / "words.txt").as_uri()
+        >>> path = get_file(origin=origin, cache_dir=folder)  # doctest: +ELLIPSIS
         Downloading data from ...words.txt
         >>> pathlib.Path(path).read_text()
         'one two'

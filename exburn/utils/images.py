@@ -67,8 +67,10 @@ def load_img(
         UnknownNameError: An unknown mode or interpolation.
 
     Example:
-        >>> save_img("/tmp/exburn_doc.png", np.zeros((4, 6, 3)))
-        >>> load_img("/tmp/exburn_doc.png", target_size=(2, 3)).size
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> save_img(file, np.zeros((4, 6, 3)), file_format="png")
+        >>> load_img(file, target_size=(2, 3)).size
         (3, 2)
     """
     image = pillow("load_img").open(
@@ -198,7 +200,8 @@ def save_img(
         ArgumentError: JPEG has no fourth channel.
 
     Example:
-        >>> save_img("/tmp/exburn_doc.png", np.zeros((4, 6, 3)))
+        >>> import io
+        >>> save_img(io.BytesIO(), np.zeros((4, 6, 3)), file_format="png")
     """
     image = array_to_img(x, data_format, scale)
     suffix = (file_format or os.path.splitext(str(path))[1].lstrip(".")).lower()

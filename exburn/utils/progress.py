@@ -29,7 +29,7 @@ class Progbar:
     Example:
         >>> bar = Progbar(2, verbose=2)
         >>> bar.update(1, [("loss", 1.0)])
-        >>> bar.update(2, [("loss", 3.0)])
+        >>> bar.update(2, [("loss", 3.0)])  # doctest: +ELLIPSIS
         2/2 - 0s - ... - loss: 2.0000
     """
 

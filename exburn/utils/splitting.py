@@ -195,8 +195,11 @@ def timeseries_dataset_from_array(
         raise DataError(
             op,
             f"no window of {sequence_length} steps fits into {end - start} rows",
-            {"sampling_rate": sampling_rate, "targets": None if targets is None else len(targets)},
-        )  # fmt: skip
+            {
+                "sampling_rate": sampling_rate,
+                "targets": "none" if targets is None else len(targets),
+            },
+        )
     begins = start + np.arange(0, count, sequence_stride)
     steps = np.arange(sequence_length) * sampling_rate
     entropy = np.random.SeedSequence().entropy if seed is None else seed

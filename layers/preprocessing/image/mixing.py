@@ -88,6 +88,12 @@ def _partners(key, size: int):
     return jnp.where(used, shuffled[jnp.cumsum(used) - 1], rows)
 
 
+def beta(key, alpha):
+    """A number from Beta(alpha, alpha): one of two gamma variates over their sum."""
+    first, second = jax.random.loggamma(key, alpha, (2,))
+    return jax.nn.sigmoid(first - second)
+
+
 @register_builtin
 class MixUp(Mixing):
     """Blends each image, and its label, with another of the batch.
@@ -125,7 +131,7 @@ class MixUp(Mixing):
         self.alpha = float(alpha)
 
     def draw(self, key, shape):
-        return jax.random.beta(key, self.alpha, self.alpha)
+        return beta(key, self.alpha)
 
     def share(self, parameters, shape):
         return parameters
@@ -180,7 +186,7 @@ class CutMix(Mixing):
     def draw(self, key, shape):
         first, second, third = jax.random.split(key, 3)
         alpha = uniform(first, self.factor) + 1e-6
-        share = jax.random.beta(second, alpha, alpha)
+        share = beta(second, alpha)
         return box(third, shape, jnp.sqrt(1 - share))
 
     def share(self, parameters, shape):

@@ -78,10 +78,12 @@ class Policy(ImageAugmentation):
         return len(self.moves) + len(self.tones)
 
     def draw_step(self, key, shape, choices: int):
-        """The number of a change, and the parameters of every one."""
-        first, *keys = jax.random.split(key, 1 + self.choices)
-        layers = [*self.moves, *self.tones]
-        drawn = [layer.draw(k, shape) for layer, k in zip(layers, keys, strict=True)]
+        """The number of a change, and the parameters of every one.
+
+        All of them come from one key, because only one of them will be used.
+        """
+        first, second = jax.random.split(key)
+        drawn = [layer.draw(second, shape) for layer in (*self.moves, *self.tones)]
         choice = jax.random.randint(first, (), 0, choices)
         n = len(self.moves)
         still = jnp.array([1, 0, 0, 0, 1, 0], jnp.float32)
@@ -227,15 +229,15 @@ class AugMix(Policy):
         self.all_ops = bool(all_ops)
 
     def draw(self, key, shape):
-        first, second, third = jax.random.split(key, 3)
-        keys = jax.random.split(third, (self.num_chains, self.chain_depth))
+        first, second = jax.random.split(key)
+        keys = jax.random.split(second, (self.num_chains, self.chain_depth))
+        # n gamma variates over their sum are a Dirichlet one, and for n = 2 a Beta one
+        logs = jax.random.loggamma(first, self.alpha, (self.num_chains + 2,))
         # the last choice is no change
         step = lambda k: self.draw_step(k, shape, self.choices + 1)  # noqa: E731
         return {
-            "own": jax.random.beta(first, self.alpha, self.alpha),
-            "shares": jax.random.dirichlet(
-                second, jnp.full(self.num_chains, self.alpha)
-            ),
+            "own": jax.nn.sigmoid(logs[0] - logs[1]),
+            "shares": jax.nn.softmax(logs[2:]),
             "steps": jax.vmap(jax.vmap(step))(keys),
         }
 

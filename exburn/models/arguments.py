@@ -1,0 +1,136 @@
+"""Checks of what ``fit``, ``evaluate`` and ``predict`` are called with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.errors import ArgumentError, DataError
+from exburn.symbol import describe
+
+__all__ = [
+    "BATCH",
+    "check_count",
+    "check_enough",
+    "check_form",
+    "check_rows",
+    "check_verbose",
+    "count_steps",
+    "first_batch",
+    "logs_as",
+    "positive",
+    "validation_epochs",
+]
+
+BATCH = 32  # rows of a step where the user says nothing
+
+
+def first_batch(dataset: ArrayDataset | StreamDataset, seed: int) -> tuple:
+    """A batch of the data: for shapes only."""
+    if isinstance(dataset, StreamDataset):
+        return dataset.peek(0, seed)
+    size = min(dataset.size, BATCH)
+    return jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
+    )
+
+
+def check_rows(op: str, x: Any, outputs: Any) -> None:
+    """Rows can only be told apart if each output has as many as the inputs."""
+    rows = jax.tree.leaves(x)[0].shape[0]
+    for spec in jax.tree.leaves(outputs):
+        if spec.shape[:1] != (rows,):
+            raise DataError(
+                op,
+                f"an output must have one row for each of the {rows} rows of the input, "
+                f"received {describe(spec)}",
+                hint="Keep the batch axis first, or call the model itself: model(x).",
+            )
+
+
+def check_form(op: str, batch: tuple, other: tuple) -> None:
+    """Validation data have the structure and shapes of the training data."""
+    for name, a, b in zip(("x", "y"), batch, other, strict=False):
+        shapes = [[tuple(v.shape[1:]) for v in jax.tree.leaves(t)] for t in (a, b)]
+        if len(shapes[0]) != len(shapes[1]):
+            raise DataError(
+                op,
+                f"{name} has {len(shapes[0])} arrays, training has {len(shapes[1])}",
+                hint="Pass validation_data in the structure of the training data.",
+            )
+        for mine, theirs in zip(*shapes, strict=True):
+            if len(mine) != len(theirs):
+                raise DataError(
+                    op,
+                    f"{name} has rows of shape {mine}, training has {theirs}",
+                    hint="Prepare validation data as the training data.",
+                )
+
+
+def count_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
+    if steps is not None:
+        return steps
+    if isinstance(dataset, StreamDataset):
+        return dataset.batches
+    return -(-dataset.size // batch_size)
+
+
+def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) -> None:
+    """Arrays are not repeated within an epoch."""
+    if steps is None or isinstance(dataset, StreamDataset):
+        return
+    there = -(-dataset.size // batch_size)
+    if steps > there:
+        raise ArgumentError(
+            "fit",
+            f"{name} must be at most {there}, the batches in the arrays, received {steps}",
+            {"rows": dataset.size, "batch_size": batch_size},
+            hint="Leave it out, or train for more epochs.",
+        )
+
+
+def positive(op: str, name: str, value: Any, default: Any = None) -> Any:
+    if value is None:
+        return default
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ArgumentError(op, f"{name} must be an integer ≥ 1, received {value!r}")
+    return int(value)
+
+
+def check_count(op: str, name: str, value: Any) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 0:
+        raise ArgumentError(op, f"{name} must be an integer ≥ 0, received {value!r}")
+
+
+def check_verbose(op: str, verbose: Any) -> Any:
+    if verbose in ("auto", 0, 1, 2, True, False):
+        return verbose
+    raise ArgumentError(op, f"verbose must be 0, 1, 2 or 'auto', received {verbose!r}")
+
+
+def validation_epochs(freq: Any):
+    if isinstance(freq, int | np.integer) and not isinstance(freq, bool):
+        positive("fit", "validation_freq", freq)
+        return lambda epoch: (epoch + 1) % freq == 0
+    if isinstance(freq, list | tuple | set):
+        for epoch in freq:
+            positive("fit", f"validation_freq={freq!r}: every epoch", epoch)
+        wanted = set(freq)
+        return lambda epoch: epoch + 1 in wanted
+    raise ArgumentError(
+        "fit",
+        "validation_freq must be an integer or a list of epochs, counted from 1, "
+        f"received {freq!r}",
+    )
+
+
+def logs_as(logs: dict[str, Any], return_dict: bool) -> Any:
+    if return_dict:
+        return logs
+    values = list(logs.values())
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,68 @@
+"""One batch at a time: the loops that users write themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn.dataset import ArrayDataset, as_dataset
+from exburn.errors import DataError
+from exburn.models.arguments import logs_as
+from exburn.models.weighting import class_weights
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """``train_on_batch`` and its kin; mixed into ``Model``."""
+
+    _run: Any
+    _trainer: Any
+    _prepare: Any
+    predict: Any
+
+    def train_on_batch(
+        self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
+    ):
+        """One update on one batch; returns the running loss and metrics.
+
+        They accumulate over calls until ``reset_metrics()``, as in Keras.
+        """
+        return self._on_batch(
+            "train_on_batch", x, y, sample_weight, class_weight, return_dict, train=True
+        )
+
+    def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False):
+        """Running loss and metrics after one more batch, without an update."""
+        return self._on_batch(
+            "test_on_batch", x, y, sample_weight, None, return_dict, train=False
+        )
+
+    def _on_batch(self, op, x, y, sample_weight, class_weight, return_dict, *, train):
+        trainer = self._trainer(op)
+        dataset = as_dataset(x, y, sample_weight, op=op)
+        if not isinstance(dataset, ArrayDataset):
+            raise _not_a_batch(op)
+        if class_weight is not None:
+            dataset = class_weights(dataset, class_weight)
+        self._prepare(op, dataset, train=train)
+        return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
+
+    def predict_on_batch(self, x):
+        """Outputs for one batch."""
+        batch = as_dataset(x, op="predict_on_batch")
+        if not isinstance(batch, ArrayDataset):
+            raise _not_a_batch("predict_on_batch")
+        return self.predict(batch, batch_size=batch.size, verbose=0)
+
+    def reset_metrics(self) -> None:
+        """Starts the running values of the ``*_on_batch`` methods afresh."""
+        if self._run.value.trainer is not None:
+            self._run.value.trainer.reset_totals()
+
+
+def _not_a_batch(op: str) -> DataError:
+    return DataError(
+        op,
+        "one batch of arrays is needed, received a loader",
+        hint="Pass one of its batches: next(iter(loader)).",
+    )
