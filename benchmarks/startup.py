@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from workloads import data, keras_like  # noqa: E402
+from workloads import data, keras_like
 
 WIDTHS = [64 + 3 * i for i in range(50)]
 

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like  # noqa: E402
+from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
 PEERS = ("exburn", "exburn-silent", "scan", "step", "keras", "keras-spe32")
 

@@ -588,10 +588,7 @@ class Layer(nnx.Module):
         from exburn.symbol import spec_of
 
         is_shape = lambda v: (
-            isinstance(v, tuple)
-            and all(  # noqa: E731
-                d is None or isinstance(d, int) for d in v
-            )
+            isinstance(v, tuple) and all(d is None or isinstance(d, int) for d in v)
         )
         symbols = jax.tree.map(
             lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape
@@ -727,7 +724,7 @@ def _check_name(op: str, name: Any) -> str:
 
 
 @functools.cache
-def _init_names(cls: type) -> tuple[str, ...]:
+def _init_names(cls: Any) -> tuple[str, ...]:
     """Keyword arguments of a class, following ``**kwargs`` up the inheritance."""
     names: list[str] = []
     for base in cls.__mro__:

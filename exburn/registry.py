@@ -116,7 +116,8 @@ def serialize(value: Any) -> Any:
             "config": value.get_config(),
         }
     if isinstance(value, np.generic | np.ndarray | jax.Array):
-        if np.ndim(value) == 0:
+        value = np.asarray(value)
+        if not value.ndim:
             return value.item()
         return {
             "class_name": "__array__",

@@ -9,7 +9,7 @@ __all__ = ["Model", "Sequential", "clone_model"]
 
 
 def clone_model(model: Model) -> Any:
-    """A model of the same architecture with fresh weights; ``model.clone()`` keeps them.
+    """A model of the same architecture with fresh weights; see ``model.clone()``.
 
     Example:
         >>> from exburn.layers import Dense, Input

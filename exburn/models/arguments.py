@@ -45,8 +45,8 @@ def check_rows(op: str, x: Any, outputs: Any) -> None:
         if spec.shape[:1] != (rows,):
             raise DataError(
                 op,
-                f"an output must have one row for each of the {rows} rows of the input, "
-                f"received {describe(spec)}",
+                f"an output must have one row for each of the {rows} rows of the "
+                f"input, received {describe(spec)}",
                 hint="Keep the batch axis first, or call the model itself: model(x).",
             )
 
@@ -86,7 +86,8 @@ def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) ->
     if steps > there:
         raise ArgumentError(
             "fit",
-            f"{name} must be at most {there}, the batches in the arrays, received {steps}",
+            f"{name} must be at most {there}, the batches in the arrays, "
+            f"received {steps}",
             {"rows": dataset.size, "batch_size": batch_size},
             hint="Leave it out, or train for more epochs.",
         )

@@ -97,7 +97,7 @@ class Training(OwnSteps, Batches, Keeping):
             loss: A name, a ``Loss``, any function of ``(y_true, y_pred)``, or a list or
                 dict of these by output.
             loss_weights: Factor of each output's loss.
-            metrics: Names, ``Metric`` objects or functions; by output in a dict or list.
+            metrics: Names, ``Metric`` objects or functions; by output in a dict.
             weighted_metrics: The same, weighted by ``sample_weight``.
             run_eagerly: Operation by operation, to debug with prints.
             steps_per_execution: Steps in one compiled chunk; ``"auto"`` chooses.
@@ -175,7 +175,7 @@ class Training(OwnSteps, Batches, Keeping):
 
     @property
     def metrics(self) -> list[Any]:
-        """The loss tracker and the metrics of ``compile``; override it with your own."""
+        """The loss tracker and the metrics of ``compile``; may be overridden."""
         run = self._run.value
         if run.trainer is None:
             return []
@@ -245,7 +245,7 @@ class Training(OwnSteps, Batches, Keeping):
             DataError, ShapeError, TargetError: The data do not fit the model.
         """
         trainer = self._trainer("fit")
-        batch_size = positive("fit", "batch_size", batch_size, BATCH)
+        batch_size = int(positive("fit", "batch_size", batch_size, BATCH))
         check_count("fit", "epochs", epochs)
         check_count("fit", "initial_epoch", initial_epoch)
         steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
@@ -377,7 +377,7 @@ class Training(OwnSteps, Batches, Keeping):
             DataError, ShapeError, TargetError: The data do not fit the model.
         """
         trainer = self._trainer("evaluate")
-        batch_size = positive("evaluate", "batch_size", batch_size, BATCH)
+        batch_size = int(positive("evaluate", "batch_size", batch_size, BATCH))
         steps = positive("evaluate", "steps", steps, None)
         verbose = check_verbose("evaluate", verbose)
         dataset = as_dataset(x, y, sample_weight, op="evaluate")
@@ -414,7 +414,7 @@ class Training(OwnSteps, Batches, Keeping):
         Raises:
             DataError, ShapeError: The data do not fit the model.
         """
-        batch_size = positive("predict", "batch_size", batch_size, BATCH)
+        batch_size = int(positive("predict", "batch_size", batch_size, BATCH))
         steps = positive("predict", "steps", steps, None)
         verbose = check_verbose("predict", verbose)
         dataset = as_dataset(x, op="predict")

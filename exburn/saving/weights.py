@@ -10,8 +10,8 @@ import safetensors
 import safetensors.numpy
 
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
-from exburn.traversal import iter_weights
 from exburn.saving.atomic import write_atomically
+from exburn.traversal import iter_weights
 from exburn.weights import assign
 
 __all__ = ["load_weights", "save_weights"]

@@ -16,9 +16,9 @@ import numpy as np
 
 from exburn import context
 from exburn.errors import ArgumentError
-from exburn.traversal import iter_weights
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.state import TrainState
+from exburn.traversal import iter_weights
 
 __all__ = ["CustomSteps"]
 

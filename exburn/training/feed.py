@@ -6,7 +6,7 @@ import dataclasses
 import math
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import jax
@@ -88,7 +88,7 @@ class ArrayFeed:
         self._whole = whole
         self._device: Any = None
 
-    def epoch(self, seed: int, epoch: int) -> Iterator[Chunk]:
+    def epoch(self, seed: int, epoch: int) -> Generator[Chunk, None, None]:
         """The epoch's chunks; the order is a function of seed and epoch alone."""
         rows = self._order(seed, epoch)
         if self.resident:
@@ -175,7 +175,7 @@ class StreamFeed:
         self.resident, self._limit = False, steps
         self._iterator: Iterator | None = None
 
-    def epoch(self, seed: int, epoch: int) -> Iterator[Chunk]:
+    def epoch(self, seed: int, epoch: int) -> Generator[Chunk, None, None]:
         """The epoch's chunks. With ``steps``, the source goes on where it stopped."""
         yield from prefetch(lambda: self._chunks(epoch))
 

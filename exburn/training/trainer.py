@@ -13,11 +13,11 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
+from exburn.building import infer, materialize
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset, check_finite
-from exburn.errors import DataError, ExBurnError
+from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
-from exburn.building import infer, materialize
 from exburn.layer import Layer
 from exburn.symbol import dim, plain
 from exburn.training import memory
@@ -29,6 +29,7 @@ from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.plan import chunk_steps, power_of_two, unrolled
 from exburn.training.program import Programs
+from exburn.training.sink import Sink
 from exburn.training.state import TrainState, seed_data
 
 __all__ = ["Trainer"]
@@ -397,6 +398,7 @@ class Trainer:
             self.state = state.replace(params=jax.tree.map(jax.numpy.copy, final))
 
     def _train_epoch(self, feed, epoch, programs, callbacks, guard, owner) -> None:
+        assert self.state is not None
         per_batch = callbacks.batch_interval("train") is not None
         glances = callbacks.listens("on_chunk_end")
         running: deque[jax.Array] = deque()
@@ -536,7 +538,7 @@ class Trainer:
         owner.stop_predicting = False
         callbacks.on_predict_begin()
         per_batch = callbacks.batch_interval("predict") is not None
-        sink = _Sink(feed.samples)
+        sink = Sink(feed.samples)
         done, last = 0, time.perf_counter()
         chunks = feed.epoch(self.seed, 0)
         with contextlib.closing(chunks):
@@ -626,74 +628,6 @@ class Trainer:
         check_ids(batch[0], self._seen.lookups, op)
         if targets:
             self.objective.check_targets(batch[1], pred_spec)
-
-
-class _Sink:
-    """Collects outputs on the host, one chunk behind the device."""
-
-    def __init__(self, rows: int | None):
-        self._rows = rows
-        self._pending: deque[tuple[int, Any]] = deque()
-        self._parts: list[Any] = []
-        self._whole: Any = None
-        self._filled = 0
-
-    def put(self, chunk: Chunk, outputs: Any) -> None:
-        for leaf in jax.tree.leaves(outputs):
-            leaf.copy_to_host_async()
-        if chunk.count is None:
-            self._pending.append((None, chunk.samples, outputs))  # type: ignore[arg-type]
-        else:
-            count = np.asarray(chunk.count)
-            self._pending.append((count, chunk.samples, outputs))  # type: ignore[arg-type]
-        while len(self._pending) > _IN_FLIGHT:
-            self._take()
-
-    def _take(self) -> None:
-        count, samples, outputs = self._pending.popleft()  # type: ignore[misc]
-        for leaf in jax.tree.leaves(outputs):
-            if leaf.ndim < 2:
-                raise DataError(
-                    "predict",
-                    "an output has no batch axis, so rows cannot be told apart",
-                )
-
-        def rows(leaf):
-            host = np.asarray(leaf)
-            flat = host.reshape((-1, *host.shape[2:]))
-            if count is None or _consecutive(count, host.shape[1]):
-                return flat[:samples]
-            keep = np.arange(host.shape[1]) < count[:, None]
-            return host[keep]
-
-        part = jax.tree.map(rows, outputs)
-        if self._rows is None:
-            self._parts.append(part)
-            return
-        if self._whole is None:
-            self._whole = jax.tree.map(
-                lambda v: np.empty((self._rows, *v.shape[1:]), v.dtype), part
-            )
-        stop = self._filled + samples
-        jax.tree.map(
-            lambda whole, v: whole.__setitem__(slice(self._filled, stop), v),
-            self._whole,
-            part,
-        )
-        self._filled = stop
-
-    def result(self) -> Any:
-        while self._pending:
-            self._take()
-        if self._rows is None:
-            return jax.tree.map(lambda *v: np.concatenate(v), *self._parts)
-        return jax.tree.map(lambda v: v[: self._filled], self._whole)
-
-
-def _consecutive(count: np.ndarray, size: int) -> bool:
-    """Whether only the last filled step may be short."""
-    filled = count[count > 0]
-    return bool((filled[:-1] == size).all())
 
 
 def _epoch_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from exburn.dataset import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.building import materialize
 from exburn.layer import Layer
 from exburn.layers.preprocessing.adapting import batches
 from exburn.registry import register_builtin

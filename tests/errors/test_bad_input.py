@@ -5,9 +5,21 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from tests.errors.bench import (
+    LABELS,
+    Cases,
+    check_refused,
+    classifier,
+    detector,
+    features,
+    pair,
+    reader,
+    regressor,
+    untrained,
+)
 
 import exburn
-from exburn import losses, metrics, optimizers
+from exburn import optimizers
 from exburn.callbacks import Callback, EarlyStopping
 from exburn.errors import (
     ArgumentError,
@@ -18,19 +30,6 @@ from exburn.errors import (
     ShapeError,
     TargetError,
     UnknownNameError,
-)
-from tests.errors.bench import (
-    LABELS,
-    Cases,
-    X,
-    check_refused,
-    classifier,
-    detector,
-    features,
-    pair,
-    reader,
-    regressor,
-    untrained,
 )
 
 bad = Cases()

@@ -3,6 +3,16 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.errors.bench import (
+    Case,
+    Cases,
+    X,
+    check_refused,
+    features,
+    pair,
+    reader,
+    untrained,
+)
 
 import exburn
 from exburn import activations, initializers, layers, regularizers
@@ -15,16 +25,6 @@ from exburn.errors import (
     NotBuiltError,
     ShapeError,
     UnknownNameError,
-)
-from tests.errors.bench import (
-    Case,
-    Cases,
-    X,
-    check_refused,
-    features,
-    pair,
-    reader,
-    untrained,
 )
 
 bad = Cases()

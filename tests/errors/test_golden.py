@@ -2,11 +2,6 @@
 
 import numpy as np
 import pytest
-
-import exburn
-from exburn import layers
-from exburn.callbacks import EarlyStopping
-from exburn.errors import ExBurnError
 from tests.errors.bench import (
     FITTING,
     LABELS,
@@ -17,6 +12,11 @@ from tests.errors.bench import (
     regressor,
     untrained,
 )
+
+import exburn
+from exburn import layers
+from exburn.callbacks import EarlyStopping
+from exburn.errors import ExBurnError
 
 
 def nan_at_row_3():

@@ -5,12 +5,12 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.errors.bench import LABELS, X, classifier, features, regressor, untrained
 
 import exburn
 from exburn import layers, metrics
 from exburn.callbacks import Callback, EarlyStopping
 from exburn.errors import CallbackError, DataError, ShapeError, TargetError
-from tests.errors.bench import LABELS, X, classifier, features, regressor, untrained
 
 
 class Trouble(RuntimeError):

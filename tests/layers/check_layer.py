@@ -15,8 +15,8 @@ from flax import nnx
 
 from exburn import context, registry
 from exburn.layer import Layer
-from exburn.traversal import module_paths
 from exburn.symbol import Symbol, spec_of
+from exburn.traversal import module_paths
 
 
 def pure(layer, *, training=False, row_mask=None, **kwargs):

@@ -9,8 +9,8 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.traversal import iter_weights, module_paths
 from exburn.symbol import Symbol, spec_of
+from exburn.traversal import iter_weights, module_paths
 
 
 def data(*shape, seed=0):

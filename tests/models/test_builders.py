@@ -24,7 +24,9 @@ def two_headed():
 
 
 def test_a_sequential_with_input_is_built_at_once():
-    model = exburn.Sequential([exburn.Input((784,)), layers.Dense(256), layers.Dense(10)])
+    model = exburn.Sequential(
+        [exburn.Input((784,)), layers.Dense(256), layers.Dense(10)]
+    )
     assert model.built and model.count_params() == 203_530
     assert model.input_shape == (None, 784) and model.output_shape == (None, 10)
     assert [layer.name for layer in model.layers] == ["dense", "dense_1"]
@@ -62,7 +64,9 @@ def test_equal_models_have_equal_names_and_weights():
     second = exburn.Sequential([exburn.Input((4,)), layers.Dense(3), layers.Dense(2)])
     for a, b in zip(first.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first.get_weights()[0][:2, :2], first.get_weights()[2][:2, :2])
+    assert not np.array_equal(
+        first.get_weights()[0][:2, :2], first.get_weights()[2][:2, :2]
+    )
 
 
 def test_several_inputs_and_outputs_by_list_and_by_name():
@@ -70,7 +74,10 @@ def test_several_inputs_and_outputs_by_list_and_by_name():
     data = [X, X[::-1].copy()]
     by_list = model.predict(data, verbose=0)
     by_name = model.predict({"b": data[1], "a": data[0]}, verbose=0)
-    assert isinstance(by_list, list) and [v.shape for v in by_list] == [(24, 1), (24, 3)]
+    assert isinstance(by_list, list) and [v.shape for v in by_list] == [
+        (24, 1),
+        (24, 3),
+    ]
     for a, b in zip(by_list, by_name, strict=True):
         np.testing.assert_array_equal(a, b)
     model.compile(

@@ -116,7 +116,7 @@ def test_what_both_accept():
 @pytest.fixture
 def settings():
     before, policy = dict(config._settings), config.dtype_policy()
-    filtering = jax.config.read("jax_traceback_filtering")
+    filtering = jax.config.jax_traceback_filtering
     yield
     config._settings.update(before)
     config.set_dtype_policy(policy)
@@ -158,7 +158,7 @@ def test_switches(settings):
             getattr(config, f"{verb}_{name}")()
             assert getattr(config, f"is_{name}_enabled")() is value
     config.disable_traceback_filtering()
-    assert jax.config.read("jax_traceback_filtering") == "off"
+    assert jax.config.jax_traceback_filtering == "off"
     config.set_max_epochs(3)
     config.set_max_steps_per_epoch(2)
     assert (config.max_epochs(), config.max_steps_per_epoch()) == (3, 2)

@@ -30,7 +30,9 @@ def keras_twin(model, **settings):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
-def test_the_history_equals_keras_on_a_ragged_data_set(blobs, classifier, weighted, batch):
+def test_the_history_equals_keras_on_a_ragged_data_set(
+    blobs, classifier, weighted, batch
+):
     import keras
 
     x, y = blobs

@@ -17,7 +17,6 @@ from flax import nnx
 from exburn import context
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.traversal import module_paths
 from exburn.layers.layout import check_format
 from exburn.symbol import describe, has_symbol
 

@@ -1,0 +1,271 @@
+"""What holds for every random layer on images."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from tests.layers.check_layer import check_layer, pure
+from tests.layers.preprocessing.cases import AUGMENTATIONS, CORRECTIONS, images, make
+
+from exburn import key_scope, registry
+from exburn import layers as L
+from exburn.errors import ArgumentError, DTypeError, ShapeError
+
+BATCH = images(6, 8, 6, 3)
+EVERY = [*AUGMENTATIONS, *CORRECTIONS]
+MIXING = ("MixUp", "CutMix")
+
+
+def augment(layer, x, seed=0):
+    with key_scope(jax.random.key(seed)):
+        return np.asarray(layer(x))
+
+
+@pytest.fixture(scope="module")
+def results():
+    """The images after each layer, made once."""
+    return {}
+
+
+def result(results, name):
+    if name not in results:
+        results[name] = augment(make(name), BATCH)
+    return results[name]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_shape_dtype_and_values(results, name):
+    y = result(results, name)
+    crop = name == "RandomCrop"
+    assert y.shape == ((6, 5, 4, 3) if crop else BATCH.shape)
+    assert y.dtype == np.float32
+    assert np.isfinite(y).all()
+    assert y.min() >= -1e-5 and y.max() <= 1 + 1e-5
+    if not crop:
+        assert not np.allclose(y, BATCH)
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_every_image_has_its_own_parameters(name):
+    same = np.repeat(BATCH[:1], 12, 0)
+    y = augment(make(name), same)
+    if name in MIXING:  # equal images mix to themselves
+        np.testing.assert_allclose(y, same, atol=1e-6)
+    else:
+        assert len(np.unique(y.reshape(12, -1).round(4), axis=0)) > 1
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_inference_changes_nothing(name):
+    x = BATCH if name != "RandomCrop" else BATCH[:, :5, :4]
+    y = make(name)(x, training=False)
+    np.testing.assert_allclose(y, x, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_the_key_decides(results, name):
+    layer = make(name)
+    first = result(results, name)
+    np.testing.assert_array_equal(augment(make(name), BATCH), first)
+    assert not np.array_equal(augment(layer, BATCH, seed=1), first)
+    function, state = pure(layer, training=True)
+    compiled = jax.jit(function)
+    keys = [jax.random.key(s) for s in (3, 3, 4)]
+    a, b, c = (np.asarray(compiled(state, key, BATCH)[0]) for key in keys)
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_image_alone_and_the_other_axis_order(name):
+    first = make(name, data_format="channels_first")
+    x = BATCH.transpose(0, 3, 1, 2)
+    expected = augment(make(name), BATCH)
+    np.testing.assert_allclose(
+        augment(first, x).transpose(0, 2, 3, 1), expected, atol=1e-5
+    )
+    if name not in MIXING:
+        alone = augment(make(name), BATCH[0])
+        np.testing.assert_allclose(alone, augment(make(name), BATCH[:1])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_configuration(name):
+    layer = make(name, seed=5) if name in AUGMENTATIONS else make(name)
+    text = json.dumps(registry.serialize(layer))
+    copy = registry.deserialize(json.loads(text))
+    assert type(copy) is type(layer)
+    assert copy.get_config() == layer.get_config()
+    plain = {k: v for k, v in vars(layer).items() if isinstance(v, float | tuple | str)}
+    assert plain.items() <= vars(copy).items()
+
+
+@pytest.mark.parametrize("name", ["RandomRotation", "RandomHue", "MixUp"])
+def test_the_contract_of_layers(name):
+    training = {"call": {"training": True}, "config": False, "random": True}
+    check_layer(lambda **o: make(name, **o), BATCH[:4], differentiable=True, **training)
+
+
+@pytest.mark.parametrize("name", ["RandomZoom", "RandomElasticTransform", "CutMix"])
+def test_unknown_sizes(name):
+    check_layer(
+        lambda **o: make(name, **o),
+        BATCH[:4],
+        free=(1, 2),
+        call={"training": False},
+    )
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        L.RandomRotation(0),
+        L.RandomZoom(0),
+        L.RandomTranslation(0, 0),
+        L.RandomShear(0, 0),
+        L.RandomPerspective(0.0),
+        L.RandomPerspective((1.0, 1.0), scale=0),
+        L.RandomElasticTransform(0.0),
+        L.RandomElasticTransform((1.0, 1.0), scale=0.0),
+        L.RandomErasing(0.0),
+        L.RandomBrightness(0),
+        L.RandomContrast(0),
+        L.RandomInvert(0),
+        L.RandomPosterization(8, (0, 255)),
+        L.RandomHue(0),
+        L.RandomSaturation((0.5, 0.5)),
+        L.RandomColorDegeneration(0),
+        L.RandomGrayscale(0),
+        L.RandomColorJitter(),
+        L.RandomGaussianBlur(0.0),
+        L.RandomSharpness((0.5, 0.5)),
+        L.RandomCrop(8, 6),
+    ],
+    ids=lambda layer: layer.name,
+)
+def test_nothing_happens_at_factor_zero(layer):
+    x = np.rint(BATCH * 255)
+    np.testing.assert_allclose(augment(layer, x), x, atol=2e-3)
+
+
+def test_bytes_become_floats():
+    x = (BATCH * 255).astype("uint8")
+    for training in (True, False):
+        assert L.RandomFlip()(x, training=training).dtype == np.float32
+    half = L.RandomBrightness(0.1, dtype="mixed_bfloat16")
+    assert half(x).dtype == "bfloat16"
+
+
+def test_labels_and_masks_follow():
+    x = BATCH * 255
+    labels = np.arange(6)
+    masks = (x[..., :1] > 128).astype("int32")
+    data = {"images": x, "labels": labels, "segmentation_masks": masks}
+    y = L.RandomFlip()(data)
+    np.testing.assert_array_equal(y["labels"], labels)
+    np.testing.assert_array_equal(
+        y["segmentation_masks"], (y["images"][..., :1] > 128).astype("int32")
+    )
+    assert not np.array_equal(y["segmentation_masks"], masks)
+    data["segmentation_masks"] = masks[..., 0]  # without an axis of channels
+    y = L.RandomRotation(0.3, interpolation="nearest")(data)
+    np.testing.assert_array_equal(
+        y["segmentation_masks"], (y["images"][..., 0] > 128).astype("int32")
+    )
+    y = L.RandomBrightness(0.3)(data)
+    np.testing.assert_array_equal(y["segmentation_masks"], masks[..., 0])
+    y = L.RandAugment()(data)
+    assert set(np.unique(y["segmentation_masks"])) <= {0, 1}
+
+
+def test_flips_are_mirror_images_half_of_the_time():
+    x = np.repeat(BATCH[:1], 400, 0)
+    y = augment(L.RandomFlip("horizontal"), x)
+    flipped = (y == x[:, :, ::-1]).all((1, 2, 3))
+    same = (y == x).all((1, 2, 3))
+    assert (flipped | same).all() and 140 < flipped.sum() < 260
+    y = augment(L.RandomFlip(), x)
+    kinds = [
+        (y == v).all((1, 2, 3)).sum()
+        for v in (x, x[:, ::-1], x[:, :, ::-1], x[:, ::-1, ::-1])
+    ]
+    assert sum(kinds) == 400 and min(kinds) > 60
+
+
+def test_crops_are_windows_and_reach_every_place():
+    x = np.repeat(np.arange(20.0).reshape(1, 4, 5, 1), 200, 0)
+    y = augment(L.RandomCrop(3, 3), x)[..., 0]
+    corners = y[:, 0, 0]
+    assert set(corners) == {0, 1, 2, 5, 6, 7}
+    expected = corners[:, None, None] + np.arange(3)[:, None] * 5 + np.arange(3)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_mixing_blends_labels_as_it_blends_images():
+    x = np.ones((8, 10, 10, 1)) * np.arange(8).reshape(-1, 1, 1, 1)
+    labels = np.eye(8, dtype="float32")
+    for layer in (L.MixUp(1.0), L.CutMix((1.0, 1.0))):
+        y = layer({"images": x, "labels": labels})
+        mean = np.asarray(y["images"]).mean((1, 2, 3))
+        np.testing.assert_allclose(y["labels"] @ np.arange(8), mean, rtol=1e-5)
+        assert (np.asarray(y["labels"]) > 0.01).sum() > 8
+        with pytest.raises(DTypeError, match="one-hot"):
+            layer({"images": x, "labels": np.arange(8)})
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_padding_rows_take_no_part(name):
+    layer = make(name)
+    x = np.concatenate([np.ones((4, 6, 6, 3)), np.full((3, 6, 6, 3), np.nan)])
+    rows = np.arange(7) < 4
+    function, state = pure(layer, training=True, row_mask=jax.numpy.asarray(rows))
+    for seed in range(5):
+        y, _, _ = function(state, jax.random.key(seed), x.astype("float32"))
+        np.testing.assert_allclose(y[:4], 1, rtol=1e-6)
+
+
+def test_solarization_and_posterization():
+    x = np.array([0.0, 100, 128, 255]).reshape(1, 4, 1)
+    layer = L.Solarization(threshold_factor=(0.5, 0.5))
+    assert augment(layer, x).ravel().tolist() == [0, 100, 127, 0]
+    layer = L.Solarization((0.2, 0.2), threshold_factor=(1.0, 1.0))
+    np.testing.assert_allclose(augment(layer, x).ravel(), [51, 151, 179, 0], atol=1e-4)
+    unit = L.RandomPosterization(2, (0, 1))
+    assert set((augment(unit, x / 255).ravel() * 255).round()) == {0, 64, 128, 192}
+
+
+def test_erasing_leaves_the_rest():
+    y = augment(L.RandomErasing((1.0, 1.0), (0.1, 0.3), fill_value=0), BATCH * 200 + 1)
+    erased = (y == 0).all(-1)
+    np.testing.assert_allclose(y[~erased], (BATCH * 200 + 1)[~erased], rtol=1e-6)
+    assert (erased.sum((1, 2)) > 0).all()
+    rows, columns = np.nonzero(erased[0])
+    assert erased[0, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1].all()
+
+
+def test_errors():
+    for make_wrong in (
+        lambda: L.RandomRotation("a lot"),
+        lambda: L.RandomRotation(2.0),
+        lambda: L.RandomZoom((0.1, 0.2, 0.3)),
+        lambda: L.RandomFlip("sideways"),
+        lambda: L.RandomTranslation(0.1, 0.1, fill_mode="mean"),
+        lambda: L.RandomBrightness(0.1, value_range=(1, 0)),
+        lambda: L.RandomPosterization(9),
+        lambda: L.RandomGaussianBlur(kernel_size=4),
+        lambda: L.RandomGrayscale((0.1, 0.2)),
+        lambda: L.MixUp(0),
+        lambda: L.RandomErasing(fill_value=(1, 2)),
+        lambda: L.RandAugment(num_ops=0),
+    ):
+        with pytest.raises(ArgumentError):
+            make_wrong()
+    with pytest.raises(ShapeError, match="rank"):
+        L.RandomFlip()(np.ones((3, 3)))
+    with pytest.raises(ShapeError, match="3 channels"):
+        L.RandomHue(0.5)(np.ones((2, 4, 4, 1)))
+    with pytest.raises(ArgumentError, match="bounding_boxes"):
+        L.RandomFlip()({"images": BATCH, "bounding_boxes": {}})
+    with pytest.raises(ArgumentError, match="mask"):
+        L.AugMix()({"images": BATCH, "segmentation_masks": BATCH[..., :1]})
