@@ -5,7 +5,7 @@
 Every measurement runs in a process of its own, ExBurn and Keras in turn; medians are
 printed with the ratio Keras / ExBurn.
 
-- import: ``import exburn`` beyond ``import jax, flax.nnx, optax``; ``import keras`` likewise.
+- import: ``import exburn`` (and ``keras``) beyond ``import jax, flax.nnx, optax``.
 - build: a model of 50 Dense layers of distinct widths, from its list to its weights.
 - first epoch: the convnet on 1,024 samples, from ``fit`` to the end of the first epoch.
 """

@@ -182,7 +182,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
-        child(*args.child, args.epochs, args.samples)
+        work, peer = args.child
+        child(work, peer, args.epochs, args.samples)
         return
     report: dict[str, dict] = {}
     for work in args.work.split(","):

@@ -1,4 +1,4 @@
-"""What a layer may know during one forward pass, without passing it through every call."""
+"""What a layer may know during a forward pass without being passed it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Context:
         self._sources: dict[int, tuple[Any, Any]] = {}
 
     def random_key(self, path: str) -> jax.Array:
-        """A key that depends on the pass's key, the path, and how often it was asked."""
+        """A key: a function of the pass's key, the path, and the draw's number."""
         draw = self._draws[path]
         self._draws[path] += 1
         if self.key is None:

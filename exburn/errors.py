@@ -41,8 +41,10 @@ class ExBurnError(Exception):
         hint: What to do next.
 
     Example:
-        >>> str(ExBurnError("matmul", "shapes differ", {"lhs": (3, 4)}, hint="Transpose."))
-        'matmul: shapes differ\\n  lhs: (3, 4)\\n  → Transpose.'
+        >>> print(ExBurnError("matmul", "shapes differ", {"lhs": (3, 4)}, hint="Try .T"))
+        matmul: shapes differ
+          lhs: (3, 4)
+          → Try .T
     """
 
     def __init__(

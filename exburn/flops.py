@@ -32,7 +32,8 @@ def count(jaxpr: Any) -> Cost:
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> count(jax.make_jaxpr(lambda a, b: a @ b)(jnp.ones((2, 3)), jnp.ones((3, 4)))).flops
+        >>> jaxpr = jax.make_jaxpr(jnp.matmul)(jnp.ones((2, 3)), jnp.ones((3, 4)))
+        >>> count(jaxpr).flops
         48.0
     """
     flops, convolutions, equations, elements = 0.0, 0, 0, 0.0

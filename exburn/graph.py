@@ -270,9 +270,7 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
             raise GraphError(
                 "Model",
                 f"two layers are named {layer.name!r}",
-                {
-                    "layers": f"{type(taken[layer.name]).__name__}, {type(layer).__name__}"
-                },
+                {"layers": f"{taken[layer.name]!r}, {layer!r}"},
                 hint="Names are unique within a model: rename one of them.",
             )
         taken[layer.name] = layer

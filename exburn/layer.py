@@ -509,7 +509,7 @@ class Layer(nnx.Module):
         """Replaces the weights by arrays of the same shapes, in the same order.
 
         Raises:
-            ShapeError: The number of arrays or a shape differs; nothing is changed then.
+            ShapeError: The number of arrays or a shape differs; nothing is changed.
         """
         own = self.weights
         weights = list(weights)
@@ -529,7 +529,7 @@ class Layer(nnx.Module):
                     hint="Take them from get_weights() of an equal model.",
                 )
             dtype = getattr(new, "dtype", None) or np.asarray(new).dtype
-            if not (jnp.issubdtype(dtype, np.number) or dtype == bool):
+            if not (jnp.issubdtype(dtype, np.number) or dtype == np.bool_):
                 raise DTypeError(
                     f"{self.name}.set_weights",
                     f"{path} must hold numbers, received {describe(np.asarray(new))}",
@@ -587,9 +587,11 @@ class Layer(nnx.Module):
         """Output shape for input shapes (tuples with ``None``), as in Keras."""
         from exburn.symbol import spec_of
 
-        is_shape = lambda v: (
-            isinstance(v, tuple) and all(d is None or isinstance(d, int) for d in v)
-        )
+        def is_shape(v):
+            return isinstance(v, tuple) and all(
+                d is None or isinstance(d, int) for d in v
+            )
+
         symbols = jax.tree.map(
             lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape
         )
@@ -598,7 +600,7 @@ class Layer(nnx.Module):
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able; ``from_config`` makes an equal layer."""
+        """The constructor's arguments, JSON-able; the input of ``from_config``."""
         return registry.serialize(self._init_config())
 
     def _init_config(self) -> dict[str, Any]:
@@ -723,8 +725,12 @@ def _check_name(op: str, name: Any) -> str:
     return name
 
 
+def _init_names(cls: type) -> tuple[str, ...]:
+    return _init_names_of(cls)  # type: ignore[arg-type]
+
+
 @functools.cache
-def _init_names(cls: Any) -> tuple[str, ...]:
+def _init_names_of(cls: Any) -> tuple[str, ...]:
     """Keyword arguments of a class, following ``**kwargs`` up the inheritance."""
     names: list[str] = []
     for base in cls.__mro__:

@@ -297,7 +297,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
                     "received": ", ".join(describe(v) for v in operands),
                     "cause": str(error).partition("\n")[0],
                 },
-                hint="Bring them to shapes that broadcast: Reshape, Dense, x[..., None].",
+                hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
             ) from error
         return record(operation, args, kwargs, specs)
 

@@ -28,7 +28,7 @@ def save_weights(model: Any, filepath: Any, *, overwrite: bool = True) -> Path:
         overwrite: Whether an existing file may be replaced.
 
     Raises:
-        ArgumentError: The file exists and ``overwrite`` is false, or its folder is missing.
+        ArgumentError: The file exists and ``overwrite`` is false; no such folder.
     """
     path = Path(filepath)
     if not path.suffix:

@@ -228,10 +228,13 @@ class StreamFeed:
             yield self._stack(held, size)
 
     def _stack(self, batches: list[tuple], size: int) -> Chunk:
-        """Short batches are filled with their first row, missing steps with the first."""
+        """Short batches are filled with their first row, missing steps likewise."""
         counts = [_length(b) for b in batches]
         full = self.exact_rows
-        filled = [b if c == size else _fill(b, size) for b, c in zip(batches, counts)]
+        filled = [
+            b if c == size else _fill(b, size)
+            for b, c in zip(batches, counts, strict=True)
+        ]
         length = len(batches) if full else self.length
         filled += [filled[0]] * (length - len(batches))
         data = jax.tree.map(lambda *v: jax.device_put(np.stack(v)), *filled)
@@ -261,7 +264,7 @@ def _fill(batch: Any, size: int) -> Any:
 
 
 def prefetch(make: Callable[[], Iterator[Any]], depth: int = 2) -> Iterator[Any]:
-    """Runs an iterator in a thread, ``depth`` items ahead; its errors are raised here."""
+    """Runs an iterator in a thread, ``depth`` items ahead; passes its errors on."""
     items: queue.Queue = queue.Queue(depth)
     stop = threading.Event()
 

@@ -92,8 +92,8 @@ class Objective:
                     name = self.output_names[i]
                     raise DataError(
                         "fit",
-                        f"every output with a loss needs targets: those of {name!r} are "
-                        "missing",
+                        "every output with a loss needs targets: those of "
+                        f"{name!r} are missing",
                         hint=f"Pass y[{name!r}], or compile without a loss for it.",
                     )
                 continue
@@ -111,7 +111,7 @@ class Objective:
                     "fit",
                     f"sample_weight has rank {len(weights[i].shape)}, the loss of "
                     f"{self.output_names[i]!r} has rank {len(values.shape)}",
-                    hint="Weigh each row by one number: sample_weight of shape (rows,).",
+                    hint="One number weighs each row: sample_weight of shape (rows,).",
                 )
         return terms
 
@@ -189,7 +189,7 @@ class Objective:
                     "compile",
                     f"{what}: the model has no output {name!r}",
                     {"outputs": ", ".join(self.output_names)},
-                    hint="Use the names of the outputs, which are those of their layers.",
+                    hint="Use the names of the outputs: those of their layers.",
                 )
 
     # ------------------------------------------------------------------ data

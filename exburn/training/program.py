@@ -62,7 +62,7 @@ class Programs:
 
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
-        """One update: a pure function, usable with ``jax.vmap`` and ``jax.lax.scan``."""
+        """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
         if self.custom is not None and self.custom.has("train"):
             return self.custom.train(state, batch)
         x, y, w = batch

@@ -390,7 +390,7 @@ class Trainer:
                 self.step = int(state.step)
 
     def _average(self) -> None:
-        """With ``use_ema`` the averaged parameters are the ones to keep, as in Keras."""
+        """With ``use_ema`` the averaged parameters are kept, as in Keras."""
         state = self.state
         assert state is not None
         if getattr(self.optimizer, "use_ema", False):
@@ -415,12 +415,14 @@ class Trainer:
                     )
                 finally:
                     guard.end()
+                assert self.state is not None
                 done += chunk.steps
                 if per_batch:
                     logs = self._read(programs, self.state.metrics)
                     self._call(callbacks.on_train_batch_end, done - 1, logs)
                     if owner.stop_training:
                         break
+                    assert self.state is not None
                 running.append(loss)
                 if len(running) > _IN_FLIGHT:
                     running.popleft().block_until_ready()

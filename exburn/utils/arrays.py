@@ -169,4 +169,5 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
             "unpack_x_y_sample_weight",
             f"a batch is x, (x, y) or (x, y, sample_weight), not {len(parts)} parts",
         )
-    return (*parts, None, None)[:3]
+    x, y, sample_weight = (*parts, None, None)[:3]
+    return x, y, sample_weight

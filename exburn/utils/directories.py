@@ -13,7 +13,7 @@ import numpy as np
 from exburn.config import check_format, floatx
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
 from exburn.utils.images import img_to_array, load_img, resize
-from exburn.utils.stream import Stream, stack
+from exburn.utils.stream import Stream, fresh_seed, stack
 
 __all__ = [
     "audio_dataset_from_directory",
@@ -257,7 +257,7 @@ def _dataset(
     join: Callable = stack,
 ) -> Any:
     _check(op, labels, label_mode, class_names, validation_split, subset, shuffle, seed)
-    seed = int(np.random.default_rng().integers(10**6)) if seed is None else seed
+    seed = fresh_seed() if seed is None else seed
     paths, numbers, names = _index(
         op, str(directory), labels, class_names, suffixes, follow_links
     )

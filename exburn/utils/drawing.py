@@ -6,7 +6,6 @@ import html
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from exburn.errors import (
 from exburn.graph import Graph, Ref
 from exburn.models import Model
 from exburn.symbol import Operation, public_shape
+from exburn.utils.progress import in_notebook
 
 __all__ = ["model_to_dot", "plot_model"]
 
@@ -98,11 +98,12 @@ def plot_model(
         raise ExBurnError(
             "plot_model", "dot failed", {"said": run.stderr.decode(errors="replace")}
         )
-    if "IPython" not in sys.modules or kind not in ("png", "svg", "jpg", "jpeg"):
+    if not in_notebook() or kind not in ("png", "svg", "jpg", "jpeg"):
         return None
-    from IPython import display
+    from IPython.core.display import SVG
+    from IPython.core.display import Image as Picture
 
-    return display.SVG(path) if kind == "svg" else display.Image(filename=path)
+    return SVG(path) if kind == "svg" else Picture(filename=path)
 
 
 def model_to_dot(
@@ -194,51 +195,56 @@ class _Drawing:
 
     def model(self, model: Any, prefix: str, sources: list[str]) -> Iterator[str]:
         """Boxes and arrows; ``sources`` are the boxes that feed a nested model."""
-        graph, ids = _graph_of(model), self.ids(model, prefix)
+        graph = _graph_of(model)
         if not sources:
             for i, spec in enumerate(graph.inputs):
                 name, shape = graph.input_names[i], public_shape(spec.shape)
                 label = self.label("Input", name, None, shape, spec.dtype)
-                yield f"  {ids[-1][i]} [label={label}];"
+                yield f"  {prefix}input{i} [label={label}];"
         for i, node in enumerate(graph.nodes):
-            layer = None
-            if not isinstance(node.target, Operation):
-                layer = vars(model.nodes)[node.target]
-            feeds = list(dict.fromkeys(self.feeds(graph, node.leaves, ids, sources)))
+            target, layer = node.target, None
+            if isinstance(target, Operation):
+                kind = target.name
+            else:
+                layer = vars(model.nodes)[target]
+                kind = type(layer).__name__
+            feeds = self.feeds(model, i, prefix, sources)
             if self.nested(layer):
-                yield f"  subgraph cluster_{ids[i][0]} {{"
+                yield f"  subgraph cluster_{prefix}n{i} {{"
                 yield f"    label={_quote(node.name)}; style=rounded;"
-                yield from self.model(layer, f"{ids[i][0]}_", feeds)
+                yield from self.model(layer, f"{prefix}n{i}_", feeds)
                 yield "  }"
                 continue
             shapes = node.shapes[0] if len(node.shapes) == 1 else node.shapes
-            kind = node.target.name if layer is None else type(layer).__name__
             label = self.label(kind, node.name, layer, shapes)
-            yield f"  {ids[i][0]} [label={label}];"
-            yield from (f"  {feed} -> {ids[i][0]};" for feed in feeds)
+            yield f"  {prefix}n{i} [label={label}];"
+            for feed in dict.fromkeys(feeds):
+                yield f"  {feed} -> {prefix}n{i};"
 
     def nested(self, layer: Any) -> bool:
         inner = getattr(layer, "graph", None) is not None
         return bool(self.options["expand_nested"]) and inner
 
-    def ids(self, model: Any, prefix: str) -> dict[int, list[str]]:
-        graph = _graph_of(model)
-        inputs = [f"{prefix}input{i}" for i in range(len(graph.inputs))]
-        return {-1: inputs, **{i: [f"{prefix}n{i}"] for i in range(len(graph.nodes))}}
+    def feeds(self, model: Any, i: int, prefix: str, sources: list[str]) -> list[str]:
+        """The boxes that the arguments of node ``i`` come from, in their order."""
+        refs = [v for v in _graph_of(model).nodes[i].leaves if isinstance(v, Ref)]
+        return [self.box(model, ref, prefix, sources) for ref in refs]
 
-    def feeds(self, graph, leaves, ids, sources) -> Iterator[str]:
-        """The boxes that the references among the arguments come from."""
-        for leaf in leaves:
-            if not isinstance(leaf, Ref):
-                continue
-            if leaf.node < 0:
-                yield (
-                    sources[min(leaf.index, len(sources) - 1)]
-                    if sources
-                    else (ids[-1][leaf.index])
-                )
-            else:
-                yield ids[leaf.node][0]
+    def box(self, model: Any, ref: Ref, prefix: str, sources: list[str]) -> str:
+        """The box that makes a value; inside of a nested model, if that is drawn."""
+        if ref.node < 0:
+            return sources[ref.index] if sources else f"{prefix}input{ref.index}"
+        node = _graph_of(model).nodes[ref.node]
+        here = f"{prefix}n{ref.node}"
+        if isinstance(node.target, Operation):
+            return here
+        layer = vars(model.nodes)[node.target]
+        if not self.nested(layer):
+            return here
+        inner = _graph_of(layer).outputs[ref.index]
+        return self.box(
+            layer, inner, f"{here}_", self.feeds(model, ref.node, prefix, sources)
+        )
 
     def label(self, kind, name, layer, shapes, dtype=None) -> str:
         """A table: the kind of layer on top, what was asked for below."""

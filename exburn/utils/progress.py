@@ -49,7 +49,7 @@ class Progbar:
         self._values: dict[str, tuple[float, float]] = {}
         self._start = self._shown = time.monotonic()
         self._length = self._seen = 0
-        self._live = getattr(sys.stdout, "isatty", bool)() or "IPython" in sys.modules
+        self._live = getattr(sys.stdout, "isatty", bool)() or in_notebook()
 
     def update(
         self,
@@ -128,6 +128,12 @@ class Progbar:
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs this program (and was not only imported by it)."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 def _duration(seconds: float) -> str:

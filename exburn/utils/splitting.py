@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError, DataError
-from exburn.utils.stream import Stream
+from exburn.utils.stream import Stream, fresh_seed
 
 __all__ = ["split_dataset", "timeseries_dataset_from_array"]
 
@@ -53,7 +53,8 @@ def split_dataset(
     left, right = _sizes(left_size, right_size, total)
     order = np.arange(total)
     if shuffle:
-        order = np.random.default_rng(seed).permutation(total)
+        start = fresh_seed() if seed is None else seed
+        order = np.random.default_rng(start).permutation(total)
 
     def part(indices):
         return Stream(lambda epoch: (samples[i] for i in indices), len(indices))
@@ -202,7 +203,7 @@ def timeseries_dataset_from_array(
         )
     begins = start + np.arange(0, count, sequence_stride)
     steps = np.arange(sequence_length) * sampling_rate
-    entropy = np.random.SeedSequence().entropy if seed is None else seed
+    entropy = fresh_seed() if seed is None else seed
 
     def make(epoch: int) -> Iterator:
         order = begins

@@ -186,7 +186,7 @@ class Stream(StreamDataset):
             raise ArgumentError(
                 "shuffle", f"buffer_size is 1 or more, not {buffer_size}"
             )
-        start = np.random.SeedSequence().entropy if seed is None else seed
+        start = fresh_seed() if seed is None else seed
 
         def make(epoch):
             rng = np.random.default_rng((start, epoch * reshuffle_each_iteration))
@@ -223,6 +223,11 @@ class Stream(StreamDataset):
     def prefetch(self, buffer_size: Any = None) -> Stream:
         """Itself: ``fit`` makes batches ahead of time anyway."""
         return self
+
+
+def fresh_seed() -> int:
+    """A seed from NumPy's global generator, which ``set_random_seed`` seeds."""
+    return int(np.random.randint(2**31))
 
 
 def stack(rows: list[Any]) -> Any:

@@ -61,7 +61,8 @@ fit: x must be finite, but holds NaN or infinity
   received: float32[12, 8]
   first bad value: nan at row 3, position (3, 1)
   rows affected: 1 of 12
-  → Drop or fill these rows (np.nan_to_num); values beyond 3.4e38 do not fit float32.""",
+  → Drop or fill these rows (np.nan_to_num); values beyond 3.4e38 do \
+not fit float32.""",
     ),
     "label": (
         classifier,
@@ -137,7 +138,8 @@ predict: the ids in x must be whole numbers from 0 to 9
   first bad value: 10 at row 0, position (0, 0)
   bad values: 10 of 10
   layer: embedding
-  → The table of 'embedding' has 10 rows: raise its input_dim, or number the ids anew.""",
+  → The table of 'embedding' has 10 rows: raise its input_dim, or number \
+the ids anew.""",
     ),
     "monitor": (
         classifier,

@@ -241,7 +241,7 @@ def test_trainable_of_a_model_reaches_every_layer():
 
 
 @pytest.mark.parametrize("make", [two_headed, lambda: exburn.Sequential(
-    [exburn.Input((4,)), layers.Dense(3, activation="relu"), layers.BatchNormalization()]
+    [exburn.Input((4,)), layers.Dense(3), layers.BatchNormalization()]
 )])  # fmt: skip
 def test_config_and_clone(make):
     model = make()

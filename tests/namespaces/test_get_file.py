@@ -111,7 +111,7 @@ def test_archives_are_unpacked(server, get, tmp_path, name):
     archive(folder / name, {"a/b.txt": TEXT})
     where = Path(get(origin=f"{url}/{name}", extract=True))
     assert (where / "a" / "b.txt").read_bytes() == TEXT and where.name == name
-    named = Path(get(name, f"{url}/{name}", extract=True))
+    named = Path(get(name, f"{url}/{name}", extract=True, cache_subdir="named"))
     assert named.name == "data_extracted"
     assert (named / "a" / "b.txt").read_bytes() == TEXT
     get(origin=f"{url}/{name}", extract=True)

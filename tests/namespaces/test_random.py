@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import context, errors, random
+from exburn import context, errors, ops, random
 from exburn.layer import Layer
 
 DRAWS = {
@@ -119,14 +119,12 @@ class Sampling(Layer):
 
     def call(self, inputs):
         mean, log_var = inputs
-        batch, dim = exburn.ops.shape(mean)
+        batch, dim = ops.shape(mean)
         noise = random.normal((batch, dim), seed=self.seed_generator)
-        return mean + exburn.ops.exp(0.5 * log_var) * noise
+        return mean + ops.exp(0.5 * log_var) * noise
 
 
 def test_a_generator_in_a_layer():
-    from exburn import ops  # noqa: F401
-
     a, b = exburn.Input((3,)), exburn.Input((3,))
     model = exburn.Model([a, b], Sampling()([a, b]))
     assert model.output_shape == (None, 3)

@@ -1,4 +1,4 @@
-"""``utils``: arrays, series, folders, images, registered names and pictures of models."""
+"""``utils``: arrays, series, folders, images, registered names, pictures of models."""
 
 import io
 import logging
@@ -16,6 +16,7 @@ from PIL import Image
 
 import exburn
 from exburn import config, errors, utils
+from exburn.layer import Layer
 from exburn.layers import Dense
 from exburn.utils import drawing
 
@@ -154,6 +155,16 @@ def test_stream_methods():
     made = []
     cached = utils.Stream(lambda epoch: (made.append(i) or i for i in range(3))).cache()
     assert list(cached) == list(cached) == made == [0, 1, 2]
+
+
+def test_set_random_seed_decides_where_no_seed_is_given():
+    def order():
+        exburn.set_random_seed(3)
+        data = utils.timeseries_dataset_from_array(np.arange(30), None, 1, shuffle=True)
+        left, _ = utils.split_dataset(np.arange(9), left_size=4, shuffle=True)
+        return next(iter(data)).ravel().tolist(), [int(v) for v in left]
+
+    assert order() == order()
 
 
 def test_split_dataset():
@@ -372,7 +383,7 @@ def test_progbar_into_the_log(capsys, caplog):
 # ---------------------------------------------------------------------- names
 def test_registered_names():
     @utils.register_keras_serializable("tests", "Scaled")
-    class Scale(exburn.layers.Layer if hasattr(exburn.layers, "Layer") else object):
+    class Scale(Layer):
         pass
 
     assert utils.get_registered_name(Scale) == "tests>Scaled"
@@ -400,7 +411,7 @@ def test_source_inputs():
     a, b = exburn.Input((3,), name="a"), exburn.Input((3,), name="b")
     hidden = Dense(2)(a)
     assert utils.get_source_inputs(hidden) == [a]
-    both = exburn.ops.concatenate([hidden, b])
+    both = exburn.ops.concatenate([hidden, b], axis=-1)
     assert {s.name for s in utils.get_source_inputs(both)} == {"a", "b"}
 
 
@@ -410,7 +421,7 @@ def model():
     inner_input = exburn.Input((3,))
     inner = exburn.Model(inner_input, Dense(3, "tanh")(inner_input), name="inner")
     y = inner(Dense(3, name="first")(x))
-    return exburn.Model(x, exburn.ops.concatenate([y, x * 2]))
+    return exburn.Model(x, exburn.ops.concatenate([y, x * 2], axis=-1))
 
 
 def test_the_source_of_a_picture(tmp_path):
@@ -434,6 +445,24 @@ def test_every_arrow_joins_boxes_that_exist(tmp_path):
     boxes = {line.split()[0] for line in lines if "[label=" in line}
     arrows = [line.split(" -> ") for line in lines if " -> " in line]
     assert arrows and {end for arrow in arrows for end in arrow} <= boxes
+
+
+def test_arrows_reach_the_right_box_of_models_with_several_inputs(tmp_path):
+    p, q = exburn.Input((3,), name="p"), exburn.Input((3,), name="q")
+    inner = exburn.Model([p, q], [Dense(3, name="left")(p), Dense(3, name="right")(q)])
+    x = exburn.Input((3,), name="x")
+    left, right = inner([x, x])
+    path = tmp_path / "model.dot"
+    outer = exburn.Model(x, [exburn.ops.tanh(right), exburn.ops.exp(left)])
+    utils.plot_model(outer, path, expand_nested=True, show_layer_names=True)
+    text = path.read_text()
+    boxes = {}
+    for line in text.splitlines():
+        for name in ("left", "right", "tanh", "exp"):
+            if "[label=<" in line and f"<td>{name} " in line:
+                boxes[name] = line.split()[0]
+    assert f"{boxes['right']} -> {boxes['tanh']};" in text
+    assert f"{boxes['left']} -> {boxes['exp']};" in text
 
 
 def test_pictures_without_graphviz(tmp_path, monkeypatch):

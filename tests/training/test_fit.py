@@ -145,7 +145,7 @@ def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
 
 
 def test_chunks_change_nothing(blobs, classifier):
-    """Single steps, chunks that divide the epoch, and chunks that do not: same bytes."""
+    """Single steps, chunks that divide the epoch, chunks that do not: all equal."""
     x, y = blobs
     results = []
     for steps in (1, 3, 4, 100):

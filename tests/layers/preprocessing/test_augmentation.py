@@ -1,5 +1,6 @@
 """What holds for every random layer on images."""
 
+import functools
 import json
 
 import jax
@@ -15,6 +16,9 @@ from exburn.errors import ArgumentError, DTypeError, ShapeError
 BATCH = images(6, 8, 6, 3)
 EVERY = [*AUGMENTATIONS, *CORRECTIONS]
 MIXING = ("MixUp", "CutMix")
+SOME = ["RandomTranslation", "RandomHue", "RandomCrop", "CutMix", "Equalization"]
+
+one = functools.cache(make)  # a layer compiles once for each shape
 
 
 def augment(layer, x, seed=0):
@@ -22,21 +26,9 @@ def augment(layer, x, seed=0):
         return np.asarray(layer(x))
 
 
-@pytest.fixture(scope="module")
-def results():
-    """The images after each layer, made once."""
-    return {}
-
-
-def result(results, name):
-    if name not in results:
-        results[name] = augment(make(name), BATCH)
-    return results[name]
-
-
 @pytest.mark.parametrize("name", EVERY)
-def test_shape_dtype_and_values(results, name):
-    y = result(results, name)
+def test_shape_dtype_and_values(name):
+    y = augment(one(name), BATCH)
     crop = name == "RandomCrop"
     assert y.shape == ((6, 5, 4, 3) if crop else BATCH.shape)
     assert y.dtype == np.float32
@@ -48,46 +40,45 @@ def test_shape_dtype_and_values(results, name):
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_image_has_its_own_parameters(name):
-    same = np.repeat(BATCH[:1], 12, 0)
-    y = augment(make(name), same)
+    same = np.repeat(BATCH[:1], 6, 0)
+    y = augment(one(name), same)
     if name in MIXING:  # equal images mix to themselves
         np.testing.assert_allclose(y, same, atol=1e-6)
     else:
-        assert len(np.unique(y.reshape(12, -1).round(4), axis=0)) > 1
+        assert len(np.unique(y.reshape(6, -1).round(4), axis=0)) > 1
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_inference_changes_nothing(name):
     x = BATCH if name != "RandomCrop" else BATCH[:, :5, :4]
-    y = make(name)(x, training=False)
+    y = one(name)(x, training=False)
     np.testing.assert_allclose(y, x, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_the_key_decides(results, name):
-    layer = make(name)
-    first = result(results, name)
-    np.testing.assert_array_equal(augment(make(name), BATCH), first)
-    assert not np.array_equal(augment(layer, BATCH, seed=1), first)
-    function, state = pure(layer, training=True)
-    compiled = jax.jit(function)
-    keys = [jax.random.key(s) for s in (3, 3, 4)]
-    a, b, c = (np.asarray(compiled(state, key, BATCH)[0]) for key in keys)
-    np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(a, c)
+def test_the_key_decides(name):
+    first = augment(one(name), BATCH, seed=2)
+    np.testing.assert_array_equal(augment(one(name), BATCH, seed=2), first)
+    assert not np.array_equal(augment(one(name), BATCH, seed=1), first)
 
 
-@pytest.mark.parametrize("name", EVERY)
+def test_the_seed_is_folded_in():
+    first = augment(L.RandomBrightness(0.3), BATCH)
+    np.testing.assert_array_equal(augment(L.RandomBrightness(0.3), BATCH), first)
+    assert not np.array_equal(augment(L.RandomBrightness(0.3, seed=1), BATCH), first)
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_an_image_alone_and_the_other_axis_order(name):
     first = make(name, data_format="channels_first")
     x = BATCH.transpose(0, 3, 1, 2)
-    expected = augment(make(name), BATCH)
+    expected = augment(one(name), BATCH)
     np.testing.assert_allclose(
         augment(first, x).transpose(0, 2, 3, 1), expected, atol=1e-5
     )
     if name not in MIXING:
-        alone = augment(make(name), BATCH[0])
-        np.testing.assert_allclose(alone, augment(make(name), BATCH[:1])[0], atol=1e-5)
+        alone = augment(one(name), BATCH[0])
+        np.testing.assert_allclose(alone, augment(one(name), BATCH)[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -103,8 +94,8 @@ def test_configuration(name):
 
 @pytest.mark.parametrize("name", ["RandomRotation", "RandomHue", "MixUp"])
 def test_the_contract_of_layers(name):
-    training = {"call": {"training": True}, "config": False, "random": True}
-    check_layer(lambda **o: make(name, **o), BATCH[:4], differentiable=True, **training)
+    # a call outside of a model augments, so the copy of `config` would differ
+    check_layer(lambda **o: make(name, **o), BATCH[:4], random=True, config=False)
 
 
 @pytest.mark.parametrize("name", ["RandomZoom", "RandomElasticTransform", "CutMix"])
@@ -113,7 +104,8 @@ def test_unknown_sizes(name):
         lambda **o: make(name, **o),
         BATCH[:4],
         free=(1, 2),
-        call={"training": False},
+        random=True,
+        config=False,
     )
 
 
@@ -180,7 +172,7 @@ def test_labels_and_masks_follow():
 
 
 def test_flips_are_mirror_images_half_of_the_time():
-    x = np.repeat(BATCH[:1], 400, 0)
+    x = np.repeat(BATCH[:1, :3, :2], 400, 0)
     y = augment(L.RandomFlip("horizontal"), x)
     flipped = (y == x[:, :, ::-1]).all((1, 2, 3))
     same = (y == x).all((1, 2, 3))
