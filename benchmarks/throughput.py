@@ -208,7 +208,8 @@ def main() -> None:
         ours = results.get("exburn")
         for peer, r in results.items():
             line = f"{work:12} {peer:12} {r['samples_per_s']:>12,.0f} samples/s"
-            line += f"   first epoch {r['first']:6.2f} s   peak {r['peak'] / 2**20:,.0f} MiB"
+            line += f"   first epoch {r['first']:6.2f} s"
+            line += f"   peak {r['peak'] / 2**20:,.0f} MiB"
             if ours and peer != "exburn":
                 r["ratio"] = ours["samples_per_s"] / r["samples_per_s"]
                 r["peak_ratio"] = ours["peak"] / r["peak"]

@@ -15,7 +15,6 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.errors import ExBurnError
 from exburn.symbol import INCONCLUSIVE, trace_shapes
 from exburn.traversal import iter_modules, iter_weights, module_paths
 
@@ -43,6 +42,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
         value = make(spec.shape, spec.dtype, rng=context.philox(top + path, seed))
         value = jax.device_put(np.asarray(value, spec.dtype))
         weight.set_raw_value(value)
+        weight.set_metadata("path", top + path)
         initial[top + path] = value
 
 
@@ -151,8 +151,7 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
         params = [spec_like(v) for v in abstract]
         outputs = trace_shapes(run, [*specs, *params], where=f"layer {layer.name!r}")
         if not found:
-            if getattr(layer, "is_model", False):
-                layer._book.value.traced = (rebuild, specs)
+            layer._book.value.traced = (rebuild, specs)
             return outputs
         originals = dict(iter_modules(layer))
         for path, shapes in found:
@@ -163,9 +162,9 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
 def clone(layer: Any) -> Any:
     """A layer of the same configuration with copies of the weights."""
     copy = type(layer).from_config(layer.get_config())
+    if layer.built and not copy.built and layer._book.value.traced is not None:
+        infer(copy, *layer._book.value.traced)
     pairs = {path: w for path, w, _ in iter_weights(layer)}
-    if layer.built and not copy.built:
-        raise ExBurnError(layer.name, "a built layer is copied inside its model")
     for path, weight, _ in iter_weights(copy):
         weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
     return copy

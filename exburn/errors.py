@@ -41,9 +41,9 @@ class ExBurnError(Exception):
         hint: What to do next.
 
     Example:
-        >>> print(ExBurnError("matmul", "shapes differ", {"lhs": (3, 4)}, hint="Try .T"))
+        >>> print(ExBurnError("matmul", "shapes differ", {"a": (3, 4)}, hint="Try .T"))
         matmul: shapes differ
-          lhs: (3, 4)
+          a: (3, 4)
           → Try .T
     """
 

@@ -72,7 +72,9 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
             yield equation, times
             continue
         repeat = (
-            equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+            _size(equation.params.get("length", 1))
+            if equation.primitive.name == "scan"
+            else 1
         )
         for sub in inner:
             yield from _walk(sub, times * repeat)

@@ -197,7 +197,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
     calls = _collect(output_symbols, source)
     index = {id(call): i for i, call in enumerate(calls)}
     layers = [c.callee for c in calls if isinstance(c.callee, Layer)]
-    keys = assign_names(layers)
+    keys = assign_names([*_input_layers(input_symbols), *layers])
 
     def ref(symbol: Symbol) -> Ref:
         return source.get(id(symbol)) or Ref(index[id(symbol.call)], symbol.index)
@@ -225,6 +225,12 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         _output_names(outputs, output_symbols, nodes, ref),
     )
     return graph, {keys[id(layer)]: layer for layer in layers}
+
+
+def _input_layers(symbols: list[Symbol]) -> list[Layer]:
+    """The layers of ``Input``; a symbol from inside another model has none."""
+    callees = [s.call.callee for s in symbols if s.call is not None]
+    return [callee for callee in callees if getattr(callee, "is_input", False)]
 
 
 def _collect(outputs: list[Symbol], source: Mapping[int, Ref]) -> list[Call]:

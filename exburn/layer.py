@@ -111,6 +111,9 @@ class Layer(nnx.Module):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        # ``__new__`` takes anything, and would hide what ``__init__`` takes.
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        cls.__signature__ = inspect.Signature(parameters)
         if "call" in cls.__dict__:
             cls._call_info = _CallInfo(cls.call)
 
@@ -432,7 +435,9 @@ class Layer(nnx.Module):
                 full[i] = value
             return jax.tree.unflatten(treedef, full)
 
-        specs = [jax.ShapeDtypeStruct(leaves[i].shape, leaves[i].dtype) for i in arrays]
+        specs = [spec_like(leaves[i]) for i in arrays]
+        for i in arrays:
+            leaves[i] = None  # the layer remembers the call, not the data
         infer(self, rebuild, specs)
         materialize(self)
 
@@ -660,7 +665,8 @@ class _Book:
         args, kwargs: The constructor's arguments, for ``get_config``.
         calls: The symbolic calls, for ``layer.output``.
         initial: Weights as they were first filled, by path, for ``reseed``.
-        traced: A model's last symbolic call, for ``inspect_call``.
+        traced: The last call whose shapes were inferred: how to rebuild its arguments
+            from specs, and the specs.
     """
 
     def __init__(self, args: tuple, kwargs: dict):

@@ -274,7 +274,9 @@ def _show(page: Group, width: int | None, print_fn: Any) -> None:
     if _in_notebook():
         from IPython.display import HTML, display  # type: ignore[import-not-found]
 
-        console = Console(file=io.StringIO(), record=True, width=width or 100)
+        console = Console(
+            force_jupyter=False, file=io.StringIO(), record=True, width=width or 100
+        )
         console.print(page)
         style = (
             "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
@@ -292,7 +294,9 @@ def _show(page: Group, width: int | None, print_fn: Any) -> None:
 
 
 def _text(page: Group, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console = Console(
+        force_jupyter=False, file=io.StringIO(), width=width, color_system=None
+    )
     console.print(page)
     return console.file.getvalue()  # type: ignore[attr-defined]
 

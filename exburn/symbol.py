@@ -15,9 +15,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jax import export
 
-from exburn.errors import DTypeError, ExBurnError, GraphError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    DTypeError,
+    ExBurnError,
+    GraphError,
+    ShapeError,
+)
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "spec_of"]
 
@@ -126,7 +133,8 @@ class Symbol:
             "jax.numpy",
             f"it cannot compute with {self!r}, which has no value yet",
             hint="Use the same function from exburn.ops (ops.tanh(x)), "
-            "or wrap any function: exburn.fn(jnp.tanh)(x).",
+            "or wrap any function: exburn.fn(jnp.tanh)(x); "
+            "an nnx.Module becomes a layer by layers.ModuleLayer(module).",
         )
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
@@ -275,6 +283,12 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
         >>> lift(jnp.concatenate)([x, x], axis=-1).shape
         (None, 8)
     """
+    if isinstance(fn, nnx.Module):
+        raise ArgumentError(
+            "fn",
+            f"{type(fn).__name__} holds weights, which a function cannot train",
+            hint="Wrap it as a layer: exburn.layers.ModuleLayer(module)(x).",
+        )
     label = name or getattr(fn, "__name__", type(fn).__name__).strip("_<>")
 
     def lifted(*args, **kwargs):

@@ -59,6 +59,15 @@ class Weight(nnx.Variable):
     def assign_sub(self, value) -> Weight:
         return self.assign(self.get_value() - value)
 
+    @property
+    def value(self) -> jax.Array:
+        """The array, as in Keras."""
+        return self.get_value()
+
+    @value.setter
+    def value(self, value) -> None:
+        self.assign(value)
+
     def numpy(self) -> np.ndarray:
         return np.asarray(self.get_value())
 
@@ -75,7 +84,8 @@ class Weight(nnx.Variable):
 
     @property
     def path(self) -> str:
-        return self.get_metadata().get("label", "variable")
+        """The path in the model that first filled the weight, or its name."""
+        return self.get_metadata().get("path", self.name)
 
 
 class Parameter(Weight, nnx.Param):

@@ -14,7 +14,7 @@ from exburn.layer import Layer
 from exburn.models import config
 from exburn.models.training import Training
 from exburn.registry import register_builtin
-from exburn.symbol import Operation, Symbol, public_shape
+from exburn.symbol import Symbol, public_shape, spec_of
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -83,6 +83,27 @@ class Model(Training, Layer):
         """The calls of a functional model; ``None`` for a subclass."""
         held = vars(self).get("_graph")
         return None if held is None else held.value
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes a subclass's weights for inputs of this shape, batch axis included.
+
+        Args:
+            input_shape: A tuple, or a (nested) list or dict of them.
+        """
+        if self.built or input_shape is None:
+            return
+        start = jax.tree.map(
+            lambda shape: Symbol(spec_of(tuple(shape), "float32")),
+            input_shape,
+            is_leaf=_is_shape,
+        )
+        self(start)
+        materialize(self)
+
+    def _build(self, shapes: tuple) -> None:
+        if type(self).build is not Model.build:
+            self.build(*shapes)
+        self.built = True
 
     def call(self, inputs, training=False, mask=None):
         if self.graph is None:
@@ -188,15 +209,6 @@ class Model(Training, Layer):
     def output_shape(self):
         return _shapes(self.output)
 
-    def _probability_outputs(self) -> list[bool] | None:
-        """For each output whether it ends in a softmax or sigmoid already."""
-        if self.graph is None:
-            return None
-        return [
-            ref.node >= 0 and _is_probability(self.nodes, self.graph.nodes[ref.node])
-            for ref in self.graph.outputs
-        ]
-
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:
         """The architecture, JSON-able: layers, calls, inputs and outputs.
@@ -216,6 +228,12 @@ class Model(Training, Layer):
         return config.rebuild(cls, config_)
 
 
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        size is None or isinstance(size, int) for size in value
+    )
+
+
 def _items(nodes: Any) -> list[tuple[str, Layer]]:
     return [(k, v) for k, v in vars(nodes).items() if isinstance(v, nnx.Module)]
 
@@ -231,15 +249,3 @@ def _input_layers(inputs: Any) -> list[Layer]:
 
 def _shapes(symbols: Any) -> Any:
     return jax.tree.map(lambda s: public_shape(s.spec.shape), symbols)
-
-
-def _is_probability(layers: Any, node: graphs.Node) -> bool:
-    if isinstance(node.target, Operation):
-        return node.target.name in ("softmax", "sigmoid")
-    layer = layers[node.target]
-    if isinstance(layer, Model):
-        inner = layer._probability_outputs()
-        return inner is not None and len(inner) == 1 and inner[0]
-    activation = getattr(layer, "activation", None)
-    name = getattr(activation, "__name__", activation)
-    return type(layer).__name__ == "Softmax" or name in ("softmax", "sigmoid")

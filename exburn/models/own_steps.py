@@ -18,7 +18,6 @@ class OwnSteps:
 
     _trainer: Any
     _output_names_of: Any
-    _probability_outputs: Any
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
@@ -38,7 +37,7 @@ class OwnSteps:
             lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), (y_pred, y, sample_weight)
         )
         names = self._output_names_of(specs[0])
-        objective.build(*specs, names, self._probability_outputs())
+        objective.build(*specs, names, None)
         pass_ = context.current()
         leaves = jax.tree.leaves(y_pred)
         masks = [None if pass_ is None else pass_.mask_of(leaf) for leaf in leaves]

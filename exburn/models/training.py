@@ -65,7 +65,6 @@ class Training(OwnSteps, Batches, Keeping):
     """The part of a model that trains; mixed into ``Model``."""
 
     _run: Static
-    _probability_outputs: Any
     stop_training: bool
 
     def __new__(cls, *args, **kwargs):
@@ -330,7 +329,6 @@ class Training(OwnSteps, Batches, Keeping):
         spec = trainer.prepare(
             batch,
             names=self._output_names_of,
-            softmax=self._probability_outputs,
             kind=kind,
         )
         if kind == "predict" and spec is not None:

@@ -15,7 +15,14 @@ from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost
 from exburn.symbol import describe, plain
 
-__all__ = ["Forward", "check_ids", "lookups", "noted", "on_host"]
+__all__ = [
+    "Forward",
+    "ends_in_probabilities",
+    "check_ids",
+    "lookups",
+    "noted",
+    "on_host",
+]
 
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
 
@@ -28,12 +35,14 @@ class Forward:
         cost: Cost of the pass.
         outputs: Specs of the outputs.
         losses: Number of losses that layers added.
+        probabilities: For each output whether it ends in a softmax or sigmoid.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
     """
 
     cost: Cost
     outputs: Any
     losses: int = 0
+    probabilities: tuple[bool, ...] = ()
     lookups: tuple[tuple[int, int, str], ...] = ()
 
 
@@ -103,3 +112,46 @@ def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
         notes = error.__notes__
         notes[:] = [n for n in notes if n != where]  # the loss' own, shorter one
         raise
+
+
+_PASSING = {"convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}
+
+
+def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
+    """For each output of a program whether a softmax or sigmoid makes it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> program = jax.make_jaxpr(lambda x: (jax.nn.softmax(x), x * 2))(jnp.ones(3))
+        >>> ends_in_probabilities(program)
+        (True, False)
+    """
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+
+    def source(var: Any) -> Any:
+        while (eqn := made.get(id(var))) and eqn.primitive.name in _PASSING:
+            var = eqn.invars[0]
+        return eqn
+
+    def is_probability(var: Any) -> bool:
+        eqn = source(var)
+        if eqn is None:
+            return False
+        if "jaxpr" in eqn.params:  # a function that was jitted by itself
+            inner = ends_in_probabilities(eqn.params["jaxpr"])
+            return len(inner) == 1 and inner[0]
+        if eqn.primitive.name == "div":
+            top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
+            while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
+                bottom = made.get(id(bottom.invars[0]))
+            return (
+                top is not None
+                and bottom is not None
+                and top.primitive.name == "exp"
+                and bottom.primitive.name == "reduce_sum"
+                and source(bottom.invars[0]) is top
+            )
+        return eqn.primitive.name == "logistic"
+
+    return tuple(is_probability(var) for var in jaxpr.outvars)

@@ -56,14 +56,16 @@ class Objective:
         self._built_for: Any = None
 
     # ------------------------------------------------------------------ building
-    def build(self, pred_spec: Any, y_spec: Any, w_spec: Any, names, softmax) -> None:
+    def build(
+        self, pred_spec: Any, y_spec: Any, w_spec: Any, names, probabilities
+    ) -> None:
         """Matches losses and metrics to outputs, and checks every shape.
 
         Args:
             pred_spec: Specs of the model's outputs.
             y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
-            softmax: For each output whether it ends in a softmax or sigmoid.
+            probabilities: For each output whether it ends in a softmax or sigmoid.
         """
         key = repr((pred_spec, y_spec, w_spec))
         if key == self._built_for:
@@ -74,11 +76,11 @@ class Objective:
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
         self.exact_rows = False
-        self.terms = self._terms(preds, targets, weights, softmax)
+        self.terms = self._terms(preds, targets, weights, probabilities)
         self.meters = self._meters(preds, targets)
         self._built_for = key
 
-    def _terms(self, preds, targets, weights, softmax) -> list[_Term]:
+    def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
         per_output = self._per_output("loss", self._loss)
         scales = self._per_output("loss_weights", self._loss_weights)
@@ -97,7 +99,7 @@ class Objective:
                         hint=f"Pass y[{name!r}], or compile without a loss for it.",
                     )
                 continue
-            if hasattr(loss, "with_from_logits") and softmax and softmax[i]:
+            if hasattr(loss, "with_from_logits") and probabilities and probabilities[i]:
                 loss = loss.with_from_logits(False)
             with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
                 loss.check_shapes(targets[i], preds[i])

@@ -21,7 +21,7 @@ from exburn.flops import Cost, count
 from exburn.layer import Layer
 from exburn.symbol import dim, plain
 from exburn.training import memory
-from exburn.training.check import Forward, check_ids, lookups
+from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
 from exburn.training.custom import CustomSteps
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.interrupt import InterruptGuard
@@ -97,15 +97,12 @@ class Trainer:
             self.state = self.state.replace(opt_state=value)
 
     # ------------------------------------------------------------------ preparation
-    def prepare(
-        self, batch: tuple, *, names=None, softmax=None, kind: str = "train"
-    ) -> Any:
+    def prepare(self, batch: tuple, *, names=None, kind: str = "train") -> Any:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
 
         Args:
             batch: ``(x, y, sample_weight)`` of specs or arrays.
             names: Function of the outputs' specs: their names in logs.
-            softmax: Function: which outputs end in a softmax or sigmoid.
             kind: ``"train"``, ``"test"`` or ``"predict"``.
 
         Returns:
@@ -143,16 +140,11 @@ class Trainer:
         if own:
             self._prepare_own(kind, (x, y, w))
             return None
-        pred_spec = self._forward(x).outputs
+        seen = self._forward(x)
         if kind != "predict":
-            self.objective.build(
-                pred_spec,
-                y,
-                w,
-                names(pred_spec) if names else None,
-                softmax and softmax(),
-            )
-        return pred_spec
+            named = names(seen.outputs) if names else None
+            self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+        return seen.outputs
 
     def _prepare_own(self, kind: str, batch: tuple) -> None:
         """Traces the model's own step once, abstractly: its errors come now."""
@@ -185,6 +177,7 @@ class Trainer:
             except ExBurnError as error:
                 plain(error)
                 raise
+            told["probabilities"] = ends_in_probabilities(jaxpr)
             self._forwards[key] = Forward(count(jaxpr), specs, **told)
         self._seen = self._forwards[key]
         return self._seen

@@ -92,7 +92,7 @@ class Bidirectional(Layer):
     def _both(self) -> tuple[Any, Any]:
         return self.forward_layer, self.backward_layer
 
-    def build(self, sequences_shape, initial_state_shape=None):
+    def build(self, sequences_shape):
         for part in self._both():
             if not part.built:
                 part._build((sequences_shape,))

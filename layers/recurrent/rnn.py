@@ -115,7 +115,7 @@ class RNN(Layer):
         sizes = self.cell.state_size
         return list(sizes) if isinstance(sizes, list | tuple) else [sizes]
 
-    def build(self, sequences_shape, initial_state_shape=None):
+    def build(self, sequences_shape):
         rank = self.input_spec.ndim
         if rank is not None and len(sequences_shape) != rank:
             raise ShapeError(

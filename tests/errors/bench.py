@@ -40,6 +40,13 @@ def features(*shape):
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
+def spoiled(array, value, at=(3, 1)):
+    """A copy with one other value."""
+    array = np.array(array)
+    array[at[: array.ndim]] = value
+    return array
+
+
 X = features(12, 8)
 LABELS = (np.arange(12) % 3).astype(np.int32)
 
@@ -120,7 +127,7 @@ class Case:
 
 
 class Cases(list[Case]):
-    """Collects cases: ``@bad(ShapeError, "received …")`` above a function of a bench."""
+    """Collects cases: ``@bad(ShapeError, "received …")`` above a function."""
 
     def __call__(self, error, *says, make=classifier):
         def collect(act):
@@ -134,7 +141,7 @@ class Cases(list[Case]):
 
 
 def check_refused(case: Case) -> None:
-    """A typed error with a good text, at once, before any compile; the model lives on."""
+    """A typed error, a good text, at once, before any compile; the model lives on."""
     seconds = []
     for _ in range(3):
         model = case.make()

@@ -151,7 +151,7 @@ def an_unknown_mode(b):
 
 # ---------------------------------------------------------------------- compile
 def compiling(*says, error=ArgumentError, **settings):
-    """A case: ``compile`` with these arguments is refused, and the model keeps its own."""
+    """A case: ``compile`` refuses these arguments, and the model keeps its own."""
     return error, says, settings
 
 

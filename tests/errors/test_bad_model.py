@@ -137,7 +137,7 @@ def one_input_twice(b):
     Model([x, x], layers.Dense(3)(x))
 
 
-@bad(GraphError, "two layers are named 'same'", "Dense, Dropout")
+@bad(GraphError, "two layers are named 'same'", "Dense", "Dropout")
 def two_layers_of_one_name(b):
     x = Input((8,))
     Model(x, layers.Dropout(0.1, name="same")(layers.Dense(3, name="same")(x)))
