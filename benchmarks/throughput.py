@@ -1,6 +1,6 @@
 """Training throughput side by side: ExBurn, hand-written JAX, and Keras, in one call.
 
-    python benchmarks/throughput.py [--work mlp,cnn] [--peers exburn,scan] [--json out.json]
+    python benchmarks/throughput.py [--work mlp,cnn] [--peers exburn,scan] [--json F]
 
 Each (workload, peer) runs in a process of its own; the rounds go through all peers in
 turn, so that a slow moment of the machine hits them alike. Printed are samples/s of the
@@ -203,7 +203,7 @@ def main() -> None:
                 held = results.setdefault(peer, new)
                 if held is not new:
                     held["warm"] += new["warm"]
-        for peer, r in results.items():
+        for r in results.values():
             r["samples_per_s"] = r["samples"] / statistics.median(r["warm"])
         ours = results.get("exburn")
         for peer, r in results.items():

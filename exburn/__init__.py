@@ -46,22 +46,42 @@ from exburn.optimizers import Optimizer
 from exburn.registry import register
 from exburn.regularizers import Regularizer
 from exburn.symbol import Symbol
+from exburn.symbol import Symbol as KerasTensor
 from exburn.symbol import lift as fn
 from exburn.weights import InputSpec
 from exburn.weights import Parameter as Variable
 
 if TYPE_CHECKING:
-    from exburn import backend, config, ops, random, tree, utils
+    from exburn import (
+        backend,
+        config,
+        mixed_precision,
+        ops,
+        random,
+        saving,
+        tree,
+        utils,
+    )
 
 __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
-_LAZY = ("backend", "config", "ops", "random", "saving", "tree", "utils")
+_LAZY = (
+    "backend",
+    "config",
+    "mixed_precision",
+    "ops",
+    "random",
+    "saving",
+    "tree",
+    "utils",
+)
 
 __all__ = [
     "Initializer",
     "Input",
     "InputSpec",
+    "KerasTensor",
     "Layer",
     "Loss",
     "Metric",
@@ -91,12 +111,14 @@ __all__ = [
     "losses",
     "metal_available",
     "metrics",
+    "mixed_precision",
     "models",
     "ops",
     "optimizers",
     "random",
     "register",
     "regularizers",
+    "saving",
     "set_precision",
     "set_random_seed",
     "tree",

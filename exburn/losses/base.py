@@ -237,6 +237,7 @@ class FunctionLoss(Loss):
         >>> float(loss(jnp.zeros((1, 2)), jnp.array([[1.0, 3.0]])))
         3.0
     """
+
     casts_targets: ClassVar[bool] = False  # optax' functions want integer labels
 
     def __init__(

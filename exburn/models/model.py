@@ -68,6 +68,7 @@ class Model(Training, Layer):
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
         graph, layers = graphs.trace(inputs, outputs)
+        self._autocast = False  # each layer casts what it needs: ids must stay exact
         self._graph = Static(graph)
         self._symbols = Static((inputs, outputs))
         self.nodes = nnx.Dict(layers)

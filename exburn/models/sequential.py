@@ -43,6 +43,8 @@ class Sequential(Model):
         7850
     """
 
+    _autocast = False  # each layer casts what it needs: ids must stay exact
+
     def __init__(
         self,
         layers: Any = None,

@@ -276,6 +276,14 @@ def test_float_ids_are_looked_up_and_checked():
             model.fit(spoilt, LABELS, verbose=0)
 
 
+def test_float_ids_stay_exact_in_bfloat16():
+    parity = (np.arange(1000) % 2.0)[:, None]
+    table = layers.Embedding(1000, 1, weights=parity, dtype="mixed_bfloat16")
+    model = exburn.Sequential([exburn.Input((1,)), table], dtype="mixed_bfloat16")
+    ids = np.array([[256.0], [257.0], [999.0]])
+    np.testing.assert_array_equal(model.predict(ids, verbose=0).ravel(), [0, 1, 1])
+
+
 def test_ids_are_checked_through_nested_and_subclassed_models():
     class Reader(exburn.Model):
         def __init__(self):

@@ -135,6 +135,8 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype.name)
+        if name == "convert_to_tensor":  # gives the symbol itself
+            continue
         function = a.call.callee.fn  # which a saved model must be able to name
         assert any(function is known for known in OPERATIONS.values())
 
