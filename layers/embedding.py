@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -48,7 +50,7 @@ class Embedding(Layer):
         (2, 2, 64)
     """
 
-    embeddings = None
+    embeddings: Any = None
 
     def __init__(
         self,
@@ -137,7 +139,7 @@ class ReversibleEmbedding(Embedding):
     Source: Press & Wolf, *Using the Output Embedding to Improve Language Models*, 2017.
     """
 
-    reverse_embeddings = None
+    reverse_embeddings: Any = None
 
     def __init__(
         self,

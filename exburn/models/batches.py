@@ -44,6 +44,7 @@ class Batches:
             raise _not_a_batch(op)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
+            assert isinstance(dataset, ArrayDataset)
         self._prepare(op, dataset, train=train)
         return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,9 @@ from exburn.errors import ArgumentError, TargetError
 __all__ = ["class_weights"]
 
 
-Data = TypeVar("Data", ArrayDataset, StreamDataset)
-
-
-def class_weights(dataset: Data, weights: Mapping[int, float]) -> Data:
+def class_weights(
+    dataset: ArrayDataset | StreamDataset, weights: Mapping[int, float]
+) -> ArrayDataset | StreamDataset:
     """The data set with each row weighted by its class.
 
     Args:

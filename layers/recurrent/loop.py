@@ -135,7 +135,7 @@ def recur(
     elif unroll is False:
         unroll = 1 if jax.default_backend() == "cpu" else 4
     unroll = max(1, min(int(unroll), length)) if isinstance(length, int) else 1
-    plan = _Plan(step, hoist, sequences, reverse, unroll)
+    plan = _Plan(step, bool(hoist), sequences, reverse, unroll)
     run = _fused if fused and pure and step.linear else _plain
     if pure:
         run = _compiled(run)

@@ -294,7 +294,8 @@ class RNN(Layer):
         kwargs = {}
         if isinstance(cell, Layer) and cell._call_info.takes_training:
             kwargs["training"] = training
-        output, new = (cell if callable(cell) else cell.call)(x, states, **kwargs)
+        step: Any = cell if callable(cell) else cell.call
+        output, new = step(x, states, **kwargs)
         return output, jax.tree.leaves(new)
 
 

@@ -79,9 +79,8 @@ class StackedRNNCells(Layer):
                 kwargs["training"] = training
             nested = isinstance(state, list | tuple)
             state = list(state) if nested else [state]
-            inputs, new = (cell if callable(cell) else cell.call)(
-                inputs, state, **kwargs
-            )
+            step: Any = cell if callable(cell) else cell.call
+            inputs, new = step(inputs, state, **kwargs)
             new = jax.tree.leaves(new)
             new_states.append(new if nested else new[0])
         return inputs, new_states

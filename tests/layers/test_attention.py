@@ -16,7 +16,6 @@ SCORES = {"return_attention_scores": True}
 CAUSAL = {"use_causal_mask": True}
 
 MULTI_HEAD = {
-    "self": ({}, (Q, Q), {}),
     "causal": ({}, (Q, Q), CAUSAL),
     "mask-causal-scores": (
         {"dropout": 0.3},
@@ -50,12 +49,11 @@ def test_multi_head(case):
 
 
 GROUPED = {
-    "causal": ({}, (Q, Q), CAUSAL),
     "multi-query": ({"num_key_value_heads": 1}, (A, B, C), SCORES),
     "gate-window-mask": (
         {"use_gate": True, "sliding_window": 3, "use_bias": False},
         (Q, Q),
-        {"attention_mask": SEEN},
+        {"attention_mask": SEEN} | CAUSAL,
     ),
 }
 

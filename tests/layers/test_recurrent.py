@@ -81,7 +81,6 @@ def both(build):
 
 
 NESTS = {
-    "cell": (lambda L: L.RNN(L.LSTMCell(4), return_sequences=True), X, "right"),
     "stack-mask": (
         lambda L: L.RNN(
             L.StackedRNNCells([L.GRUCell(3), L.LSTMCell(4)]),
@@ -90,11 +89,6 @@ NESTS = {
             go_backwards=True,
             zero_output_for_mask=True,
         ),
-        X,
-        "right",
-    ),
-    "sum": (
-        lambda L: L.Bidirectional(L.GRU(4, return_sequences=True), merge_mode="sum"),
         X,
         "right",
     ),
@@ -107,7 +101,7 @@ NESTS = {
     ),
     "pair": (
         lambda L: L.Bidirectional(
-            L.RNN(L.LSTMCell(4), return_sequences=True, return_state=True),
+            L.RNN(L.GRUCell(4), return_sequences=True, return_state=True),
             merge_mode=None,
         ),
         X,

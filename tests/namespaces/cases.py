@@ -68,7 +68,7 @@ REDUCE = (
 SHRINKS = "celu elu glu hard_shrink leaky_relu log_softmax soft_shrink softmax".split()
 
 CASES = {
-    **{name: [case(X), case(S[..., None])] for name in UNARY},
+    **{name: [case(np.concatenate([X, S]))] for name in UNARY},
     **{name: [case(X, Y), case(S, 0.5), case(J, K)] for name in BINARY},
     **{name: [case(K, J)] for name in BITS + SHIFTS},
     **{name: [case(B, C), case(K, X)] for name in LOGIC},

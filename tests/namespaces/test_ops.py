@@ -13,7 +13,7 @@ from tests.namespaces.cases import CASES, REDUCE, UNARY
 from exburn import ops
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, spec_of
 
-# Their further cases take the peer long, which computes them step by step.
+# Only the first case of these is quick: the peer computes them step by step.
 LONG = {
     *("adaptive_average_pool", "ctc_decode", "ctc_loss", "dot_product_attention"),
     *(
@@ -30,11 +30,11 @@ ALL = [
     for name, cases in CASES.items()
     for i in range(len(cases))
 ]
+# The first two cases of an op run always, the others with the slow tests.
 QUICK_FIRST = [
-    pytest.param(*p.values, id=p.id, marks=[pytest.mark.slow] * (p.values[1] > 0))
-    if p.values[0] in LONG
-    else p
+    pytest.param(name, i, id=p.id, marks=[pytest.mark.slow] * (i > (name not in LONG)))
     for p in ALL
+    for name, i in [p.values]
 ]
 
 # Tried in test_ops_own.py: they take functions, make no comparable numbers, or, as
