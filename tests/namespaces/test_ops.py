@@ -13,28 +13,10 @@ from tests.namespaces.cases import CASES, REDUCE, UNARY
 from exburn import ops
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, spec_of
 
-# Only the first case of these is quick: the peer computes them step by step.
-LONG = {
-    *("adaptive_average_pool", "ctc_decode", "ctc_loss", "dot_product_attention"),
-    *(
-        "extract_sequences",
-        "fold",
-        "image.affine_transform",
-        "image.extract_patches_3d",
-    ),
-    *("image.gaussian_blur", "image.resize", "image.ssim", "istft", "stft", "unfold"),
-    *("layer_normalization", "multi_hot", "image.extract_patches"),
-}
 ALL = [
     pytest.param(name, i, id=f"{name}-{i}")
     for name, cases in CASES.items()
     for i in range(len(cases))
-]
-# The first two cases of an op run always, the others with the slow tests.
-QUICK_FIRST = [
-    pytest.param(name, i, id=p.id, marks=[pytest.mark.slow] * (i > (name not in LONG)))
-    for p in ALL
-    for name, i in [p.values]
 ]
 
 # Tried in test_ops_own.py: they take functions, make no comparable numbers, or, as
@@ -69,10 +51,17 @@ def ours(name):
     return operator.attrgetter(name)(ops)
 
 
+def compute(op, name, i):
+    """As one compiled program, which is much quicker than step by step, where it can."""
+    args, kwargs = CASES[name][i]
+    if name in WITHOUT_SYMBOLS:
+        return op(*args, **kwargs)
+    return jax.jit(lambda: op(*args, **kwargs))()
+
+
 @functools.cache
 def value(name, i):
-    args, kwargs = CASES[name][i]
-    return ours(name)(*args, **kwargs)
+    return compute(ours(name), name, i)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -96,12 +85,11 @@ def test_every_op_has_a_case():
     assert set(PUBLIC) - set(CASES) - ELSEWHERE == set()
 
 
-@pytest.mark.parametrize(("name", "i"), QUICK_FIRST)
+@pytest.mark.parametrize(("name", "i"), ALL)
 @pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
 def test_values_are_those_of_keras(name, i):
-    args, kwargs = CASES[name][i]
     got = jax.tree.leaves(value(name, i))
-    wanted = jax.tree.leaves(PUBLIC[name](*args, **kwargs))
+    wanted = jax.tree.leaves(compute(PUBLIC[name], name, i))
     assert len(got) == len(wanted)
     for a, b in zip(got, wanted, strict=True):
         if not hasattr(b, "dtype"):
@@ -124,7 +112,7 @@ def symbolic(tree, batch):
     return jax.tree.map(symbol, tree)
 
 
-@pytest.mark.parametrize(("name", "i"), QUICK_FIRST)
+@pytest.mark.parametrize(("name", "i"), ALL)
 def test_shapes_of_symbols_are_those_of_arrays(name, i):
     args, kwargs = CASES[name][i]
     args, kwargs = symbolic((args, kwargs), batch=-1)
@@ -158,7 +146,7 @@ BATCHED = [
 
 @pytest.mark.parametrize("name", sorted(BATCHED))
 def test_batches_of_unknown_size(name):
-    for i, (args, kwargs) in enumerate(CASES[name][: 1 if name in LONG else None]):
+    for i, (args, kwargs) in enumerate(CASES[name]):
         batch = next(x.shape[0] for x in jax.tree.leaves(args) if np.ndim(x))
         args, kwargs = symbolic((args, kwargs), batch)
         got = jax.tree.leaves(ours(name)(*args, **kwargs))
