@@ -366,8 +366,14 @@ class Layer(nnx.Module):
     def _cast_inputs(self, args, kwargs):
         dtype = jnp.dtype(self.compute_dtype)
         cast = self._autocast
+        done: dict[int, Any] = {}  # one array given twice stays one array
 
         def convert(value):
+            if id(value) not in done:
+                done[id(value)] = convert_one(value)
+            return done[id(value)]
+
+        def convert_one(value):
             if not hasattr(value, "dtype") or not hasattr(value, "shape"):
                 return value
             if isinstance(value, nnx.Variable):
@@ -701,9 +707,10 @@ class _CallInfo:
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         if len(wanted) > 1:
-            return tuple(
-                _shapes(named.get(name.removesuffix("_shape"))) for name in wanted
-            )
+            given = [named.get(name.removesuffix("_shape")) for name in wanted]
+            if given[0] is None and args:  # a subclass gave its input another name
+                given[0] = args[0]
+            return tuple(map(_shapes, given))
         first = args[0] if args else next(iter(kwargs.values()), None)
         return (_shapes(first),)
 
