@@ -198,16 +198,11 @@ def test_mixing_blends_labels_as_it_blends_images():
     x = np.ones((8, 10, 10, 1)) * np.arange(8).reshape(-1, 1, 1, 1)
     labels = np.eye(8, dtype="float32")
     for layer in (L.MixUp(1.0), L.CutMix((1.0, 1.0))):
-        y = layer({"images": x, "labels": labels})
+        with key_scope(jax.random.key(0)):
+            y = layer({"images": x, "labels": labels})
         mean = np.asarray(y["images"]).mean((1, 2, 3))
         np.testing.assert_allclose(y["labels"] @ np.arange(8), mean, rtol=1e-5)
-        from exburn import context
-
-        assert (np.asarray(y["labels"]) > 0.01).sum() > 8, (
-            type(layer),
-            context.current(),
-            np.asarray(y["labels"]).diagonal() - 1,
-        )
+        assert (np.asarray(y["labels"]) > 0.01).sum() > 8
         with pytest.raises(DTypeError, match="one-hot"):
             layer({"images": x, "labels": np.arange(8)})
 

@@ -26,8 +26,8 @@ def test_normalization_as_in_keras(axis, invert):
     ours = adapted(L.Normalization(axis, invert=invert), SEQUENCE)
     theirs = adapted(keras.layers.Normalization(axis, invert=invert), SEQUENCE)
     np.testing.assert_allclose(ours(SEQUENCE), theirs(SEQUENCE), atol=1e-5)
-    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
-        assert a.shape == b.shape
+    for a, b in zip(ours.weights, theirs.weights, strict=True):
+        assert a.shape == b.shape and a.name == b.name
     given = {"mean": 2.0, "variance": 3.0}
     ours = L.Normalization(axis and -1, invert=invert, **given)
     theirs = keras.layers.Normalization(axis and -1, invert=invert, **given)
@@ -216,7 +216,9 @@ def test_categories_as_in_keras(mode, shape):
 
 def test_count_weights():
     x, weights = [[0, 1], [0, 0], [1, 2]], [[0.1, 0.2], [0.1, 0.1], [0.2, 0.3]]
-    theirs = keras.layers.CategoryEncoding(4, "count")(x, np.array(weights))
+    theirs = keras.layers.CategoryEncoding(4, "count")(
+        x, count_weights=np.array(weights)
+    )
     ours = L.CategoryEncoding(4, "count")
     np.testing.assert_allclose(ours(x, count_weights=weights), theirs, rtol=1e-6)
     with pytest.raises(ArgumentError, match="count"):

@@ -11,8 +11,14 @@ from tests.layers.check_layer import check_layer
 import exburn
 from exburn import layers as L
 from exburn import registry
-from exburn.errors import ArgumentError, DataError, DTypeError, GraphError
-from exburn.errors import NotBuiltError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    DTypeError,
+    GraphError,
+    NotBuiltError,
+    ShapeError,
+)
 from exburn.layers.preprocessing.fingerprint import fingerprint, siphash
 
 LETTERS = [["A"], ["B"], ["C"], ["D"], ["E"]]
@@ -43,7 +49,7 @@ def test_the_fingerprint_is_farmhash():
 @pytest.mark.parametrize(
     ("options", "values", "expected"),
     [
-        ({}, LETTERS, [[1], [0], [1], [1], [2]]),
+        ({}, LETTERS, [1, 0, 1, 1, 2]),
         ({}, [0, 1, 2, 3, 4], [1, 0, 1, 0, 2]),
         ({"mask_value": ""}, [["A"], ["B"], [""], ["C"], ["D"]], [1, 1, 0, 2, 2]),
         ({"salt": [133, 137]}, LETTERS, [1, 2, 1, 0, 2]),
@@ -228,7 +234,7 @@ def test_integers_as_in_keras_documentation():
     [
         {},
         {"mask_token": 0, "num_oov_indices": 3},
-        {"output_mode": "multi_hot", "mask_token": 36},
+        {"output_mode": "multi_hot", "mask_token": 7},
         {"output_mode": "count", "max_tokens": 9, "pad_to_max_tokens": True},
         {"output_mode": "one_hot"},
         {"output_mode": "tf_idf", "idf_weights": [0.1, 0.2, 0.3, 0.4]},
