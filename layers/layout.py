@@ -8,45 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from exburn.config import image_data_format, set_image_data_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.symbol import describe
 
 __all__ = ["image_data_format", "set_image_data_format"]
 
 FORMATS = ("channels_last", "channels_first")
-_default = "channels_last"
-
-
-def image_data_format() -> str:
-    """The ``data_format`` of layers that are given none.
-
-    Example:
-        >>> image_data_format()
-        'channels_last'
-    """
-    return _default
-
-
-def set_image_data_format(data_format: str) -> None:
-    """Sets the ``data_format`` of layers made from now on.
-
-    Args:
-        data_format: ``"channels_last"`` or ``"channels_first"``.
-
-    Raises:
-        ArgumentError: It is neither.
-
-    Example:
-        >>> set_image_data_format("channels_last")
-    """
-    global _default
-    _default = check_format("set_image_data_format", data_format)
 
 
 def check_format(op: str, value: Any) -> str:
     """The data format, the default one for ``None``."""
     return (
-        _default if value is None else check_choice(op, "data_format", value, FORMATS)
+        image_data_format()
+        if value is None
+        else check_choice(op, "data_format", value, FORMATS)
     )
 
 

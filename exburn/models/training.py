@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from exburn import optimizers
+from exburn import config, optimizers
 from exburn.building import reseed
 from exburn.callback import CallbackList, History
 from exburn.callbacks import ProgressBar
@@ -258,6 +258,7 @@ class Training(OwnSteps, Batches, Keeping):
                 "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
             )
         validates = validation_epochs(validation_freq)
+        epochs = min(epochs, config.max_epochs() or epochs)
         dataset = as_dataset(x, y, sample_weight)
         validation = None
         if validation_data is not None:
@@ -269,6 +270,9 @@ class Training(OwnSteps, Batches, Keeping):
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
         check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
+        if (limit := config.max_steps_per_epoch()) is not None:
+            known = count_steps(dataset, batch_size, steps_per_epoch)
+            steps_per_epoch = limit if known is None else min(known, limit)
         user = CallbackList(callbacks)
         if validation is not None:
             with _named("in the validation data"):

@@ -100,13 +100,15 @@ class Programs:
             step=state.step + 1,
         )
 
-    def eval_step(self, arrays: tuple, totals: Any, batch: Any, row_mask: Any) -> Any:
+    def eval_step(
+        self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
+    ) -> Any:
         """The totals after evaluating one batch."""
         if self.custom is not None and self.custom.has("test"):
             return self.custom.test(arrays, totals, batch)
         x, y, w = batch
         preds, _, pass_ = self.split.forward(
-            arrays, x, training=False, row_mask=row_mask
+            arrays, x, training=False, key=key, row_mask=row_mask
         )
         masks = _masks(preds, pass_)
         loss, parts = self._loss(batch, preds, pass_, masks, row_mask, arrays[0])
@@ -143,10 +145,11 @@ class Programs:
         state = self._loop(body, state, data, index, count)
         return state, _progress(state.metrics)
 
-    def _evaluate(self, arrays, totals, data, index, count):
+    def _evaluate(self, arrays, totals, data, index, count, start):
         def body(totals, item):
             batch, row_mask = _batch(data, item)
-            new = self.eval_step(arrays, totals, batch, row_mask)
+            key = jax.random.fold_in(_eval_key(), start + item[2])
+            new = self.eval_step(arrays, totals, batch, row_mask, key)
             if item[1] is None:
                 return new
             active = item[1] > 0
@@ -155,12 +158,13 @@ class Programs:
         totals = self._loop(body, totals, data, index, count)
         return totals, _progress(totals)
 
-    def _predict(self, arrays, data, index):
+    def _predict(self, arrays, data, index, start):
         def one(item):
             (x, _, _), _ = _batch(data, item)
-            return self.split.forward(arrays, x, training=False)[0]
+            key = jax.random.fold_in(_eval_key(), start + item[2])
+            return self.split.forward(arrays, x, training=False, key=key)[0]
 
-        xs = (index, None) if index is not None else (data, None)
+        xs = _items(data, index, None)
         if jax.tree.leaves(xs)[0].shape[0] == 1:
             out = one(jax.tree.map(lambda v: v[0], xs))
             return jax.tree.map(lambda v: v[None], out)
@@ -171,8 +175,8 @@ class Programs:
 
     def _loop(self, body, carry, data, index, count):
         """Runs ``body`` for every step: a scan, or a single call for one step."""
-        items = (index if index is not None else data, count)
-        length = jax.tree.leaves(items)[0].shape[0]
+        items = _items(data, index, count)
+        length = len(items[2])
         if length == 1:
             return body(carry, jax.tree.map(lambda v: v[0], items))
         carry, _ = jax.lax.scan(
@@ -184,9 +188,20 @@ class Programs:
         return carry
 
 
+def _eval_key() -> jax.Array:
+    """Key of layers that draw at inference, too: the same at every evaluation."""
+    return jax.random.key(0)
+
+
+def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
+    """What differs between the steps of a chunk: rows, their count, the step."""
+    source = index if index is not None else data
+    return source, count, jnp.arange(jax.tree.leaves(source)[0].shape[0])
+
+
 def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
     """The batch of one step, and which of its rows are real (``None``: all)."""
-    source, count = item
+    source, count, _ = item
     if isinstance(source, jax.Array):  # row numbers into resident data
         batch = jax.tree.map(lambda v: v[source], data)
     else:

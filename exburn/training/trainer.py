@@ -491,7 +491,12 @@ class Trainer:
                 if per_batch:
                     callbacks.on_test_batch_begin(done)
                 totals, token = programs.evaluate(
-                    arrays, totals, chunk.data, chunk.index, chunk.count
+                    arrays,
+                    totals,
+                    chunk.data,
+                    chunk.index,
+                    chunk.count,
+                    np.int32(done),
                 )
                 done += chunk.steps
                 flight.append(token)
@@ -540,7 +545,8 @@ class Trainer:
             for chunk in chunks:
                 if per_batch:
                     callbacks.on_predict_batch_begin(done)
-                sink.put(chunk, programs.predict(arrays, chunk.data, chunk.index))
+                out = programs.predict(arrays, chunk.data, chunk.index, np.int32(done))
+                sink.put(chunk, out)
                 done += chunk.steps
                 if per_batch:
                     callbacks.on_predict_batch_end(done - 1)
@@ -564,7 +570,7 @@ class Trainer:
             data, number = chunk.data, chunk.count
             if not train:
                 self._totals, _ = programs.evaluate(
-                    split.read(), self._totals, data, None, number
+                    split.read(), self._totals, data, None, number, np.int32(0)
                 )
                 continue
             state = self.initial_state().replace(metrics=self._totals)

@@ -165,3 +165,20 @@ def test_a_variational_autoencoder_without_targets(line):
     model.compile(keras.optimizers.Adam(0.01), "mse", seed=0)
     history = model.fit(x, x, epochs=40, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]
+
+
+def test_a_layer_that_draws_at_inference_works_in_evaluate_and_predict(line):
+    x, _ = line
+
+    class Noise(keras.layers.Layer):
+        def call(self, x):
+            return x + jax.random.normal(self.random_key(), x.shape)
+
+    model = keras.Sequential([keras.Input((4,)), Noise()])
+    model.compile("sgd", "mse")
+    first = model.predict(x, verbose=0, batch_size=10)
+    noise = first - x
+    assert 0.8 < noise.std() < 1.2
+    assert not np.allclose(noise[:10], noise[10:20])  # batches differ
+    np.testing.assert_array_equal(first, model.predict(x, verbose=0, batch_size=10))
+    assert 0.7 < model.evaluate(x, x, verbose=0) < 1.3

@@ -462,3 +462,21 @@ def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
     b.load_weights(tmp_path / "w.safetensors")
     np.testing.assert_array_equal(a.predict(x, verbose=0), b.predict(x, verbose=0))
     assert [p.name for p in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_the_limits_of_config_cut_a_trial_short(blobs, classifier):
+    x, y = blobs
+    exburn.config.set_max_epochs(2)
+    exburn.config.set_max_steps_per_epoch(3)
+    try:
+        seen = []
+
+        class Count(Callback):
+            def on_train_batch_end(self, batch, logs=None):
+                seen.append(batch)
+
+        history = classifier().fit(x, y, epochs=9, callbacks=[Count()], verbose=0)
+    finally:
+        exburn.config.set_max_epochs(None)
+        exburn.config.set_max_steps_per_epoch(None)
+    assert history.epoch == [0, 1] and seen == [0, 1, 2] * 2
