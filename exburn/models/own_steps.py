@@ -78,6 +78,8 @@ class OwnSteps:
         outer = context.current()
         copy = split.bind({**spare, **arrays})
         pass_ = context.Context(training=training, key=outer and outer.key)
+        if outer is not None:
+            pass_._draws = outer._draws  # a second call in one step draws anew
         pass_.paths, pass_.root = module_paths(copy), copy
         with context.forward(pass_):
             outputs = copy._call_arrays(args, kwargs)

@@ -74,7 +74,9 @@ class CustomSteps:
             step=state.step + 1,
         )
 
-    def test(self, groups: tuple[Arrays, ...], totals: Any, batch: tuple) -> Any:
+    def test(
+        self, groups: tuple[Arrays, ...], totals: Any, batch: tuple, key: Any
+    ) -> Any:
         """The totals after one batch by the model's ``test_step``."""
         arrays = {name: value for group in groups for name, value in group.items()}
         parts = [
@@ -82,7 +84,7 @@ class CustomSteps:
             [arrays[n] for n in self._rest],
             totals["variables"],
         ]
-        logs, new = self._call("test", parts, batch, None)
+        logs, new = self._call("test", parts, batch, key)
         return self._totals(logs, new[2])
 
     def _call(self, kind: str, parts: list, batch: tuple, key: Any):
@@ -114,7 +116,10 @@ class CustomSteps:
         if kind == "train":
             jax.eval_shape(self.train, state, batch)
         else:
-            jax.eval_shape(lambda s, b: self.test(s, self.fresh(kind), b), state, batch)
+            key = jax.random.key(0)
+            jax.eval_shape(
+                lambda s, b: self.test(s, self.fresh(kind), b, key), state, batch
+            )
 
     def fresh(self, kind: str) -> dict[str, Any]:
         """Totals before the first batch of an epoch."""

@@ -105,7 +105,7 @@ class Programs:
     ) -> Any:
         """The totals after evaluating one batch."""
         if self.custom is not None and self.custom.has("test"):
-            return self.custom.test(arrays, totals, batch)
+            return self.custom.test(arrays, totals, batch, key)
         x, y, w = batch
         preds, _, pass_ = self.split.forward(
             arrays, x, training=False, key=key, row_mask=row_mask

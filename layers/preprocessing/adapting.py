@@ -57,7 +57,9 @@ def _parts(op: str, data: Any) -> Iterator[Any]:
     if isinstance(data, StreamDataset):
         return (batch[0] for batch in data.iterate())
     if isinstance(data, PyDataset):
-        return (data[i] for i in range(len(data)))
+        number = data.num_batches
+        places = itertools.count() if number is None else range(number)
+        return (data[i] for i in places)
     if isinstance(data, Mapping) or hasattr(data, "shape"):
         return iter([data])
     if isinstance(data, list | tuple):

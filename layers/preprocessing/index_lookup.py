@@ -300,16 +300,21 @@ class IndexLookup(HostLayer):
         array[:] = tokens
         return hash_bins(array, self.num_oov_indices, self.salt)
 
+    @property
+    def depth(self) -> int:
+        """Number of entries of a vector over the vocabulary."""
+        if self.pad_to_max_tokens and self.max_tokens is not None:
+            return self.max_tokens
+        return self.vocabulary_size()
+
     def finish(self, numbers: np.ndarray):
         """The numbers in the output mode."""
         if self.output_mode == "int":
             return numbers
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
-        depth = self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
-        vectors = encode(np, numbers, mode, depth, np.float32)
+        vectors = encode(np, numbers, mode, self.depth, np.float32)
         if self.output_mode == "tf_idf":
-            idf = self._known().idf
-            vectors[..., : len(idf)] *= idf
+            vectors[..., : self.vocabulary_size()] *= self._known().idf
         return vectors
 
     def _tokens_of(self, numbers: Any) -> np.ndarray:

@@ -126,10 +126,9 @@ class IntegerLookup(IndexLookup):
         if self.output_mode == "int":
             return numbers
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
-        depth = self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
-        vectors = encode(jnp, numbers, mode, depth, self.compute_dtype)
+        vectors = encode(jnp, numbers, mode, self.depth, self.compute_dtype)
         if self.output_mode == "tf_idf":
-            idf = np.zeros(depth, np.float32)
+            idf = np.zeros(self.depth, np.float32)
             idf[: self.vocabulary_size()] = self._known().idf
             vectors = vectors * self.cast(idf)
         return vectors

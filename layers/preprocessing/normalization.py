@@ -52,9 +52,10 @@ class Normalization(Layer):
     """
 
     supports_masking = True
-    adapt_mean = None
-    adapt_variance = None
-    count = None
+    adapt_mean: Any = None
+    adapt_variance: Any = None
+    count: Any = None
+    _sizes: Any = None  # of the kept axes, once built
 
     def __init__(self, axis=-1, mean=None, variance=None, invert=False, **kwargs):
         super().__init__(**kwargs)
@@ -81,7 +82,6 @@ class Normalization(Layer):
                     },
                 )
             self._given = Static(pair)
-        self._sizes = None
         self._autocast = False  # 2024 and 2025 are one number in bfloat16
 
     def build(self, input_shape):
@@ -136,7 +136,7 @@ class Normalization(Layer):
         """The variance of each feature."""
         return self._statistics()[1]
 
-    def _statistics(self):
+    def _statistics(self) -> Any:
         if self._given is not None:
             pair = self._given.value
             if self._sizes is not None:

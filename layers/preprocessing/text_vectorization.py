@@ -206,12 +206,12 @@ class TextVectorization(HostLayer):
             )
         texts = texts.reshape(texts.shape[:-1]) if texts.ndim > 1 else texts
         flat = texts.reshape(-1)
-        if self.split == "whitespace":
-            rows = [text.split() for text in flat]
-        elif self.split == "character":
-            rows = [list(text) for text in flat]
-        else:
+        if callable(self.split):
             rows = [_as_words(row) for row in self.split(flat.astype(str))]
+        elif self.split == "whitespace":
+            rows = [text.split() for text in flat]
+        else:
+            rows = [list(text) for text in flat]
         return self._joined(rows), single
 
     def _texts(self, inputs: Any) -> np.ndarray:

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-import time
 
 import jax
 import jax.numpy as jnp
@@ -425,35 +424,3 @@ def test_unknown_names_say_what_is_meant():
     for name in ("Dense", "relu"):
         with pytest.raises(UnknownNameError, match=f"unknown initializer '{name}'"):
             initializers.get({"class_name": name, "config": {}})
-
-
-def best_of(runs, fn):
-    """Processor time, which other programs on the machine disturb little."""
-    times = []
-    for _ in range(runs):
-        start = time.process_time()
-        fn()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize("name", ["glorot_uniform", "he_normal", "random_normal"])
-def test_a_large_weight_takes_under_half_a_second(name):
-    init = initializers.get(name)
-    assert best_of(2, lambda: init((4096, 4096), rng=philox())) < 0.5
-
-
-def test_fifty_small_weights_take_under_ten_milliseconds():
-    def fill():
-        for i in range(50):
-            name = "he_normal" if i % 2 else "glorot_uniform"
-            initializers.get(name)((64 + i, 64), "float32", rng=philox(i))
-
-    assert best_of(5, fill) < 0.01
-
-
-def test_orthogonal_is_faster_than_a_decomposition():
-    init = initializers.Orthogonal()
-    matrix = philox().standard_normal((1024, 512))
-    own = best_of(3, lambda: init(matrix.shape, rng=philox()))
-    assert own < best_of(3, lambda: np.linalg.qr(matrix))

@@ -95,8 +95,9 @@ def test_evaluate_and_predict_on_many_sizes_compile_a_handful(blobs, classifier)
         assert out.shape == (n, 3)
         np.testing.assert_allclose(out, whole[:n], rtol=1e-5, atol=1e-6)
         assert accuracy == pytest.approx((out.argmax(-1) == y[:n]).mean())
-        expected = optax.softmax_cross_entropy_with_integer_labels(out, y[:n]).mean()
-        assert loss == pytest.approx(float(expected), rel=1e-5)
+        normaliser = np.log(np.exp(out).sum(-1))
+        expected = (normaliser - out[np.arange(n), y[:n]]).mean()
+        assert loss == pytest.approx(expected, rel=1e-5)
     assert model.trace_counts["evaluate"] <= 8
     assert model.trace_counts["predict"] <= 8
 
@@ -182,15 +183,16 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     x, y = blobs
     x, y = x[:192].reshape(6, 32, 8), y[:192].reshape(6, 32)
     rates = np.linspace(1e-3, 5e-2, 8).astype(np.float32)
-    states, singles = [], []
+    states = []
     for i, rate in enumerate(rates):
         model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
-        model._prepare("fit", exburn.dataset.ArrayDataset(x[0], y[0]))
+        model._prepare("fit", exburn.dataset.ArrayDataset(x[0], y[0]), train=True)
         trainer = model._run.value.trainer
-        state = trainer.initial_state()
-        states.append(jax.tree.map(jnp.copy, state))
+        states.append(jax.tree.map(jnp.copy, trainer.initial_state()))
+    single, singles = jax.jit(trainer.programs.step), []
+    for state in states:
         for bx, by in zip(x, y, strict=True):
-            state = jax.jit(trainer.programs.step)(state, (bx, by, None), None)
+            state = single(state, (bx, by, None), None)
         singles.append(state)
     stacked = jax.tree.map(lambda *v: jnp.stack(v), *states)
     step = jax.jit(jax.vmap(trainer.programs.step, in_axes=(0, None, None)))

@@ -352,4 +352,5 @@ class RandomFlip(ImageAugmentation):
         image = jnp.where(parameters[0], image[:, ::-1], image)
         return jnp.where(parameters[1], image[::-1], image)
 
-    transform_mask = transform
+    def transform_mask(self, mask, parameters):
+        return self.transform(mask, parameters)

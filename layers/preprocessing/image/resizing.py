@@ -210,7 +210,8 @@ class RandomCrop(ImageAugmentation):
             image, start, (self.height, self.width, image.shape[2])
         )
 
-    transform_mask = transform
+    def transform_mask(self, mask, parameters):
+        return self.transform(mask, parameters)
 
     def transform_images(self, images, parameters):
         if parameters is None:

@@ -92,7 +92,7 @@ def test_configuration(name):
     assert plain.items() <= vars(copy).items()
 
 
-@pytest.mark.parametrize("name", ["RandomRotation", "RandomHue", "CutMix"])
+@pytest.mark.parametrize("name", ["RandomRotation", "RandomHue"])
 def test_the_contract_of_layers(name):
     # a call outside of a model augments, so the copy of `config` would differ
     check_layer(lambda **o: make(name, **o), BATCH[:4], random=True, config=False)
@@ -214,8 +214,9 @@ def test_padding_rows_take_no_part(name):
     x = np.concatenate([np.ones((4, 6, 6, 3)), np.full((3, 6, 6, 3), np.nan)])
     rows = np.arange(7) < 4
     function, state = pure(layer, training=True, row_mask=jax.numpy.asarray(rows))
+    run = jax.jit(function)
     for seed in range(5):
-        y, _, _ = function(state, jax.random.key(seed), x.astype("float32"))
+        y, _, _ = run(state, jax.random.key(seed), x.astype("float32"))
         np.testing.assert_allclose(y[:4], 1, rtol=1e-6)
 
 
