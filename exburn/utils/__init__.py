@@ -14,6 +14,7 @@ from exburn.config import (
 from exburn.context import set_random_seed as set_random_seed
 from exburn.dataset import PyDataset as PyDataset
 from exburn.dtypes import standardize_dtype as standardize_dtype
+from exburn.saving.registration import *  # noqa: F403
 from exburn.utils.arrays import normalize as normalize
 from exburn.utils.arrays import pack_x_y_sample_weight as pack_x_y_sample_weight
 from exburn.utils.arrays import pad_sequences as pad_sequences
@@ -28,7 +29,6 @@ from exburn.utils.images import img_to_array as img_to_array
 from exburn.utils.images import load_img as load_img
 from exburn.utils.images import save_img as save_img
 from exburn.utils.progress import Progbar as Progbar
-from exburn.utils.serialization import *  # noqa: F403
 from exburn.utils.sources import get_source_inputs as get_source_inputs
 from exburn.utils.splitting import split_dataset as split_dataset
 from exburn.utils.splitting import (
