@@ -27,7 +27,9 @@ class Chunk:
     Attributes:
         data: Resident: the whole data set ``[samples, …]``; else ``[k, batch, …]``.
         index: Resident: row numbers ``[k, batch]``; else ``None``.
-        count: Real rows of each step ``[k]``; ``None`` if every step is full.
+        count: ``None`` if every step is full; else ``(rows,)``, the real rows of each
+            step ``[k]``; or ``(rows, active)`` where a step may hold none, with
+            ``active`` telling which do.
         steps: Steps that are not only padding.
         samples: Real rows.
     """
@@ -45,11 +47,12 @@ class ArrayFeed:
     Args:
         dataset: The arrays.
         batch_size: Rows of a step.
-        most_steps: Longest chunk.
+        most_steps: Length of a chunk, about; with ``fixed`` exactly.
         shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
         exact_rows: The last, short batch is a chunk of its own, at its own size.
         resident: Whether the arrays live on the device.
         few_shapes: Rounds sizes up, so that data of many sizes share programs.
+        fixed: Whether the length was asked for, by a callback or the user.
         steps: Steps of an epoch, if fewer than there are.
     """
 
@@ -63,6 +66,7 @@ class ArrayFeed:
         exact_rows: bool = False,
         resident: bool = False,
         few_shapes: bool = False,
+        fixed: bool = False,
         steps: int | None = None,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
@@ -78,13 +82,17 @@ class ArrayFeed:
         rest = covered - (self.steps - 1) * self.batch_size
         self.tail = rest if exact_rows and rest < self.batch_size else 0
         whole = self.steps - bool(self.tail)
-        self.length = balanced(max(whole, 1), most_steps)
+        self.length = max(1, min(whole, most_steps))
+        if not fixed:
+            self.length = balanced(max(whole, 1), most_steps)
         if few_shapes:
             self.length = min(bucket(self.length), most_steps)
         chunks = math.ceil(whole / self.length)
         padded = chunks * self.length != whole
         short = rest < self.batch_size and not self.tail
-        self.counted = padded or short or (few_shapes and not exact_rows)
+        shared = few_shapes and not exact_rows
+        self.counted = padded or short or shared
+        self.padded = padded or shared
         self._whole = whole
         self._device: Any = None
 
@@ -120,6 +128,7 @@ class ArrayFeed:
             block = np.full(k * b, rows[0], np.int32)
             block[: len(part)] = part
             count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
+            count = (count, count > 0) if self.padded else (count,)
             yield block.reshape(k, b), count, steps, len(part)
         if self.tail:
             part = rows[self._whole * b : self._whole * b + self.tail]
@@ -242,7 +251,7 @@ class StreamFeed:
         if not full:
             count = np.zeros(length, np.int32)
             count[: len(counts)] = counts
-            count = jax.device_put(count)
+            count = jax.device_put((count, count > 0))
         return Chunk(data, None, count, len(batches), sum(counts))
 
 

@@ -56,18 +56,25 @@ def unrolled(forward: Cost, platform: str) -> int:
 
 
 def balanced(steps: int, most: int) -> int:
-    """The length ≤ ``most`` that cuts ``steps`` into equal chunks with the least rest.
+    """The length near ``most`` that cuts ``steps`` into equal chunks.
+
+    A divisor from a quarter of ``most`` to twice as much is best: with empty steps at
+    the end, every step would have to choose between the old state and the new one.
+    Without a divisor, the rest is as small as it can be.
 
     Example:
-        >>> balanced(1875, 64)  # 30 chunks of 63 steps: 15 empty steps at the end
+        >>> balanced(1875, 64), balanced(1875, 2048)
+        (75, 1875)
+        >>> balanced(1871, 64)  # a prime: 30 chunks of 63, with 19 empty steps
         63
-        >>> balanced(1875, 2048)
-        1875
     """
     if steps <= most:
         return max(steps, 1)
-    exact = next((k for k in range(most, most // 2, -1) if steps % k == 0), None)
-    return exact or math.ceil(steps / math.ceil(steps / most))
+    near = range(2 * most, most // 4, -1)
+    exact = [k for k in near if steps % k == 0]
+    if exact:
+        return min(exact, key=lambda k: abs(k - most))
+    return math.ceil(steps / math.ceil(steps / most))
 
 
 def power_of_two(size: int) -> int:

@@ -136,11 +136,7 @@ class Programs:
         def body(state, item):
             batch, row_mask = _batch(data, item)
             new = self.step(state, batch, row_mask)
-            if item[1] is None:
-                return new
-            # A chunk is filled up with steps of no rows, which change nothing.
-            active = item[1] > 0
-            return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, state)
+            return _if_active(item, new, state)
 
         state = self._loop(body, state, data, index, count)
         return state, _progress(state.metrics)
@@ -150,10 +146,7 @@ class Programs:
             batch, row_mask = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             new = self.eval_step(arrays, totals, batch, row_mask, key)
-            if item[1] is None:
-                return new
-            active = item[1] > 0
-            return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, totals)
+            return _if_active(item, new, totals)
 
         totals = self._loop(body, totals, data, index, count)
         return totals, _progress(totals)
@@ -209,7 +202,15 @@ def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
     if count is None:
         return batch, None
     size = jax.tree.leaves(batch)[0].shape[0]
-    return batch, jnp.arange(size) < jnp.maximum(count, 1)
+    return batch, jnp.arange(size) < jnp.maximum(count[0], 1)
+
+
+def _if_active(item: tuple, new: Any, old: Any) -> Any:
+    """The new carry; the old one after a step of no rows, which fills up a chunk."""
+    count = item[1]
+    if count is None or len(count) < 2:
+        return new
+    return jax.tree.map(lambda n, o: jnp.where(count[1], n, o), new, old)
 
 
 def _progress(totals: Any) -> jax.Array:

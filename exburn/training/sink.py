@@ -32,7 +32,7 @@ class Sink:
         if chunk.count is None:
             self._pending.append((None, chunk.samples, outputs))
         else:
-            count = np.asarray(chunk.count)
+            count = np.asarray(chunk.count[0])
             self._pending.append((count, chunk.samples, outputs))
         while len(self._pending) > _IN_FLIGHT:
             self._take()

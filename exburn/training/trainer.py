@@ -300,6 +300,7 @@ class Trainer:
             exact_rows=exact,
             resident=resident,
             few_shapes=not training and not resident,
+            fixed=most is not None or self.steps_per_execution != "auto",
             steps=steps,
         )
 
@@ -598,7 +599,7 @@ class Trainer:
         size = dataset.size if exact else power_of_two(dataset.size)
         rows = np.minimum(np.arange(size), dataset.size - 1)
         data = jax.tree.map(lambda v: jax.device_put(v[None]), dataset.take(rows))
-        number = None if exact else jax.device_put(np.array([dataset.size], np.int32))
+        number = None if exact else (np.array([dataset.size], np.int32),)
         yield Chunk(data, None, number, 1, dataset.size)
 
     @property

@@ -16,7 +16,7 @@ from exburn.errors import ArgumentError, DTypeError, ShapeError
 BATCH = images(6, 8, 6, 3)
 EVERY = [*AUGMENTATIONS, *CORRECTIONS]
 MIXING = ("MixUp", "CutMix")
-SOME = ["RandomTranslation", "RandomHue", "RandomCrop", "CutMix", "Equalization"]
+SOME = ["RandomTranslation", "RandomCrop", "CutMix"]
 
 one = functools.cache(make)  # a layer compiles once for each shape
 
@@ -92,10 +92,12 @@ def test_configuration(name):
     assert plain.items() <= vars(copy).items()
 
 
-@pytest.mark.parametrize("name", ["RandomRotation", "RandomHue"])
-def test_the_contract_of_layers(name):
+def test_the_contract_of_layers():
     # a call outside of a model augments, so the copy of `config` would differ
-    check_layer(lambda **o: make(name, **o), BATCH[:4], random=True, config=False)
+    def rotation(**options):
+        return make("RandomRotation", **options)
+
+    check_layer(rotation, BATCH[:4], random=True, config=False)
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY if n != "RandomCrop"])
@@ -110,10 +112,8 @@ IDLE = [
     L.RandomZoom(0),
     L.RandomTranslation(0, 0),
     L.RandomShear(0, 0),
-    L.RandomPerspective(0.0),
     L.RandomPerspective((1.0, 1.0), scale=0),
     L.RandomElasticTransform(0.0),
-    L.RandomElasticTransform((1.0, 1.0), scale=0.0),
     L.RandomErasing(0.0),
     L.RandomBrightness(0),
     L.RandomContrast(0),
