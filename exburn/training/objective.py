@@ -319,6 +319,11 @@ class Objective:
         return ["loss", *parts, *(m.name for m in self.meters)]
 
     @property
+    def given(self) -> bool:
+        """Whether ``compile`` was given a loss or a metric."""
+        return any(v is not None for v in (self._loss, self._metrics, self._weighted))
+
+    @property
     def wants_targets(self) -> bool:
         return self._loss is not None
 

@@ -182,3 +182,36 @@ def test_a_layer_that_draws_at_inference_works_in_evaluate_and_predict(line):
     assert not np.allclose(noise[:10], noise[10:20])  # batches differ
     np.testing.assert_array_equal(first, model.predict(x, verbose=0, batch_size=10))
     assert 0.7 < model.evaluate(x, x, verbose=0) < 1.3
+
+
+def test_a_custom_step_may_use_the_metrics_of_compile(line):
+    x, y = line
+
+    class Guide(Net):
+        def train_step(self, state, data):
+            tv, ntv, ov, mv = state
+            x, y = data
+
+            def loss_of(tv, ntv):
+                y_pred, ntv = self.stateless_call(tv, ntv, x, training=True)
+                return self.compute_loss(x, y, y_pred), (y_pred, ntv)
+
+            grad_fn = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, (y_pred, ntv)), grads = grad_fn(tv, ntv)
+            tv, ov = self.optimizer.stateless_apply(ov, grads, tv)
+            new, logs = [], {}
+            for metric in self.metrics:
+                mine = mv[len(new) : len(new) + len(metric.variables)]
+                if metric.name == "loss":
+                    mine = metric.stateless_update_state(mine, loss)
+                else:
+                    mine = metric.stateless_update_state(mine, y, y_pred)
+                logs[metric.name] = metric.stateless_result(mine)
+                new += mine
+            return logs, (tv, ntv, ov, new)
+
+    model = Guide()
+    model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"], seed=0)
+    history = model.fit(x, y, epochs=5, verbose=0).history
+    assert list(history) == ["loss", "mae"]
+    assert history["mae"][-1] < history["mae"][0]
