@@ -131,7 +131,8 @@ class Sequential(Model):
         for layer in stack:
             symbol = layer(symbol)
         self._set_graph(start.value, symbol)
-        materialize(self)
+        trainer = self._run.value.trainer
+        materialize(self, None if trainer is None else trainer.seed)
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the weights for inputs of this shape, batch axis included."""

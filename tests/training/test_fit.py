@@ -482,3 +482,15 @@ def test_the_limits_of_config_cut_a_trial_short(blobs, classifier):
         exburn.config.set_max_epochs(None)
         exburn.config.set_max_steps_per_epoch(None)
     assert history.epoch == [0, 1] and seen == [0, 1, 2] * 2
+
+
+def test_the_seed_of_compile_reaches_weights_that_are_made_later(blobs):
+    x, _ = blobs
+
+    def first_kernel(*start):
+        model = exburn.Sequential([*start, layers.Dense(3)])
+        model.compile("sgd", "mse", seed=5)
+        model.predict(x, verbose=0)
+        return model.get_weights()[0]
+
+    np.testing.assert_array_equal(first_kernel(), first_kernel(exburn.Input((8,))))
