@@ -151,7 +151,8 @@ class Trainer:
         assert self._split is not None and self.custom is not None
         if self.module.callable and self.objective.given and batch[1] is not None:
             seen = self._forward(batch[0])  # the step may use the compiled metrics
-            self.objective.build(seen.outputs, *batch[1:], None, seen.probabilities)
+            _, y, w = batch
+            self.objective.build(seen.outputs, y, w, None, seen.probabilities)
         if kind == "train":
             state = self.initial_state()
         else:
