@@ -53,7 +53,7 @@ def reseed(root: Any, seed: int) -> None:
     for path, weight, _ in iter_weights(root):
         value = weight.get_raw_value()
         if initial.get(top + path) is value and "initializer" in weight.get_metadata():
-            weight.set_raw_value(jax.ShapeDtypeStruct(value.shape, value.dtype))
+            weight.set_raw_value(spec_like(value))
     materialize(root, seed)
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "check_form",
     "check_rows",
     "check_verbose",
-    "count_steps",
     "first_batch",
     "logs_as",
     "positive",
@@ -68,14 +67,6 @@ def check_form(op: str, batch: tuple, other: tuple) -> None:
                     f"{name} has rows of shape {mine}, training has {theirs}",
                     hint="Prepare validation data as the training data.",
                 )
-
-
-def count_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
-    if steps is not None:
-        return steps
-    if isinstance(dataset, StreamDataset):
-        return dataset.batches
-    return -(-dataset.size // batch_size)
 
 
 def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from exburn import context
+from exburn.building import spec_like
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_weights, module_paths
 
@@ -33,9 +34,7 @@ class OwnSteps:
             A scalar. Losses of layers and regularizers are added by the caller.
         """
         objective = self._trainer("compute_loss").objective
-        specs = jax.tree.map(
-            lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), (y_pred, y, sample_weight)
-        )
+        specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
         names = self._output_names_of(specs[0])
         objective.build(*specs, names, None)
         pass_ = context.current()

@@ -26,7 +26,6 @@ from exburn.models.arguments import (
     check_form,
     check_rows,
     check_verbose,
-    count_steps,
     first_batch,
     logs_as,
     positive,
@@ -36,6 +35,7 @@ from exburn.models.batches import Batches
 from exburn.models.keeping import Keeping
 from exburn.models.own_steps import OwnSteps
 from exburn.models.weighting import class_weights
+from exburn.training.feed import count_steps
 from exburn.training.objective import Objective
 from exburn.training.trainer import Trainer
 from exburn.weights import Static

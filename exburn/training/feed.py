@@ -17,7 +17,7 @@ from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.errors import DataError
 from exburn.training.plan import balanced, bucket, power_of_two
 
-__all__ = ["ArrayFeed", "Chunk", "Feed", "StreamFeed"]
+__all__ = ["ArrayFeed", "Chunk", "Feed", "StreamFeed", "count_steps"]
 
 
 @dataclasses.dataclass
@@ -256,6 +256,15 @@ class StreamFeed:
 
 
 Feed = ArrayFeed | StreamFeed
+
+
+def count_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
+    """Steps of one epoch, as far as they are known before it runs."""
+    if steps is not None:
+        return steps
+    if isinstance(dataset, StreamDataset):
+        return dataset.batches
+    return -(-dataset.size // batch_size)
 
 
 def _length(batch: Any) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.building import infer, materialize
+from exburn.building import infer, materialize, spec_like
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset, check_finite
 from exburn.errors import ExBurnError
@@ -23,7 +23,7 @@ from exburn.symbol import dim, plain
 from exburn.training import memory
 from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
 from exburn.training.custom import CustomSteps
-from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
+from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed, count_steps
 from exburn.training.interrupt import InterruptGuard
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
@@ -108,7 +108,7 @@ class Trainer:
         Returns:
             Specs of the outputs; ``None`` if the model's own step takes the batch.
         """
-        x, y, w = jax.tree.map(_spec, batch)
+        x, y, w = jax.tree.map(spec_like, batch)
         own = callable(getattr(self.module, f"{kind}_step", None))
         unbuilt = isinstance(self.module, Layer) and not self.module.built
         if unbuilt and own and not self.module.callable:
@@ -157,7 +157,7 @@ class Trainer:
             state = self.initial_state()
         else:
             state = self._split.read()
-        self.custom.discover(kind, jax.tree.map(_spec, state), batch)
+        self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
 
     def _forward(self, x: Any) -> Forward:
         """What one abstract forward pass tells; traced once for each shape."""
@@ -175,7 +175,7 @@ class Trainer:
                 told["lookups"] = lookups(x, pass_)
                 return out
 
-            groups = jax.tree.map(_spec, groups)
+            groups = jax.tree.map(spec_like, groups)
             try:
                 jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
             except ExBurnError as error:
@@ -282,7 +282,7 @@ class Trainer:
         exact = self._exact(training)
         if isinstance(dataset, StreamDataset):
             first = dataset.peek(0, self.seed)
-            x = jax.tree.map(_spec, first[0])
+            x = jax.tree.map(spec_like, first[0])
             size = sum(v.nbytes for v in jax.tree.leaves(first))
             longest = most or self._steps(x, size, False)
             return StreamFeed(
@@ -334,7 +334,7 @@ class Trainer:
         """Runs the epochs; the module holds the latest arrays when this returns."""
         assert self._split is not None
         split = self._split
-        self.optimizer.set_epochs(_epoch_steps(dataset, batch_size, steps), epochs)
+        self.optimizer.set_epochs(count_steps(dataset, batch_size, steps), epochs)
         programs = self.programs
         feed = self.feed(
             dataset,
@@ -634,14 +634,3 @@ class Trainer:
         check_ids(batch[0], self._seen.lookups, op)
         if targets:
             self.objective.check_targets(batch[1], pred_spec)
-
-
-def _epoch_steps(dataset: Any, batch_size: int, steps: int | None) -> int | None:
-    """Steps of one epoch, as far as they are known before it runs."""
-    if steps is not None or isinstance(dataset, StreamDataset):
-        return steps or dataset.batches
-    return -(-dataset.size // batch_size)
-
-
-def _spec(value: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(value.shape, value.dtype)
