@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import data, keras_like
@@ -58,7 +59,7 @@ def measure_build(peer: str) -> float:
 
 
 def measure_first_epoch(peer: str) -> float:
-    k = library(peer)
+    k: Any = library(peer)
     x, y = data("cnn", 1_024)
     start = time.perf_counter()
     model = keras_like("cnn", k, k.layers, None)

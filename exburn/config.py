@@ -238,7 +238,8 @@ def disable_traceback_filtering() -> None:
 
 def is_traceback_filtering_enabled() -> bool:
     """Whether JAX's own frames are left out of tracebacks."""
-    return jax.config.jax_traceback_filtering != "off"
+    values: Any = jax.config
+    return values.jax_traceback_filtering != "off"
 
 
 def max_epochs() -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from exburn.errors import ArgumentError
 
@@ -195,7 +196,7 @@ def _outer_key() -> jax.Array:
 
 def tracing() -> bool:
     """Whether JAX is staging the current call out (jit, scan, vmap of jit …)."""
-    return isinstance(jax.lax.full((), 0), jax.core.Tracer)
+    return isinstance(jax.lax.full((), 0), Tracer)
 
 
 def philox(path: str, seed: int) -> np.random.Generator:

@@ -62,6 +62,7 @@ class Layer(nnx.Module):
         (2, 3)
     """
 
+    _book: Any
     built = False
     supports_masking = False
     input_spec: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,13 +14,11 @@ from exburn.errors import ArgumentError, unknown_name
 
 __all__ = ["custom_objects", "deserialize", "lookup", "register", "serialize"]
 
-T = TypeVar("T")
-
 _registry: dict[str, Any] = {}
 _scopes: list[Mapping[str, Any]] = []
 
 
-def register(obj: T | None = None, *, package: str = "Custom", name: str | None = None):
+def register(obj: Any = None, *, package: str = "Custom", name: str | None = None):
     """Registers a class or function, so that a saved model may name it.
 
     Args:
@@ -40,7 +38,7 @@ def register(obj: T | None = None, *, package: str = "Custom", name: str | None 
     """
     if obj is None:
         return lambda decorated: register(decorated, package=package, name=name)
-    key = f"{package}>{name or obj.__name__}"  # type: ignore[attr-defined]
+    key = f"{package}>{name or obj.__name__}"
     _put(key, obj)
     return obj
 

@@ -233,7 +233,7 @@ OPERATIONS: dict[str, Callable] = {
     "get_item": operator.getitem,
     "cast": jnp.astype,
     **{
-        fn.__name__: fn
+        fn.__name__: fn  # pyright: ignore[reportAttributeAccessIssue]
         for fn in (
             jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
             jnp.mod, jnp.power, jnp.matmul, jnp.bitwise_and, jnp.bitwise_or,

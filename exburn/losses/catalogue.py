@@ -69,7 +69,7 @@ CLASSES: dict[str, type[FormulaLoss]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     cls.formula.__name__: cls.formula for cls in CLASSES.values()
 }
-_class_of = {cls.formula: cls for cls in CLASSES.values()}
+_class_of: dict[Any, type[Loss]] = {cls.formula: cls for cls in CLASSES.values()}
 _ALIASES = {
     "bce": BinaryCrossentropy,
     "binary_cross_entropy": BinaryCrossentropy,

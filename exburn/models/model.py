@@ -235,7 +235,7 @@ def _is_shape(value: Any) -> bool:
     )
 
 
-def _items(nodes: Any) -> list[tuple[str, Layer]]:
+def _items(nodes: Any) -> list[tuple[str, Any]]:
     return [(k, v) for k, v in vars(nodes).items() if isinstance(v, nnx.Module)]
 
 

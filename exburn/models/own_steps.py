@@ -75,7 +75,7 @@ class OwnSteps:
         arrays |= dict(zip(rest, map(_array, non_trainable_variables), strict=True))
         spare = {n: v for group in split.read() for n, v in group.items()}
         outer = context.current()
-        copy = split.bind({**spare, **arrays})
+        copy: Any = split.bind({**spare, **arrays})
         pass_ = context.Context(training=training, key=outer and outer.key)
         if outer is not None:
             pass_._draws = outer._draws  # a second call in one step draws anew

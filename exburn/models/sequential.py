@@ -204,8 +204,8 @@ def as_layer(item: Any) -> Layer:
     )
 
 
-def _wants_integers(layer: Layer) -> bool:
+def _wants_integers(layer: Any) -> bool:
     if isinstance(layer, Sequential):
-        stack = layer.layers
-        return bool(stack) and _wants_integers(stack[0])
+        first = next(iter(layer.layers), None)
+        return first is not None and _wants_integers(first)
     return getattr(layer, "integer_input", False)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from exburn.errors import GraphError
 from exburn.ops.binding import tensor, tensors
@@ -179,7 +180,7 @@ def cond(pred, true_fn, false_fn):
     pred = tensor(pred)
     if isinstance(pred, Symbol):
         return _select_symbols(pred, true_fn(), false_fn())
-    if not isinstance(pred, jax.core.Tracer):
+    if not isinstance(pred, Tracer):
         return true_fn() if bool(pred) else false_fn()
     return lax.cond(pred, true_fn, false_fn)
 

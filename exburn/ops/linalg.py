@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.scipy import linalg
 
 from exburn.errors import DataError, ShapeError
@@ -50,7 +51,7 @@ def cholesky(x, upper=False):
         [[2.0, 0.0], [0.0, 3.0]]
     """
     factor = jnp.linalg.cholesky(x, upper=upper)
-    if not isinstance(factor, jax.core.Tracer) and bool(jnp.isnan(factor).any()):
+    if not isinstance(factor, Tracer) and bool(jnp.isnan(factor).any()):
         raise DataError("cholesky", "the matrix is not positive definite")
     return factor
 

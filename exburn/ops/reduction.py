@@ -6,6 +6,7 @@ import builtins
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from exburn.errors import ArgumentError
 from exburn.ops.binding import bind, op
@@ -98,7 +99,7 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     if x.ndim not in (1, 2):
         raise ArgumentError("bincount", f"x has rank 1 or 2, received rank {x.ndim}")
     length = minlength
-    if not isinstance(x, jax.core.Tracer):
+    if not isinstance(x, Tracer):
         length = builtins.max(minlength, int(x.max()) + 1 if x.size else 0)
     elif not minlength:
         raise ArgumentError("bincount", "minlength must be given inside compiled code")

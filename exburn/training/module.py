@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import jax
@@ -26,7 +28,7 @@ class SplitModule:
             are frozen, and of everything else (running statistics, counters).
     """
 
-    def __init__(self, module: nnx.Module):
+    def __init__(self, module: Any):  # an nnx.Module
         if isinstance(module, Layer) and module.built:
             materialize(module)
         self.module = module
@@ -119,7 +121,7 @@ class SplitModule:
             for name in self.params
             if (meta := self.variables[name].get_metadata()).get("regularizer")
         ]
-        return sum(terms[1:], terms[0]) if terms else None
+        return functools.reduce(operator.add, terms) if terms else None
 
     def constrain(self, params: Arrays) -> Arrays:
         """Parameters after their constraints."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import nnx
 
 from exburn import context
 from exburn.building import infer, materialize, spec_like
@@ -57,7 +56,7 @@ class Trainer:
 
     def __init__(
         self,
-        module: nnx.Module,
+        module: Any,  # an nnx.Module
         *,
         objective: Objective | None = None,
         optimizer: Any = None,

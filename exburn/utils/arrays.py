@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from exburn import ops
 from exburn.datasets.prepare import one_hot
@@ -39,7 +40,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
         >>> to_categorical([0, 2]).tolist()
         [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         if num_classes is None:
             raise ArgumentError(
                 "to_categorical", "num_classes must be given inside compiled code"
