@@ -66,6 +66,8 @@ class InputLayer(Layer):
         self.input_dtype = standardize_dtype(dtype or "float32")
         self.optional = bool(optional)
         self.built = True
+        spec = spec_of(self.batch_shape, self.input_dtype)
+        self._book.value.calls.append(record(self, (), {}, spec).call)
 
     @property
     def dtype(self) -> str:
@@ -119,7 +121,4 @@ def Input(
         <Symbol shape=(None, 28, 28) dtype=float32 name=image>
     """
     layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional)
-    spec = spec_of(layer.batch_shape, layer.input_dtype)
-    symbol = record(layer, (), {}, spec)
-    layer._book.value.calls.append(symbol.call)
-    return symbol
+    return layer.output

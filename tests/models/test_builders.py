@@ -300,3 +300,13 @@ def test_masks_travel_from_embedding_to_loss():
     assert loss == pytest.approx(-float(picked[..., 0][keep].mean()), rel=1e-5)
     hits = (logits.argmax(-1) == targets)[keep].mean()
     assert accuracy == pytest.approx(hits, rel=1e-6)
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_an_input_layer_starts_a_stack(added):
+    start = layers.InputLayer(shape=[4])
+    model = exburn.Sequential([] if added else [start, layers.Dense(2)])
+    if added:
+        model.add(start)
+        model.add(layers.Dense(2))
+    assert model.output_shape == (None, 2)
