@@ -176,7 +176,7 @@ class Eager:
         return dict(zip(names, self._checked(values, len(names), what), strict=True))
 
     def _checked(self, values: Sequence[Any], wanted: int, what: str) -> list[Any]:
-        values = list(values)
+        values = [_value(value) for value in values]
         if len(values) != wanted:
             raise ArgumentError(
                 type(self).__name__,

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -157,3 +158,9 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
     setattr(MetricVariable, f"__r{_name}__", _operator(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge"):
     setattr(MetricVariable, f"__{_name}__", _operator(getattr(operator, _name), False))
+
+
+# In a compiled function a variable is its value, as a plain array would be.
+jax.tree_util.register_pytree_node(
+    MetricVariable, lambda v: ((v.value,), None), lambda _, leaves: leaves[0]
+)
