@@ -40,7 +40,7 @@ def run_exburn(work, x, y, batch, epochs, verbose=1):
     places = layers.Lambda(lambda t: jnp.broadcast_to(jnp.arange(TOKENS), t.shape))
     model = keras_like(work, exburn, layers, places)
     model.compile("adam", loss="cross_entropy", metrics=["accuracy"])
-    return _fit(model, exburn.callbacks, x, y, batch, epochs, verbose)
+    return fit_and_time(model, exburn.callbacks, x, y, batch, epochs, verbose)
 
 
 def run_keras(work, x, y, batch, epochs, steps_per_execution=1):
@@ -56,10 +56,10 @@ def run_keras(work, x, y, batch, epochs, steps_per_execution=1):
         metrics=["accuracy"],
         steps_per_execution=steps_per_execution,
     )
-    return _fit(model, keras.callbacks, x, y, batch, epochs, verbose=0)
+    return fit_and_time(model, keras.callbacks, x, y, batch, epochs, verbose=0)
 
 
-def _fit(model, callbacks, x, y, batch, epochs, verbose):
+def fit_and_time(model, callbacks, x, y, batch, epochs, verbose):
     class Clock(callbacks.Callback):
         light = True
 

@@ -10,6 +10,7 @@ import numpy as np
 from exburn import constraints, context, initializers, regularizers
 from exburn.errors import DTypeError
 from exburn.layer import Layer
+from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 from exburn.symbol import describe
@@ -103,7 +104,10 @@ class Embedding(Layer):
             raise DTypeError(
                 self.name, f"integers are needed, received {describe(inputs)}"
             )
-        return self.cast(jnp.take(self.embeddings.get_value(), inputs, 0, mode="clip"))
+        return self._rows(inputs)
+
+    def _rows(self, indices):
+        return self.cast(jnp.take(self.embeddings.get_value(), indices, 0, mode="clip"))
 
     def compute_mask(self, inputs, previous_mask=None):
         return inputs != 0 if self.mask_zero else None
@@ -182,12 +186,16 @@ class ReversibleEmbedding(Embedding):
         dtype = self.reverse_dtype or self.compute_dtype
         x = self.cast(inputs, dtype)
         if self.tie_weights:
-            logits = jnp.einsum("...d,vd->...v", x, self.cast(self.embeddings, dtype))
+            logits = self._scores(x)
         else:
             logits = x @ self.cast(self.reverse_embeddings, dtype)
         if self.logit_soft_cap is not None:
             logits = jnp.tanh(logits / self.logit_soft_cap) * self.logit_soft_cap
         return logits
+
+    def _scores(self, x):
+        """Products of the vectors with all rows of the table."""
+        return wide_product(x, self.cast(self.embeddings, x.dtype).T)
 
     def compute_mask(self, inputs, previous_mask=None):
         if jnp.issubdtype(inputs.dtype, jnp.floating):  # the way back

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.activations.half_gelu import half_gelu
+
 __all__ = [
     "celu",
     "elu",
@@ -128,7 +130,10 @@ def gelu(x, approximate=False):
 
     Source: Hendrycks & Gimpel, *Gaussian Error Linear Units*, 2016.
     """
-    return jax.nn.gelu(jnp.asarray(x), approximate=approximate)
+    x = jnp.asarray(x)
+    if x.dtype in (jnp.bfloat16, jnp.float16) and not approximate:
+        return half_gelu(x)
+    return jax.nn.gelu(x, approximate=approximate)
 
 
 def silu(x):

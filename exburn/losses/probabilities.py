@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -53,12 +55,9 @@ def label_log_likelihood(
         >>> float(jnp.exp(label_log_likelihood(jnp.array([2]), x, True, -1)[0]))
         0.25
     """
-    classes = y_pred.shape[axis]
-    # take_along_axis fills with NaN beyond the end, but wraps negative indices.
-    index = jnp.expand_dims(jnp.where(labels < 0, classes, labels), axis)
 
     def of_label(x: jax.Array) -> jax.Array:
-        return jnp.squeeze(jnp.take_along_axis(x, index, axis=axis), axis)
+        return _chosen(x, labels, axis)
 
     if from_logits:
         top = jax.lax.stop_gradient(jnp.max(y_pred, axis=axis, keepdims=True))
@@ -75,6 +74,24 @@ def label_log_likelihood(
             return value
         mean = jnp.mean(_clipped_log(normalized(y_pred, axis)), axis=axis)
     return (1 - label_smoothing) * value + label_smoothing * mean
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _chosen(x: jax.Array, labels: jax.Array, axis: int) -> jax.Array:
+    # take_along_axis fills with NaN beyond the end, but wraps negative indices.
+    index = jnp.where(labels < 0, x.shape[axis], labels)
+    taken = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis=axis)
+    return jnp.squeeze(taken, axis)
+
+
+@_chosen.defjvp
+def _chosen_jvp(axis, primals, tangents):
+    # Not take_along_axis again: its transpose is a scatter into an array of zeros, this
+    # one's is elementwise, and part of whatever comes before.
+    (x, labels), (t, _) = primals, tangents
+    places = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis % x.ndim)
+    mine = places == jnp.expand_dims(labels, axis)
+    return _chosen(x, labels, axis), jnp.sum(jnp.where(mine, t, 0), axis=axis)
 
 
 def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from exburn import activations, constraints, initializers, regularizers
 from exburn.layer import Layer
+from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
@@ -94,7 +93,7 @@ class Dense(Layer):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
     def call(self, x):
-        y = jnp.matmul(self.cast(x), self.cast(self.kernel))
+        y = wide_product(self.cast(x), self.cast(self.kernel))
         if self.use_bias:
             y = y + self.cast(self.bias)
         return self.activation(y)

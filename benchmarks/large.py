@@ -1,0 +1,235 @@
+"""Larger models on one GPU, side by side: ExBurn, flax by hand, Keras and PyTorch.
+
+    python benchmarks/large.py [--work gpt2,resnet18] [--peers exburn,scan] [--json F]
+
+ExBurn runs ``fit`` with its defaults, its progress bar (into a terminal that is thrown
+away) and a metric. Printed are samples/s of the median warm epoch, ExBurn's ratio to
+each peer, and the share of ``--peak-tflops`` that the model's own operations reach
+(6 per parameter and token, and attention's; transformers only).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
+from throughput import fit_and_time
+
+PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
+
+
+def run_exburn(work: Large, x, y, epochs) -> list[float]:
+    import jax.numpy as jnp
+
+    import exburn
+
+    if work.bfloat16:
+        exburn.set_precision("mixed_bfloat16")
+    places = exburn.layers.Lambda(
+        lambda t: jnp.broadcast_to(jnp.arange(t.shape[1]), t.shape)
+    )
+    model = keras_like(work, exburn, places)
+    model.compile("adam", loss="cross_entropy", metrics=["accuracy"])
+    return fit_and_time(model, exburn.callbacks, x, y, work.batch, epochs, verbose=1)
+
+
+def run_keras(work: Large, x, y, epochs) -> list[float]:
+    os.environ["KERAS_BACKEND"] = "jax"
+    import keras
+    from keras import ops
+
+    if work.bfloat16:
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    places = keras.layers.Lambda(
+        lambda t: ops.broadcast_to(ops.arange(ops.shape(t)[1]), ops.shape(t))
+    )
+    model = keras_like(work, keras, places)
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-3),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return fit_and_time(model, keras.callbacks, x, y, work.batch, epochs, verbose=0)
+
+
+def run_scan(work: Large, x, y, epochs) -> list[float]:
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from flax import nnx
+
+    module = flax_module(work)
+    graph, params, rest = nnx.split(module, nnx.Param, ...)
+    params, rest = nnx.as_pure(params), nnx.as_pure(rest)
+    optimizer = optax.adam(1e-3)
+    n, batch = len(x), work.batch
+
+    def step(state, x, y):
+        params, rest, opt_state, loss_sum, hits = state
+
+        def objective(params):
+            model = nnx.merge(graph, params, rest, copy=True)
+            logits = model(x).astype(jnp.float32)
+            loss = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+            others = nnx.as_pure(nnx.split(model, nnx.Param, ...)[2])
+            return loss, ((logits.argmax(-1) == y).mean(), others)
+
+        grad = jax.value_and_grad(objective, has_aux=True)
+        (loss, (hit, rest)), grads = grad(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        params = optax.apply_updates(params, updates)
+        return params, rest, opt_state, loss_sum + loss, hits + hit
+
+    def epoch(state, key, dx, dy):
+        order = jax.random.permutation(key, n)[: n // batch * batch]
+        body = lambda s, rows: (step(s, dx[rows], dy[rows]), None)  # noqa: E731
+        return jax.lax.scan(body, state, order.reshape(-1, batch))[0]
+
+    run = jax.jit(epoch, donate_argnums=(0,))
+    dx, dy = jax.device_put(x), jax.device_put(y)
+    state = (params, rest, optimizer.init(params), jnp.zeros(()), jnp.zeros(()))
+    times = [time.perf_counter()]
+    for e in range(epochs):
+        state = run(state, jax.random.key(e), dx, dy)
+        jax.device_get(state[-2:])
+        times.append(time.perf_counter())
+    return times
+
+
+def run_torch(work: Large, x, y, epochs, compiled: bool = False) -> list[float]:
+    import torch
+    from torch.nn import functional as F
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    model: Any = torch_module(work).to(device)
+    dx, dy = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device).long()
+    if work.name == "resnet18":
+        model = model.to(memory_format=torch.channels_last)
+        dx = dx.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+    elif work.tokens:
+        dx = dx.long()
+    fused = device == "cuda"
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=fused)
+
+    def forward(x, y):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=work.bfloat16):
+            logits = model(x)
+        hits = (logits.argmax(1) == y).float().mean()
+        return F.cross_entropy(logits.float(), y), hits
+
+    call = torch.compile(forward) if compiled else forward
+    times = [time.perf_counter()]
+    for _ in range(epochs):
+        order = torch.randperm(len(x), device=device)
+        total, hits = torch.zeros(2, device=device).unbind()
+        for rows in order[: len(x) // work.batch * work.batch].split(work.batch):
+            optimizer.zero_grad(set_to_none=True)
+            loss, hit = call(dx[rows], dy[rows])
+            loss.backward()
+            optimizer.step()
+            total, hits = total + loss.detach(), hits + hit
+        float(total + hits)
+        times.append(time.perf_counter())
+    return times
+
+
+RUNNERS = {
+    "exburn": run_exburn,
+    "scan": run_scan,
+    "keras": run_keras,
+    "torch": run_torch,
+    "torch-compiled": lambda *a: run_torch(*a, compiled=True),
+}
+
+
+def child(name: str, peer: str, epochs: int, samples: int | None) -> None:
+    work = LARGE[name]
+    samples = samples or work.samples
+    x, y = data(work, samples)
+    times = RUNNERS[peer](work, x, y, epochs)
+    spans = [b - a for a, b in zip(times, times[1:], strict=False)]
+    out = {
+        "samples": samples // work.batch * work.batch,
+        "first": spans[0],
+        "warm": spans[1:],
+        "peak": peak_bytes(peer),
+    }
+    print("RESULT " + json.dumps(out), flush=True)
+
+
+def peak_bytes(peer: str) -> int | None:
+    if peer.startswith("torch"):
+        import torch
+
+        return torch.cuda.max_memory_reserved() if torch.cuda.is_available() else None
+    import jax
+
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--work", default=",".join(LARGE))
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--peak-tflops", type=float, default=790.0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", nargs=2)
+    args = parser.parse_args()
+    if args.child:
+        child(*args.child, args.epochs, args.samples)
+        return
+    report: dict[str, dict] = {}
+    for name in args.work.split(","):
+        results: dict[str, dict] = {}
+        for peer in args.peers.split(","):
+            command = [sys.executable, __file__, "--child", name, peer]
+            command += ["--epochs", str(args.epochs)]
+            if args.samples:
+                command += ["--samples", str(args.samples)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
+            if not lines:
+                print(f"{name} {peer} failed:\n{done.stderr[-1500:]}", flush=True)
+                continue
+            result = results[peer] = json.loads(lines[-1][7:])
+            result["samples_per_s"] = result["samples"] / statistics.median(
+                result["warm"]
+            )
+            print(_line(LARGE[name], peer, result, results, args.peak_tflops))
+            sys.stdout.flush()
+        report[name] = results
+        if args.json:  # after every workload: the machine may be taken away
+            args.json.write_text(json.dumps(report, indent=1))
+
+
+def _line(work: Large, peer: str, result: dict, results: dict, tflops: float) -> str:
+    speed = result["samples_per_s"]
+    line = f"{work.name:9} {peer:15} {speed:>12,.1f} samples/s"
+    if work.tokens:
+        result["mfu"] = speed * work.flops / (tflops * 1e12)
+        line += f"  {speed * work.tokens:>11,.0f} tokens/s  {result['mfu']:5.1%} MFU"
+    line += f"  first {result['first']:6.2f} s"
+    if result["peak"]:
+        line += f"  peak {result['peak'] / 2**20:,.0f} MiB"
+    ours = results.get("exburn")
+    if ours and ours is not result:
+        result["ratio"] = ours["samples_per_s"] / speed
+        line += f"  ExBurn is {result['ratio']:.2f} ×"
+    return line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The product with very many columns, and GELU in half precision, as on a GPU."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from exburn import activations
+from exburn.layers.core import wide_product as module
+from exburn.layers.core.wide_product import wide_product
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 3, 8)).astype(np.float32)
+KERNEL = RNG.standard_normal((8, 5_001)).astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", ["gpu", "cpu"])
+def test_values_and_gradients_are_those_of_a_plain_product(monkeypatch, backend):
+    monkeypatch.setattr(module.jax, "default_backend", lambda: backend)
+
+    def of(product):
+        total = lambda x, kernel: jnp.sin(product(x, kernel)).sum()  # noqa: E731
+        return product(X, KERNEL), *jax.grad(total, (0, 1))(X, KERNEL)
+
+    for ours, plain in zip(of(wide_product), of(jnp.matmul), strict=True):
+        assert ours.shape == plain.shape
+        np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
+    def widths():
+        text = str(jax.make_jaxpr(lambda x: wide_product(x, KERNEL))(X))
+        return "5120" in text
+
+    assert not widths()
+    monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    assert widths()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
+    x = jnp.linspace(-8, 8, 401).astype(dtype)
+    wide = x.astype(jnp.float32)
+    exact = lambda v: jax.nn.gelu(v, approximate=False)  # noqa: E731
+    step = float(jnp.finfo(dtype).eps)
+    for ours, true in (
+        (activations.gelu(x), exact(wide)),
+        (jax.vmap(jax.grad(activations.gelu))(x), jax.vmap(jax.grad(exact))(wide)),
+    ):
+        assert ours.dtype == dtype
+        error = np.abs(ours.astype(jnp.float32) - true)
+        assert (error <= step * (np.abs(true) + 1e-3)).all()
