@@ -11,6 +11,7 @@ Y = np.eye(2, dtype=np.float32)[(X[:, 0] > 0).astype(int)]
 
 
 def test_a_loop_takes_the_variables_themselves():
+    keras.set_random_seed(0)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
     loss_fn = keras.losses.CategoricalCrossentropy(from_logits=True)
     accuracy = keras.metrics.CategoricalAccuracy()
@@ -35,7 +36,7 @@ def test_a_loop_takes_the_variables_themselves():
         optimizer.variables,
         accuracy.variables,
     )
-    for start in range(0, 256, 32):
+    for start in 3 * list(range(0, 256, 32)):
         state = step(state, X[start : start + 32], Y[start : start + 32])
     seen = float(accuracy.stateless_result(state[3]))
     for variable, value in zip(model.trainable_variables, state[0], strict=True):
