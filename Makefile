@@ -16,6 +16,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 # Without it, Python would put this folder first on sys.path, where `import datasets`
 # means the catalogue at the top level and not Hugging Face's package.
 export PYTHONSAFEPATH := 1
+# Tests compile for themselves, and leave the user's cache alone.
+test: export EXBURN_COMPILATION_CACHE := off
 export KERAS_BACKEND ?= jax
 
 .PHONY: demo test setup clean

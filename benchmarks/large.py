@@ -50,7 +50,7 @@ def run_keras(work: Large, x, y, epochs) -> list[float]:
     if work.bfloat16:
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
     places = keras.layers.Lambda(
-        lambda t: ops.broadcast_to(ops.arange(ops.shape(t)[1]), ops.shape(t))
+        lambda t: ops.broadcast_to(ops.arange(t.shape[1]), ops.shape(t))
     )
     model = keras_like(work, keras, places)
     model.compile(
@@ -144,7 +144,7 @@ def run_torch(work: Large, x, y, epochs, compiled: bool = False) -> list[float]:
     return times
 
 
-RUNNERS = {
+RUNNERS: dict[str, Any] = {
     "exburn": run_exburn,
     "scan": run_scan,
     "keras": run_keras,
@@ -189,7 +189,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
-        child(*args.child, args.epochs, args.samples)
+        name, peer = args.child
+        child(name, peer, args.epochs, args.samples)
         return
     report: dict[str, dict] = {}
     for name in args.work.split(","):

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 from exburn.callback import Callback, CallbackList, FunctionCallback, History
+from exburn.callbacks.backup_and_restore import BackupAndRestore
 from exburn.callbacks.csv_logger import CSVLogger
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback
 from exburn.callbacks.learning_rate_scheduler import LearningRateScheduler
+from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.monitor import MonitorCallback
+from exburn.callbacks.orbax_checkpoint import OrbaxCheckpoint
 from exburn.callbacks.progress import ProgbarLogger, ProgressBar
 from exburn.callbacks.reduce_lr_on_plateau import ReduceLROnPlateau
+from exburn.callbacks.remote_monitor import RemoteMonitor
+from exburn.callbacks.screen_callback import ScreenCallback, screen_callback
+from exburn.callbacks.standard import EpochCheckpoint, standard
+from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
+from exburn.callbacks.swap_ema_weights import SwapEMAWeights
 from exburn.callbacks.terminate_on_nan import TerminateOnNaN
 from exburn.callbacks.warm_up import WarmUp
 
 __all__ = [
+    "BackupAndRestore",
     "CSVLogger",
     "Callback",
     "CallbackList",
     "EarlyStopping",
+    "EpochCheckpoint",
     "FunctionCallback",
     "History",
     "LambdaCallback",
     "LearningRateScheduler",
+    "LoggingCallback",
     "ModelCheckpoint",
     "MonitorCallback",
+    "OrbaxCheckpoint",
     "ProgbarLogger",
     "ProgressBar",
     "ReduceLROnPlateau",
+    "RemoteMonitor",
+    "ScreenCallback",
+    "StateCheckpoint",
+    "StochasticWeightAveraging",
+    "SwapEMAWeights",
     "TerminateOnNaN",
     "WarmUp",
+    "screen_callback",
+    "standard",
 ]

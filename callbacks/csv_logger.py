@@ -58,22 +58,22 @@ class CSVLogger(Callback):
         self.separator = separator
         self.append = append
         self._columns: list[str] = []
-        self._last_epoch: int | None = None
+        self._rows = 0  # in the file
         self._restored = False
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         os.makedirs(os.path.dirname(self.filename) or ".", exist_ok=True)
         self._columns = []
         restored, self._restored = self._restored, False
-        if (self.append or restored) and os.path.exists(self.filename):
-            rows = self._read()
-            if restored and self._columns:
-                # Rows of epochs that the interrupted run had not yet checkpointed.
-                rows = [row for row in rows if int(row["epoch"]) <= self._last_epoch]
+        kept = self._rows if restored else None  # later epochs come once more
+        if (self.append and kept is None or kept) and os.path.exists(self.filename):
+            rows = self._read()[:kept]
+            if restored:
                 self._write(rows)
+            self._rows = len(rows)
         else:
             open(self.filename, "w").close()
-            self._last_epoch = None
+            self._rows = 0
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = logs or {}
@@ -85,7 +85,7 @@ class CSVLogger(Callback):
         with open(self.filename, "a", newline="") as file:
             row = {name: _text(value) for name, value in logs.items()}
             self._writer(file).writerow({**row, "epoch": epoch})
-        self._last_epoch = epoch
+        self._rows += 1
 
     def _read(self) -> list[dict[str, str]]:
         """Returns the file's rows and takes over its columns."""
@@ -116,10 +116,10 @@ class CSVLogger(Callback):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self._last_epoch is None else {"last_epoch": self._last_epoch}
+        return {"rows": self._rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._last_epoch = state["last_epoch"]
+        self._rows = state["rows"]
         self._restored = True
 
 

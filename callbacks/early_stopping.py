@@ -107,6 +107,8 @@ class EarlyStopping(MonitorCallback):
                 w if isinstance(w, np.ndarray) and w.flags.owndata else np.array(w)
                 for w in self.model.get_weights()
             ]
+            for weight in self.best_weights:
+                weight.flags.writeable = False  # so that a checkpoint need not copy it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self.stopped_epoch and self.verbose:

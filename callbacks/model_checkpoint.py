@@ -1,28 +1,37 @@
-"""Writing the model, or its weights, to files during the training."""
+"""Writing the model, its weights, or the whole run, during the training."""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import warnings
 from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from exburn.callbacks.monitor import MonitorCallback
-from exburn.errors import CallbackError
+from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.errors import CallbackError, CheckpointWarning, SaveError
 
 __all__ = ["ModelCheckpoint"]
 
-_SUFFIX = ".safetensors"
+_WEIGHTS = (".safetensors",)
+_MODEL = (".exburn", ".keras", ".safetensors")
 
 
-class ModelCheckpoint(MonitorCallback):
-    """Saves the model, or its weights, after epochs or after a number of batches.
+class ModelCheckpoint(StateCheckpoint):
+    """Saves weights, the model or the whole run, after epochs or a number of batches.
+
+    A path without a suffix (`"checkpoints/"`) is a folder of checkpoints of the whole
+    run, from which `fit(..., resume="auto")` goes on exactly; see `StateCheckpoint`.
+    With a suffix it is a file of the weights or of the model.
 
     Args:
-        filepath: File to write, ending in `.safetensors`. `{epoch}` (counted from 1),
-            `{batch}` and every logged name may be used as placeholders:
-            `"{epoch:02d}-{val_loss:.2f}.safetensors"`. Folders are made as needed.
-        monitor: Name of the logged value that `save_best_only` looks at.
+        filepath: Folder, or file ending in `.exburn` (with `save_weights_only`: in
+            `.safetensors`). In a file's name `{epoch}` (counted from 1), `{batch}` and
+            every logged name may be used as placeholders:
+            `"{epoch:02d}-{val_loss:.2f}.exburn"`. Folders are made as needed.
+        monitor: Name of the logged value that decides what is the best.
         verbose: 1 prints a line for every decision.
         save_best_only: Write only when the monitored value improves.
         save_weights_only: Write `model.save_weights(path)`, else `model.save(path)`.
@@ -32,6 +41,10 @@ class ModelCheckpoint(MonitorCallback):
             since the last time. The trainer ends its chunks there, so that a large n
             costs nothing.
         initial_value_threshold: Value that the first save must beat.
+        keep: How many of the newest stay, besides the best; by default all files, and
+            two whole runs.
+        background: Write whole runs in a thread while the training goes on.
+        on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
 
     Attributes:
         best: The best monitored value so far.
@@ -61,49 +74,72 @@ class ModelCheckpoint(MonitorCallback):
         mode: str = "auto",
         save_freq: str | int = "epoch",
         initial_value_threshold: float | None = None,
+        *,
+        keep: int | None = None,
+        background: bool = True,
+        on_error: str = "raise",
     ):
-        super().__init__(monitor, mode, best=initial_value_threshold)
         self.filepath = os.fspath(filepath)
-        if not self.filepath.endswith(_SUFFIX):
-            raise CallbackError(
-                "ModelCheckpoint",
-                f"the file name must end in '{_SUFFIX}'",
-                {"filepath": self.filepath},
-                hint="Weights and whole models are both safetensors files.",
-            )
+        whole_runs = not save_weights_only and _is_folder(self.filepath)
+        self._check_path(whole_runs, save_weights_only)
+        if save_freq is False:
+            save_freq = 0  # never: that is BackupAndRestore's
+        super().__init__(
+            self.filepath if whole_runs else None,
+            save_freq=save_freq,
+            monitor=monitor,
+            mode=mode,
+            save_best_only=save_best_only,
+            initial_value_threshold=initial_value_threshold,
+            keep=2 if keep is None else keep,
+            background=background,
+            on_error=on_error,
+            verbose=verbose,
+        )
+        self.light = whole_runs
+        self.save_weights_only = save_weights_only
+        self.keep, self.on_error = keep, on_error
+        self.last_path: str | None = None
+        self._written: list[list[Any]] = []  # path and monitored value, oldest first
+        self._epoch = 0
+        self._steps = 0  # batches of this epoch that are done
+        self._logs: dict[str, Any] = {}
+        if self.every is not None and not whole_runs:
+            # Set on the object: a class with batch hooks would ask for single steps.
+            self.on_train_batch_end = self._after_batch
+
+    def _check_path(self, whole_runs: bool, weights: bool) -> None:
         try:
-            list(Formatter().parse(self.filepath))
+            fields = [name for _, name, _, _ in Formatter().parse(self.filepath)]
         except ValueError as error:
             raise CallbackError(
                 "ModelCheckpoint",
                 f"the file name's placeholders are malformed: {error}",
                 {"filepath": self.filepath},
             ) from error
-        batches = save_freq if isinstance(save_freq, int) else None
-        if save_freq != "epoch" and (
-            batches is None or save_freq is True or batches < 1
-        ):
+        if whole_runs:
+            if any(name is not None for name in fields):
+                raise CallbackError(
+                    "ModelCheckpoint",
+                    "a folder of checkpoints has no placeholders in its name",
+                    {"filepath": self.filepath},
+                    hint="Checkpoints are numbered by themselves; for a file of every "
+                    "epoch write '{epoch}.exburn'.",
+                )
+            return
+        suffixes = _WEIGHTS if weights else _MODEL
+        if not self.filepath.endswith(suffixes):
+            named = " or ".join(f"'{s}'" for s in suffixes)
             raise CallbackError(
                 "ModelCheckpoint",
-                "save_freq must be 'epoch' or a positive number of batches",
-                {"save_freq": repr(save_freq)},
+                f"the file name must end in {named}",
+                {"filepath": self.filepath},
+                hint="End a folder's name, for checkpoints of whole runs, in '/'.",
             )
-        self.verbose = verbose
-        self.save_best_only = save_best_only
-        self.save_weights_only = save_weights_only
-        self.save_freq = save_freq
-        self.last_path: str | None = None
-        self._epoch = 0
-        self._since = 0  # batches since the last save (or decision not to save)
-        self._counted = 0  # batches of this epoch that _since contains
-        self._steps = 0  # batches of this epoch that are done
-        if batches is not None:
-            # Set on the object: a class with batch hooks would ask for single steps.
-            self.every = batches
-            self.on_train_batch_end = self._after_batch
 
     def set_model(self, model: Any) -> None:
-        if not self.save_weights_only and not callable(getattr(model, "save", None)):
+        needs_save = self.writer is None and not self.save_weights_only
+        if needs_save and not callable(getattr(model, "save", None)):
             raise CallbackError(
                 "ModelCheckpoint",
                 "this model cannot save its architecture, only its weights",
@@ -123,10 +159,20 @@ class ModelCheckpoint(MonitorCallback):
         self._count(batch + 1, logs)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.save_freq == "epoch":
+        if self.writer is not None:
+            return
+        self._logs = dict(logs or {})
+        if self.every is None:
             self._save(epoch, {}, logs)
         elif self._steps > self._counted:
             self._count(self._steps, logs)
+
+    def on_checkpoint(self, point: Any) -> None:
+        super().on_checkpoint(point)
+        if self.writer is None and point.terminating and not self.save_best_only:
+            # A name may hold values that only an epoch's end has: the last epoch's.
+            values = {**self._logs, **point.logs}
+            self._save(point.epoch, {"batch": point.batch}, values)
 
     def _count(self, steps: int, logs: dict[str, Any] | None) -> None:
         if steps <= self._counted:  # an epoch began unannounced
@@ -142,7 +188,7 @@ class ModelCheckpoint(MonitorCallback):
     ) -> None:
         path = self._path({"epoch": epoch + 1, **place, **(logs or {})})
         prefix = f"Epoch {epoch + 1}:"
-        value = self.best
+        value = None
         if self.save_best_only:
             value = self.monitored(logs)
             if value is None:
@@ -153,18 +199,58 @@ class ModelCheckpoint(MonitorCallback):
                     print(f"{prefix} {self.monitor} did not improve on {best}")
                 return
             prefix += f" {self.monitor} improved from {best} to {value:.5f},"
+        elif self.keep is not None and self.monitor in (logs or {}):
+            value = self.monitored(logs)
         if os.path.isdir(path):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}
             )
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        if self.save_weights_only:
-            self.model.save_weights(path)
-        else:
-            self.model.save(path)
-        self.best, self.last_path = value, path
+        if not self._write(path):
+            return
+        if value is not None and self.improves(value, self.best):
+            self.best = value
+        self.last_path = path
+        self._forget_old(path, value)
         if self.verbose:
             print(f"{prefix} saved to {path}")
+
+    def _write(self, path: str) -> bool:
+        """Whether the file was written; it is the old one, or none, if not."""
+        write = self.model.save_weights if self.save_weights_only else self.model.save
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            write(path)
+        except OSError as error:
+            if self.on_error == "raise":
+                if isinstance(error, SaveError):
+                    raise
+                raise SaveError(
+                    "ModelCheckpoint", f"the file cannot be written: {error}"
+                ) from error
+            warnings.warn(
+                f"{error}\nThe training goes on.", CheckpointWarning, stacklevel=2
+            )
+            return False
+        return True
+
+    def _forget_old(self, path: str, value: float | None) -> None:
+        """Deletes what is neither among the newest nor the best."""
+        self._written = [w for w in self._written if w[0] != path] + [[path, value]]
+        if self.keep is None:
+            return
+        best = self._written[-1]
+        for entry in self._written:
+            if entry[1] is not None and (
+                best[1] is None or self.improves(entry[1], best[1])
+            ):
+                best = entry
+        newest = self._written[-self.keep :]
+        for entry in [w for w in self._written if w is not best and w not in newest]:
+            self._written.remove(entry)
+            shards = glob.glob(glob.escape(entry[0]) + "-*-of-*.safetensors")
+            for name in (entry[0], *shards):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(name)
 
     def _path(self, values: dict[str, Any]) -> str:
         try:
@@ -177,9 +263,18 @@ class ModelCheckpoint(MonitorCallback):
             ) from error
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "since": self._since, "last_path": self.last_path}
+        return {
+            **super().state_dict(),
+            "last_path": self.last_path,
+            "written": [list(entry) for entry in self._written],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.best = state["best"]
-        self._since = state["since"]
+        super().load_state_dict(state)
         self.last_path = state["last_path"]
+        self._written = [list(entry) for entry in state["written"]]
+
+
+def _is_folder(path: str) -> bool:
+    named = path.endswith((os.sep, "/")) or not os.path.splitext(path)[1]
+    return named or os.path.isdir(path)

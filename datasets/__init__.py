@@ -30,6 +30,7 @@ if __name__ != "exburn.datasets":
 
 from exburn.datasets import adapters as adapters
 from exburn.datasets.adapters.huggingface import from_huggingface
+from exburn.datasets.folders import image_folder, text_folder
 from exburn.datasets.prepare import (
     Loader,
     loader,
@@ -66,12 +67,14 @@ __all__ = [
     "Loader",
     "adapters",
     "from_huggingface",
+    "image_folder",
     "loader",
     "normalize",
     "normalize_with_stats",
     "one_hot",
     "split",
     "stats",
+    "text_folder",
     *_MODULES,  # pyright: ignore[reportUnsupportedDunderAll]
 ]
 

@@ -27,7 +27,9 @@ from exburn import (
     optimizers,
     regularizers,
 )
+from exburn.compilation_cache import set_compilation_cache, start_compilation_cache
 from exburn.context import key_scope, set_random_seed
+from exburn.datasets import loader as data_loader
 from exburn.device import (
     cuda_available,
     default_device,
@@ -35,16 +37,23 @@ from exburn.device import (
     device_name,
     metal_available,
 )
-from exburn.dtypes import Precision, get_precision, set_precision
+from exburn.dtypes import (
+    Precision,
+    get_matmul_precision,
+    get_precision,
+    set_matmul_precision,
+    set_precision,
+)
 from exburn.initializers import Initializer
 from exburn.layer import Layer
 from exburn.layers import Input
 from exburn.losses import Loss
 from exburn.metrics import Metric
-from exburn.models import Model, Sequential
+from exburn.models import Model, Sequential, load_model
 from exburn.optimizers import Optimizer
 from exburn.registry import register
 from exburn.regularizers import Regularizer
+from exburn.rematerialize import RematScope, remat
 from exburn.symbol import Symbol
 from exburn.symbol import Symbol as KerasTensor
 from exburn.symbol import lift as fn
@@ -54,28 +63,87 @@ from exburn.weights import Parameter as Variable
 if TYPE_CHECKING:
     from exburn import (
         backend,
+        compute,
         config,
         mixed_precision,
         ops,
         random,
         saving,
+        serving,
         tree,
         utils,
     )
+    from exburn.compute import vectorize
+    from exburn.gradients import (
+        check_gradients,
+        compute_gradients,
+        profile_step,
+        train_step,
+    )
+    from exburn.health import configure, doctor, smoke_test, summary, version
+    from exburn.inference import predict
+    from exburn.management import (
+        clone,
+        compute_loss,
+        deserialize_params,
+        export_params,
+        forward,
+        forward_pattern,
+        import_params,
+        info,
+        parameters,
+        serialize_params,
+        to_device,
+        update_params,
+    )
+    from exburn.progress import fit_with_accuracy, fit_with_progress
+    from exburn.serving import Serving
+    from exburn.timing import benchmark
 
 __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
     "backend",
+    "compute",
     "config",
     "mixed_precision",
     "ops",
     "random",
     "saving",
+    "serving",
     "tree",
     "utils",
 )
+_LAZY_NAMES = {
+    "Serving": "exburn.serving",
+    "benchmark": "exburn.timing",
+    "check_gradients": "exburn.gradients",
+    "clone": "exburn.management",
+    "compute_gradients": "exburn.gradients",
+    "compute_loss": "exburn.management",
+    "configure": "exburn.health",
+    "deserialize_params": "exburn.management",
+    "doctor": "exburn.health",
+    "export_params": "exburn.management",
+    "fit_with_accuracy": "exburn.progress",
+    "fit_with_progress": "exburn.progress",
+    "forward": "exburn.management",
+    "forward_pattern": "exburn.management",
+    "import_params": "exburn.management",
+    "info": "exburn.management",
+    "parameters": "exburn.management",
+    "predict": "exburn.inference",
+    "profile_step": "exburn.gradients",
+    "serialize_params": "exburn.management",
+    "smoke_test": "exburn.health",
+    "summary": "exburn.health",
+    "to_device": "exburn.management",
+    "train_step": "exburn.gradients",
+    "update_params": "exburn.management",
+    "vectorize": "exburn.compute",
+    "version": "exburn.health",
+}
 
 __all__ = [
     "Initializer",
@@ -89,25 +157,46 @@ __all__ = [
     "Optimizer",
     "Precision",
     "Regularizer",
+    "RematScope",
     "Sequential",
+    "Serving",
     "Symbol",
     "Variable",
     "activations",
     "backend",
+    "benchmark",
     "callbacks",
+    "check_gradients",
+    "clone",
+    "compute",
+    "compute_gradients",
+    "compute_loss",
     "config",
+    "configure",
     "constraints",
     "cuda_available",
+    "data_loader",
     "datasets",
     "default_device",
+    "deserialize_params",
     "device_info",
     "device_name",
+    "doctor",
     "errors",
+    "export_params",
+    "fit_with_accuracy",
+    "fit_with_progress",
     "fn",
+    "forward",
+    "forward_pattern",
+    "get_matmul_precision",
     "get_precision",
+    "import_params",
+    "info",
     "initializers",
     "key_scope",
     "layers",
+    "load_model",
     "losses",
     "metal_available",
     "metrics",
@@ -115,22 +204,42 @@ __all__ = [
     "models",
     "ops",
     "optimizers",
+    "parameters",
+    "predict",
+    "profile_step",
     "random",
     "register",
     "regularizers",
+    "remat",
     "saving",
+    "serialize_params",
+    "serving",
+    "set_compilation_cache",
+    "set_matmul_precision",
     "set_precision",
     "set_random_seed",
+    "smoke_test",
+    "summary",
+    "to_device",
+    "train_step",
     "tree",
+    "update_params",
     "utils",
+    "vectorize",
+    "version",
 ]
+
+
+start_compilation_cache()
 
 
 def __getattr__(name: str):
     if name in _LAZY:
         return importlib.import_module(f"exburn.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
     raise AttributeError(f"module 'exburn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})

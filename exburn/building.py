@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import context
+from exburn import context, registry
+from exburn.dtypes import Precision, is_float
 from exburn.symbol import INCONCLUSIVE, trace_shapes
-from exburn.traversal import iter_modules, iter_weights, module_paths
+from exburn.traversal import children, iter_modules, iter_weights, module_paths
+from exburn.weights import Static
 
 __all__ = [
     "clone",
@@ -24,16 +26,24 @@ __all__ = [
     "inspect_call",
     "intact",
     "materialize",
+    "place",
     "reseed",
     "spec_like",
+    "spread_precision",
 ]
 
 
 def materialize(root: Any, seed: int | None = None) -> None:
-    """Fills the weights that are still specs, from the seed and their paths."""
+    """Fills the weights that are still specs, from the seed and their paths.
+
+    A model that is being read from a file gets its values from there: its weights stay
+    specs until their sizes have been compared.
+    """
+    if registry.from_file():
+        return
     seed = context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    initial = root._book.value.initial
+    initial, filled = root._book.value.initial, False
     for path, weight, _ in iter_weights(root):
         spec = weight.get_raw_value()
         if not isinstance(spec, jax.ShapeDtypeStruct):
@@ -42,8 +52,22 @@ def materialize(root: Any, seed: int | None = None) -> None:
         value = make(spec.shape, spec.dtype, rng=context.philox(top + path, seed))
         value = jax.device_put(np.asarray(value, spec.dtype))
         weight.set_raw_value(value)
-        weight.set_metadata("path", top + path)
         initial[top + path] = value
+        filled = True
+    if filled:
+        place(root)
+
+
+def place(root: Any) -> None:
+    """Tells every weight its path below this root, which is the outermost so far."""
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, weight, _ in iter_weights(root):
+        # A holder, compared by identity: another path makes no other program.
+        held = weight.get_metadata().get("place")
+        if held is None:
+            weight.set_metadata("place", Static(top + path))
+        else:
+            held.value = top + path
 
 
 def reseed(root: Any, seed: int) -> None:
@@ -55,6 +79,63 @@ def reseed(root: Any, seed: int) -> None:
         if initial.get(top + path) is value and "initializer" in weight.get_metadata():
             weight.set_raw_value(spec_like(value))
     materialize(root, seed)
+
+
+def spread_precision(
+    root: Any, policy: Precision, before: Precision | None = None
+) -> None:
+    """Gives a policy to the root's weights and to the layers that follow the root.
+
+    A layer follows the one around it unless it was given a policy of its own. What it
+    passes on itself, as LSTM does to its cell, is none of the inner layer's own.
+
+    Args:
+        root: A layer; its own policy is set already.
+        policy: The policy.
+        before: The root's policy before: layers that were given this one follow, too.
+    """
+    initial = root._book.value.initial
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    old = {path: w.get_raw_value() for path, w, _ in iter_weights(root)}
+    _cast_weights(root, policy)
+    _spread(root, policy.inner, before, {id(root)})
+    for path, weight, _ in iter_weights(root):  # they are still nobody's change
+        if initial.get(top + path) is old[path]:
+            initial[top + path] = weight.get_raw_value()
+
+
+def _spread(parent: Any, policy: Precision, before: Any, seen: set[int]) -> None:
+    modules: list[Any] = [
+        child for _, child in children(parent) if isinstance(child, nnx.Module)
+    ]
+    for child in modules:
+        if id(child) in seen:
+            continue
+        seen.add(id(child))
+        if not hasattr(child, "_own_policy"):  # a plain module may hold layers
+            _spread(child, policy, before, seen)
+        elif not child._own_policy or child.precision == before:
+            old, child._policy = child.precision, policy
+            _cast_weights(child, policy)
+            model = getattr(child, "is_model", False)
+            _spread(child, policy, before if model else old, seen)
+
+
+def _cast_weights(layer: Any, policy: Precision) -> None:
+    for _, weight in children(layer):
+        if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):
+            continue
+        value = weight.get_raw_value()
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or weight.get_metadata().get("own_dtype"):
+            continue
+        if not is_float(dtype) or dtype == policy.param:
+            continue
+        if isinstance(value, jax.ShapeDtypeStruct):
+            value = jax.ShapeDtypeStruct(value.shape, jnp.dtype(policy.param))
+        else:
+            value = value.astype(policy.param)
+        weight.set_raw_value(value)
 
 
 def spec_like(value: Any) -> jax.ShapeDtypeStruct:
@@ -164,6 +245,8 @@ def clone(layer: Any) -> Any:
     copy = type(layer).from_config(layer.get_config())
     if layer.built and not copy.built and layer._book.value.traced is not None:
         infer(copy, *layer._book.value.traced)
+    if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
+        copy.repeat_changes(changes)
     pairs = {path: w for path, w, _ in iter_weights(layer)}
     for path, weight, _ in iter_weights(copy):
         weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))

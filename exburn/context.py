@@ -25,6 +25,8 @@ class Context:
 
     Attributes:
         training: Whether layers such as dropout are active.
+        asked: Whether someone said so; not in an eager call without ``training=``.
+        frozen: Whether the pass is inside of a layer that is not trained.
         key: PRNG key of this pass, or ``None`` outside of a compiled program.
         row_mask: ``[batch]`` of booleans, false for rows that are only padding.
         paths: ``id(module) -> path`` for the modules of the pass.
@@ -33,22 +35,39 @@ class Context:
             was met unbuilt; ``None`` in an ordinary pass.
         root: The module that the pass runs through, holding the arrays of this pass.
         lookups: ``(indices, rows, layer)`` of every table that was looked into.
+        captured: Where a dict of paths is put here, it receives those layers' outputs,
+            one for each call.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
         self.training = training
+        self.asked = True
+        self.frozen = False
         self.key = key
         self.row_mask = row_mask
         self.paths: dict[int, str] = {}
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
         self.shapes: dict[str, Any] | None = None
+        self.captured: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int, str]] = []
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}
         self._sources: dict[int, tuple[Any, Any]] = {}
+
+    def within(self) -> Context:
+        """A context for a part of this pass that is traced by itself.
+
+        It draws the same numbers as this one would have; paths, losses and masks are
+        its own.
+        """
+        part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
+        part.asked = self.asked
+        part.frozen, part.root, part.shapes = self.frozen, self.root, self.shapes
+        part._draws = self._draws
+        return part
 
     def random_key(self, path: str) -> jax.Array:
         """A key: a function of the pass's key, the path, and the draw's number."""

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import DTypeError, unknown_name
 
-__all__ = ["Precision", "get_precision", "set_precision", "standardize_dtype"]
+__all__ = [
+    "Precision",
+    "get_matmul_precision",
+    "get_precision",
+    "set_matmul_precision",
+    "set_precision",
+    "standardize_dtype",
+]
+
+_MIXED = ("mixed_bfloat16", "mixed_float16")
+# JAX's names, from the fastest to the most exact; "default" is the device's own choice.
+_MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +33,21 @@ class Precision:
     Args:
         param: Dtype the weights are stored in.
         compute: Dtype inputs and weights are cast to before computing.
-        output: Dtype of the result; ``None`` leaves it in ``compute``.
+        output: Dtype of the result; ``None`` leaves it in ``compute``. A model casts
+            its own outputs only, not those of its layers.
+        matmul: Precision of matrix products and convolutions within the layer:
+            ``"tensorfloat32"``, ``"highest"`` … as for ``set_matmul_precision``, which
+            decides where this is ``None``.
+
+    Raises:
+        DTypeError: ``param``, ``compute`` or ``output`` is no dtype.
+        UnknownNameError: ``matmul`` is no precision of JAX.
 
     Example:
         >>> Precision.of("mixed_bfloat16")
-        Precision(param='float32', compute='bfloat16', output=None)
+        Precision(param='float32', compute='bfloat16', output=None, matmul=None)
+        >>> Precision(compute="bfloat16", output="float32").name
+        'mixed_bfloat16'
 
     Source: Micikevicius et al., *Mixed Precision Training*, 2018.
     """
@@ -32,6 +55,7 @@ class Precision:
     param: str = "float32"
     compute: str = "float32"
     output: str | None = None
+    matmul: str | None = None
 
     def __post_init__(self):
         for field in ("param", "compute", "output"):
@@ -39,6 +63,8 @@ class Precision:
             if value is None and field == "output":
                 continue
             object.__setattr__(self, field, standardize_dtype(value))
+        if self.matmul is not None:
+            _check_matmul("Precision", self.matmul)
 
     @classmethod
     def of(cls, policy: Any) -> Precision:
@@ -50,12 +76,12 @@ class Precision:
         if isinstance(policy, dict):
             return cls(**policy.get("config", policy))
         name = getattr(policy, "name", None) or str(policy)
-        if name in ("mixed_bfloat16", "mixed_float16"):
+        if name in _MIXED:
             return cls("float32", name.removeprefix("mixed_"))
         try:
             dtype = standardize_dtype(policy)
         except DTypeError:
-            known = [*_DTYPES, "mixed_bfloat16", "mixed_float16"]
+            known = [*_DTYPES, *_MIXED]
             raise unknown_name("precision policy", policy, known) from None
         return cls(dtype, dtype)
 
@@ -65,6 +91,32 @@ class Precision:
         if self.param == self.compute:
             return self.param
         return f"mixed_{self.compute}"
+
+    @property
+    def identifier(self) -> str | dict[str, str]:
+        """What ``Precision.of`` makes this policy from again; JSON-able.
+
+        Example:
+            >>> Precision.of("mixed_float16").identifier
+            'mixed_float16'
+            >>> Precision(output="float16").identifier
+            {'param': 'float32', 'compute': 'float32', 'output': 'float16'}
+        """
+        if self.name in (*_DTYPES, *_MIXED) and Precision.of(self.name) == self:
+            return self.name
+        fields = dataclasses.asdict(self).items()
+        return {field: value for field, value in fields if value is not None}
+
+    @property
+    def inner(self) -> Precision:
+        """The policy of the layers of a model that has this one."""
+        return dataclasses.replace(self, output=None) if self.output else self
+
+    def matmuls(self) -> contextlib.AbstractContextManager[Any]:
+        """A block whose matrix products have the policy's precision."""
+        if self.matmul is None:
+            return contextlib.nullcontext()
+        return jax.default_matmul_precision(self.matmul)
 
     @property
     def compute_dtype(self) -> str:
@@ -123,3 +175,41 @@ def set_precision(policy: Any) -> Precision:
     global _precision
     before, _precision = _precision, Precision.of(policy)
     return before
+
+
+def get_matmul_precision() -> str | None:
+    """What :func:`set_matmul_precision` set; ``None`` leaves it to the device."""
+    return jax.config.values["jax_default_matmul_precision"]
+
+
+def set_matmul_precision(precision: str | None) -> str | None:
+    """Sets how exactly float32 matrices are multiplied, and returns what was before.
+
+    It holds for convolutions too, and for programs compiled from now on; those that
+    were compiled already compile again. A layer's ``Precision(matmul=…)`` goes first.
+
+    Args:
+        precision: ``"tensorfloat32"`` (10 bits of mantissa on NVIDIA's tensor cores),
+            ``"highest"`` or ``"float32"`` (all 23), ``"bfloat16"`` (7), ``"high"``
+            (three bfloat16 passes on a TPU), ``"default"`` or ``None``: the device's
+            choice, which on a GPU is tensorfloat32.
+
+    Raises:
+        UnknownNameError: JAX has no such precision.
+
+    Example:
+        >>> before = set_matmul_precision("highest")
+        >>> get_matmul_precision()
+        'highest'
+        >>> _ = set_matmul_precision(before)
+    """
+    before = get_matmul_precision()
+    if precision is not None:
+        _check_matmul("set_matmul_precision", precision)
+    jax.config.update("jax_default_matmul_precision", precision)
+    return before
+
+
+def _check_matmul(op: str, precision: Any) -> None:
+    if precision not in _MATMUL:
+        raise unknown_name("matmul precision", precision, _MATMUL, op=op)

@@ -13,15 +13,27 @@ from typing import Any
 
 __all__ = [
     "ArgumentError",
+    "BatchFailedError",
     "CallbackError",
+    "CheckpointError",
+    "CheckpointWarning",
     "DataError",
     "DTypeError",
+    "DeadlineExceededError",
     "ExBurnError",
     "FileFormatError",
     "GraphError",
+    "LoadError",
     "MissingDependencyError",
+    "MissingFileError",
+    "ModelFormatError",
     "NotBuiltError",
     "NotCompiledError",
+    "OutOfMemoryError",
+    "QueueFullError",
+    "RecompileWarning",
+    "SaveError",
+    "ServingClosedError",
     "ShapeError",
     "TargetError",
     "UnknownNameError",
@@ -78,6 +90,10 @@ class ArgumentError(ExBurnError, ValueError):
     """An argument has a value that can never work (``batch_size=0``)."""
 
 
+class MissingFileError(ArgumentError, FileNotFoundError):
+    """There is no file where one should be read."""
+
+
 class ShapeError(ExBurnError, ValueError):
     """Shapes or ranks do not fit together."""
 
@@ -106,16 +122,66 @@ class NotCompiledError(ExBurnError, RuntimeError):
     """The operation needs ``model.compile(...)`` first."""
 
 
+class OutOfMemoryError(ExBurnError, MemoryError):
+    """A program needs more memory than the device has.
+
+    Attributes:
+        plan: The ``model.plan`` of the program that failed; ``None`` if there is none.
+    """
+
+    plan: Any = None
+
+
 class CallbackError(ExBurnError, ValueError):
     """A callback is misconfigured, for example an unknown ``monitor``."""
+
+
+class CheckpointError(ExBurnError, RuntimeError):
+    """A checkpoint cannot be written, or no intact one can be read."""
+
+
+class RecompileWarning(UserWarning):
+    """A program was compiled again because a shape or dtype changed."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was not written, or an older one had to be read."""
 
 
 class FileFormatError(ExBurnError, ValueError):
     """A file is damaged, or is not what it claims to be."""
 
 
+class ModelFormatError(FileFormatError):
+    """A model file is damaged, malicious, or names what is not known here."""
+
+
+class SaveError(ExBurnError, OSError):
+    """The system refuses to write a file: disk full, read-only, no permission."""
+
+
+class LoadError(ExBurnError, OSError):
+    """The system refuses to read a file: it is missing, or may not be read."""
+
+
 class MissingDependencyError(ExBurnError, ImportError):
     """An optional package is needed; the hint holds the install command."""
+
+
+class QueueFullError(ExBurnError, RuntimeError):
+    """As many requests are waiting as a ``Serving`` may hold."""
+
+
+class DeadlineExceededError(ExBurnError, TimeoutError):
+    """A request was not answered within its ``timeout``."""
+
+
+class ServingClosedError(ExBurnError, RuntimeError):
+    """A ``Serving`` was closed before it could answer the request."""
+
+
+class BatchFailedError(ExBurnError, RuntimeError):
+    """The batch that a request ran in failed; ``__cause__`` is what was raised."""
 
 
 class UnknownNameError(ExBurnError, ValueError):

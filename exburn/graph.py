@@ -14,7 +14,7 @@ from exburn.context import current
 from exburn.dtypes import is_float
 from exburn.errors import DataError, GraphError, ShapeError
 from exburn.layer import Layer, snake_case
-from exburn.symbol import Call, Operation, Symbol, describe, public_shape
+from exburn.symbol import Call, Operation, Symbol, describe, lift, public_shape
 
 __all__ = ["Graph", "Node", "Ref", "assign_names", "trace"]
 
@@ -54,6 +54,7 @@ class Graph:
         outputs: Where the outputs come from, flat.
         output_tree: Structure in which they are returned.
         output_names: A name for each, used in logs.
+        axes: The names of each input's axes, where the user gave some.
     """
 
     inputs: tuple[jax.ShapeDtypeStruct, ...]
@@ -63,6 +64,7 @@ class Graph:
     outputs: tuple[Ref, ...]
     output_tree: Any
     output_names: tuple[str, ...]
+    axes: tuple[tuple[str, ...] | None, ...]
 
     def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
         """Computes the outputs with the given layers."""
@@ -81,7 +83,7 @@ class Graph:
                 node.treedef, [fetch(leaf) for leaf in node.leaves]
             )
             if isinstance(node.target, Operation):
-                outputs = node.target(*args, **kwargs)
+                outputs = lift(node.target.fn, node.target.name)(*args, **kwargs)
             else:
                 outputs = layers[node.target](*args, **kwargs)
             produced.append(jax.tree.leaves(outputs))
@@ -116,14 +118,14 @@ class Graph:
             if not by_place or len(values) != len(self.inputs):
                 raise self._wrong_inputs(inputs, len(values))
         return [
-            _fit(value, spec, name)
-            for value, spec, name in zip(
-                values, self.inputs, self.input_names, strict=True
+            _fit(value, spec, name, axes)
+            for value, spec, name, axes in zip(
+                values, self.inputs, self.input_names, self.axes, strict=True
             )
         ]
 
 
-def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str) -> Any:
+def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any = None) -> Any:
     """Checks one input; adds Keras' missing last axis of size 1; casts."""
     rank = len(spec.shape)
     if isinstance(value, Symbol):
@@ -141,6 +143,7 @@ def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str) -> Any:
         raise ShapeError(
             "model",
             f"input {name!r} must be {describe(spec)}, received {describe(value)}",
+            None if axes is None else {"axes": ", ".join(axes)},
             hint="The first axis is the batch.",
         )
     if value.dtype != spec.dtype:
@@ -223,6 +226,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         tuple(ref(s) for s in output_symbols),
         output_tree,
         _output_names(outputs, output_symbols, nodes, ref),
+        tuple(s.call and getattr(s.call.callee, "axes", None) for s in input_symbols),
     )
     return graph, {keys[id(layer)]: layer for layer in layers}
 

@@ -11,6 +11,7 @@ import functools
 import inspect
 import re
 import reprlib
+import weakref
 from typing import Any
 
 import jax
@@ -18,9 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import constraints, context, initializers, registry, regularizers
-from exburn.building import clone, infer, materialize, spec_like
-from exburn.dtypes import Precision, is_float
+from exburn import (
+    constraints,
+    context,
+    initializers,
+    registry,
+    regularizers,
+    rematerialize,
+    taps,
+)
+from exburn.building import clone, infer, materialize, spec_like, spread_precision
+from exburn.dtypes import Precision, get_precision, is_float
 from exburn.errors import (
     ArgumentError,
     DTypeError,
@@ -29,8 +38,14 @@ from exburn.errors import (
     ShapeError,
 )
 from exburn.symbol import Symbol, describe, has_symbol, public_shape, record
-from exburn.traversal import children, is_abstract, iter_weights, module_paths
-from exburn.weights import Buffer, Parameter, Static, Weight, assign
+from exburn.traversal import (
+    children,
+    is_abstract,
+    iter_modules,
+    iter_weights,
+    module_paths,
+)
+from exburn.weights import Buffer, Parameter, Static, Weight, assign, scalars
 
 _SHOWN = 8  # arrays that a note on an exception describes
 
@@ -43,7 +58,8 @@ class Layer(nnx.Module):
     Args:
         activity_regularizer: Regularizer of the output, added to the loss.
         trainable: Whether training changes the weights.
-        dtype: Precision policy (name, dtype or ``Precision``); the global one if None.
+        dtype: Precision policy (name, dtype or ``Precision``), also for layers inside
+            that are given none; that of the model or the global one if None.
         autocast: Whether floating inputs are cast to the policy's compute dtype.
         name: Unique within its model; by default the class name in snake case.
 
@@ -70,7 +86,10 @@ class Layer(nnx.Module):
     _auto_name = True
     _trainable = True
     _policy: Precision | None = None
+    _own_policy = False
+    _remat: rematerialize.Remat | None = None
     _autocast = True
+    _taps: Static | None = None
     _given_shape: tuple | None = None
     activity_regularizer: Any = None
 
@@ -105,6 +124,10 @@ class Layer(nnx.Module):
         if not trainable:
             self._trainable = False
         self._policy = Precision.of(dtype)
+        if dtype is not None:
+            self._own_policy = True
+        if (rule := rematerialize.scoped()) is not None:
+            self._remat = rule
         if not autocast:
             self._autocast = False
         if activity_regularizer is not None:
@@ -147,14 +170,33 @@ class Layer(nnx.Module):
     @trainable.setter
     def trainable(self, value: bool):
         self._trainable = bool(value)
-        for layer in self._direct_layers():
-            layer.trainable = value
+        for _, module in iter_modules(self):
+            if isinstance(module, Layer) and module is not self:
+                module._trainable = bool(value)
+
+    @property
+    def rematerialized(self) -> bool:
+        """Whether training computes the layer's results again for the gradient."""
+        return self._remat is not None
+
+    @rematerialized.setter
+    def rematerialized(self, rule: rematerialize.Remat | bool) -> None:
+        if isinstance(rule, bool):
+            rule = rematerialize.Remat() if rule else None  # type: ignore[assignment]
+        self._remat = rule  # type: ignore[assignment]
 
     @property
     def precision(self) -> Precision:
+        """The policy; setting one casts the weights, also in the layers that follow."""
         if self._policy is None:  # a subclass that did not call super().__init__()
             self._policy = Precision.of(None)
         return self._policy
+
+    @precision.setter
+    def precision(self, policy: Any) -> None:
+        before, self._own_policy = self.precision, True
+        self._policy = Precision.of(policy)
+        spread_precision(self, self._policy, before)
 
     dtype_policy = precision
 
@@ -213,7 +255,8 @@ class Layer(nnx.Module):
         Args:
             shape: Its shape; ``()`` by default.
             initializer: ``glorot_uniform`` for floats by default, else zeros.
-            dtype: The layer's parameter dtype by default.
+            dtype: The layer's parameter dtype by default; a given one stays when the
+                layer's policy changes.
             trainable: Whether the optimizer updates it.
             regularizer: Function of the weight, added to the loss.
             constraint: Projection applied after every update.
@@ -229,10 +272,13 @@ class Layer(nnx.Module):
                 f"a weight's shape must be known, received {shape}",
                 hint="Give the sizes in Input(shape), except for free axes.",
             )
+        own_dtype = dtype is not None
         dtype = jnp.dtype(dtype or self.variable_dtype)
         if initializer is None:
             initializer = "glorot_uniform" if is_float(dtype) else "zeros"
-        meta = {"initializer": initializers.get(initializer)}
+        meta: dict[str, Any] = {"initializer": initializers.get(initializer)}
+        if own_dtype:
+            meta["own_dtype"] = True
         if name:
             meta["label"] = name
         if regularizer is not None:
@@ -253,6 +299,24 @@ class Layer(nnx.Module):
         if pass_ is not None:
             pass_.losses += loss if isinstance(loss, list | tuple) else [loss]
 
+    @property
+    def losses(self) -> list[jax.Array]:
+        """What the last call of this layer added, and the penalties of its weights.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(1, kernel_initializer="ones", kernel_regularizer="l2")
+            >>> layer.build((None, 3))
+            >>> [round(float(loss), 3) for loss in layer.losses]  # 0.01 · (1 + 1 + 1)
+            [0.03]
+        """
+        penalties = [
+            regularizer(weight.get_value())
+            for weight in self.trainable_weights
+            if (regularizer := weight.get_metadata().get("regularizer"))
+        ]
+        return [*_added.get(self, ()), *penalties]
+
     def random_key(self) -> jax.Array:
         """A fresh PRNG key for this call: a function of seed, step and path."""
         pass_ = context.current() or context.Context()
@@ -270,9 +334,12 @@ class Layer(nnx.Module):
             if self.built:
                 self._require_weights()
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
+            pass_.asked = kwargs.get("training") is not None
             pass_.paths = module_paths(self)
             with context.forward(pass_):
-                return self._call_arrays(args, kwargs)
+                outputs = self._call_arrays(args, kwargs)
+            _added[self] = pass_.losses
+            return outputs
         return self._call_arrays(args, kwargs)
 
     def _call_symbols(self, args, kwargs):
@@ -289,8 +356,8 @@ class Layer(nnx.Module):
 
         outputs = infer(self, rebuild, specs)
         symbols = record(self, args, kwargs, outputs)
-        if leaves := jax.tree.leaves(symbols):
-            self._book.value.calls.append(leaves[0].call)
+        if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
+            self._book.value.calls.append(made[0].call)
         return symbols
 
     def _call_arrays(self, args, kwargs):
@@ -301,24 +368,30 @@ class Layer(nnx.Module):
         try:
             self._ensure_built(info, args, kwargs, pass_)
             self._check_input(args)
-            outer = pass_.training
+            outer = pass_.training, pass_.frozen
             if kwargs.get("training") is not None:
                 pass_.training = bool(kwargs["training"])
+            pass_.frozen = pass_.frozen or not self._trainable
             try:
                 if info.takes_training:
                     kwargs["training"] = pass_.training
                 elif not info.takes_any:
                     kwargs.pop("training", None)
                 masks = self._input_masks(info, args, kwargs, pass_)
-                outputs = self.call(*args, **kwargs)
+                with self.precision.matmuls():
+                    outputs = self._run_call(args, kwargs, pass_)
             finally:
-                pass_.training = outer
+                pass_.training, pass_.frozen = outer
+            if self.precision.output is not None:
+                outputs = self._cast_outputs(outputs, pass_)
         except Exception as error:
             self._note(error, args, pass_)
             raise
         if pass_.shapes is not None:
             path = pass_.paths.get(id(self), self.name)
             pass_.shapes.setdefault(path, jax.tree.map(spec_like, outputs))
+        if self._taps is not None or pass_.captured is not None:
+            taps.observe(self, outputs, pass_)
         discovering = pass_.builds is not None  # and then masks are not all there
         keeps = masks is not None and self.supports_masking
         if (keeps or self._makes_mask()) and not discovering:
@@ -329,6 +402,27 @@ class Layer(nnx.Module):
                 self._activity_penalty(out, pass_) for out in jax.tree.leaves(outputs)
             ]
         return outputs
+
+    def _run_call(self, args, kwargs, pass_):
+        gradient = pass_.training and pass_.builds is None and pass_.captured is None
+        if self._remat is None or not gradient:
+            return self.call(*args, **kwargs)
+        return rematerialize.call(self, args, kwargs, self._remat)
+
+    def _cast_outputs(self, outputs, pass_):
+        """The outputs in the policy's output dtype, with their masks."""
+
+        def cast(value):
+            dtype = jnp.dtype(self.precision.output)
+            floating = hasattr(value, "dtype") and is_float(value.dtype)
+            if not floating or value.dtype == dtype:
+                return value
+            mask, value = pass_.mask_of(value), value.astype(dtype)
+            if mask is not None:
+                pass_.set_mask(value, mask)
+            return value
+
+        return jax.tree.map(cast, outputs)
 
     def _activity_penalty(self, out, pass_):
         """The regularizer's mean over the real rows."""
@@ -451,7 +545,13 @@ class Layer(nnx.Module):
     def _build(self, shapes: tuple) -> None:
         """Runs ``build`` once, on public shapes."""
         self.build(*shapes)
+        self._spread_policy()
         self.built = True
+
+    def _spread_policy(self) -> None:
+        """Layers that were made in ``build`` follow this one, not the process."""
+        if self._own_policy or self.precision != get_precision():
+            spread_precision(self, self.precision)
 
     def _check_input(self, args) -> None:
         if self.input_spec is None or not args:
@@ -557,7 +657,7 @@ class Layer(nnx.Module):
                 "it has no weights before it is built",
                 hint="Call it on data first, or give the model an Input(shape).",
             )
-        return sum(int(np.prod(w.shape)) for _, w, _ in iter_weights(self))
+        return sum(scalars(w) for _, w, _ in iter_weights(self))
 
     @property
     def input(self):
@@ -638,7 +738,7 @@ class Layer(nnx.Module):
         if "trainable" in takes:
             config["trainable"] = self.trainable
         if "dtype" in takes:
-            config["dtype"] = self.precision.name
+            config["dtype"] = self.precision.identifier
         return config
 
     @classmethod
@@ -661,8 +761,16 @@ class Layer(nnx.Module):
         """
         return clone(self)
 
+    def __deepcopy__(self, memo):
+        # The symbols of a graph lead to every layer of it, and back to this one.
+        copied = clone(self) if self.built else super().__deepcopy__(memo)
+        memo[id(self)] = copied
+        return copied
+
 
 _MISSING = object()
+# Apart from the layers: what a trace added must not outlive the trace's own copy.
+_added: weakref.WeakKeyDictionary[Layer, list] = weakref.WeakKeyDictionary()
 
 
 class _Book:
@@ -776,4 +884,5 @@ def _as_nnx_container(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    return value.get_value() if isinstance(value, nnx.Variable) else value
+    read = getattr(value, "get_value", None)  # of a variable, or of what stands for one
+    return value if read is None else read()

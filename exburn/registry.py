@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
 
-from exburn.errors import ArgumentError, unknown_name
+from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.jax_functions import original
 
-__all__ = ["custom_objects", "deserialize", "lookup", "register", "serialize"]
+__all__ = [
+    "custom_objects",
+    "deserialize",
+    "from_file",
+    "lookup",
+    "reading_file",
+    "register",
+    "serialize",
+    "sharing",
+]
 
 _registry: dict[str, Any] = {}
-_scopes: list[Mapping[str, Any]] = []
+_global_objects: dict[str, Any] = {}  # a scope that lasts as long as the process
+_scopes: contextvars.ContextVar[tuple[Mapping[str, Any], ...]] = contextvars.ContextVar(
+    "exburn_custom_objects", default=(_global_objects,)
+)
+_reading: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_reading", default=False
+)
+_shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
+    "exburn_shared", default=None
+)
+_ARRAY_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
+    "float64 complex64 complex128".split()
+)
 
 
 def register(obj: Any = None, *, package: str = "Custom", name: str | None = None):
@@ -39,7 +64,7 @@ def register(obj: Any = None, *, package: str = "Custom", name: str | None = Non
     if obj is None:
         return lambda decorated: register(decorated, package=package, name=name)
     key = f"{package}>{name or obj.__name__}"
-    _put(key, obj)
+    _put(key, original(obj))
     return obj
 
 
@@ -63,27 +88,81 @@ def _put(key: str, obj: Any) -> None:
 @contextlib.contextmanager
 def custom_objects(objects: Mapping[str, Any] | None) -> Iterator[None]:
     """Names that ``deserialize`` resolves besides the registry, within the block."""
-    _scopes.append(dict(objects or {}))
+    token = _scopes.set((*_scopes.get(), dict(objects or {})))
     try:
         yield
     finally:
-        _scopes.pop()
+        _scopes.reset(token)
+
+
+@contextlib.contextmanager
+def reading_file() -> Iterator[None]:
+    """While the block runs, configurations come from a file that may be hostile."""
+    token = _reading.set(True)
+    try:
+        yield
+    finally:
+        _reading.reset(token)
+
+
+def from_file() -> bool:
+    """Whether what is being made comes from a file: then nothing else may be read.
+
+    Example:
+        >>> from_file()
+        False
+    """
+    return _reading.get()
+
+
+class _Shared:
+    """Objects that a configuration holds more than once."""
+
+    def __init__(self):
+        self.numbers: dict[int, tuple[int, Any]] = {}  # by id; keeps the object alive
+        self.made: dict[int, Any] = {}
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Within the block, an object that is described twice is one object again.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> from exburn.registry import deserialize, serialize, sharing
+        >>> layer = Dense(2)
+        >>> with sharing():
+        ...     first, second = serialize([layer, layer])
+        ...     first["shared_object_id"] == second["shared_object_id"]
+        True
+        >>> with sharing():
+        ...     first, second = deserialize([first, second])
+        >>> first is second
+        True
+    """
+    token = _shared.set(_Shared())
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 def lookup(name: str, kind: str = "object") -> Any:
     """The class or function registered under ``name``."""
     bare = name.rpartition(">")[2]
-    for scope in reversed(_scopes):
+    for scope in reversed(_scopes.get()):
         for key in (name, bare):
             if key in scope:
                 return scope[key]
     if name in _registry:
         return _registry[name]
-    raise unknown_name(kind, name, [*_registry, *(k for s in _scopes for k in s)])
+    known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
+    raise unknown_name(kind, name, known)
 
 
 def registered_name(obj: Any) -> str | None:
     """The name that ``obj`` is registered under, or ``None``."""
+    obj = original(obj)
     name = getattr(obj, "__name__", None)
     for key in (name, f"Custom>{name}"):
         if key and _registry.get(key) is obj:
@@ -109,10 +188,17 @@ def serialize(value: Any) -> Any:
         return {str(k): serialize(v) for k, v in value.items()}
     if hasattr(value, "get_config") and not inspect.isclass(value):
         cls = type(value)
-        return {
+        cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
+        described = {
             "class_name": registered_name(cls) or cls.__name__,
             "config": value.get_config(),
         }
+        if (shared := _shared.get()) is not None:
+            known = shared.numbers
+            described["shared_object_id"] = known.setdefault(
+                id(value), (len(known), value)
+            )[0]
+        return described
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         value = np.asarray(value)
         if not value.ndim:
@@ -144,9 +230,18 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
         return {k: deserialize(v, factory) for k, v in config.items()}
     name, inner = config["class_name"], config["config"]
     if name == "__array__":
+        if inner["dtype"] not in _ARRAY_DTYPES:
+            raise FileFormatError("deserialize", f"an array of {inner['dtype']!r}")
         return np.asarray(inner["value"], dtype=inner["dtype"])
     if name == "__function__":
         return lookup(inner, "function")
-    registered = config.get("registered_name") or name
-    cls = lookup(registered, "class")
-    return factory(cls, inner) if factory else cls.from_config(inner)
+    shared, number = _shared.get(), config.get("shared_object_id")
+    if shared is not None and number in shared.made:
+        return shared.made[number]
+    cls = lookup(config.get("registered_name") or name, "class")
+    if not isinstance(cls, type) or not hasattr(cls, "from_config"):
+        raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
+    made = factory(cls, inner) if factory else cls.from_config(inner)
+    if shared is not None and number is not None:
+        shared.made[number] = made
+    return made

@@ -8,6 +8,7 @@ abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,15 +19,19 @@ import numpy as np
 from flax import nnx
 from jax import export
 
+from exburn import jax_functions, registry
 from exburn.errors import (
     ArgumentError,
     DTypeError,
     ExBurnError,
+    FileFormatError,
     GraphError,
     ShapeError,
 )
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "spec_of"]
+
+_MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
 
 _scope = export.SymbolicScope()
 _dims: dict[str, Any] = {}
@@ -70,7 +75,8 @@ class Call:
 class Symbol:
     """A tensor of a model under construction.
 
-    Arithmetic, comparisons, indexing, NumPy functions and ``exburn.ops`` work on it.
+    Arithmetic, comparisons, indexing, ``exburn.ops``, the functions of ``jax.numpy``,
+    ``jax.nn`` and ``jax.lax``, and NumPy's, work on it.
 
     Example:
         >>> x = Symbol(spec_of((None, 4), "float32"))
@@ -82,6 +88,8 @@ class Symbol:
     __array_priority__ = 1000
 
     def __init__(self, spec, call: Call | None = None, index: int = 0, name=None):
+        if not jax_functions.extended():
+            jax_functions.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
 
     @property
@@ -132,9 +140,9 @@ class Symbol:
         raise GraphError(
             "jax.numpy",
             f"it cannot compute with {self!r}, which has no value yet",
-            hint="Use the same function from exburn.ops (ops.tanh(x)), "
-            "or wrap any function: exburn.fn(jnp.tanh)(x); "
-            "an nnx.Module becomes a layer by layers.ModuleLayer(module).",
+            hint="Wrap any function, exburn.fn(function)(x), and an nnx.Module, "
+            "layers.ModuleLayer(module)(x). Call JAX's as jnp.tanh(x): one imported by "
+            "name before the first Input takes arrays only.",
         )
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
@@ -289,6 +297,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
             f"{type(fn).__name__} holds weights, which a function cannot train",
             hint="Wrap it as a layer: exburn.layers.ModuleLayer(module)(x).",
         )
+    fn = jax_functions.original(fn)
     label = name or getattr(fn, "__name__", type(fn).__name__).strip("_<>")
 
     def lifted(*args, **kwargs):
@@ -299,7 +308,9 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
             specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
         except (TypeError, ValueError) as error:
             known = any(fn is own for own in OPERATIONS.values())
-            if isinstance(error, ExBurnError) or not known or "shape" not in str(error):
+            known = known or jax_functions.name_of(fn) is not None
+            misfit = "shape" in str(error) or "dimensions" in str(error)
+            if isinstance(error, ExBurnError) or not (known and misfit):
                 raise
             operands = [
                 v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")
@@ -318,6 +329,41 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
     return lifted
+
+
+def _size(x: Symbol, axis: Any = None) -> int:
+    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
+    sizes = [x.spec.shape[i] for i in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise DTypeError(
+            "size",
+            f"the size of {x!r} is not known before data comes",
+            hint="Give the size of the batch: Input(shape, batch_size=32).",
+        )
+    return math.prod(sizes)
+
+
+def _result_type(*args: Any) -> Any:
+    return jnp.result_type(
+        *(v.spec.dtype if isinstance(v, Symbol) else v for v in args)
+    )
+
+
+def _is_complex(x: Symbol) -> bool:
+    return jnp.issubdtype(x.spec.dtype, jnp.complexfloating)
+
+
+# What JAX's functions answer without computing anything.
+_ANSWERS: dict[str, Callable] = {
+    "shape": lambda x: x.shape,
+    "ndim": lambda x: x.ndim,
+    "size": _size,
+    "dtype": lambda x, **_: x.spec.dtype,
+    "result_type": _result_type,
+    "isscalar": lambda x: x.ndim == 0,
+    "iscomplexobj": _is_complex,
+    "isrealobj": lambda x: not _is_complex(x),
+}
 
 
 def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any:
@@ -409,7 +455,17 @@ def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:
     """Notes the call and returns its output symbols, in the structure of ``specs``."""
     call = Call(callee, args, kwargs)
     leaves, treedef = jax.tree.flatten(specs)
+    if registry.from_file():
+        _check_claims(leaves)
     name = getattr(callee, "name", None)
     symbols = [Symbol(s, call, i, name) for i, s in enumerate(leaves)]
     call.outputs = jax.tree.unflatten(treedef, symbols)
     return call.outputs
+
+
+def _check_claims(specs: list) -> None:
+    """Refuses tensors that only an attack has: some layers count along an axis."""
+    for spec in specs:
+        sizes = [d for d in spec.shape if isinstance(d, int)]
+        if len(spec.shape) > _MOST_AXES or max(sizes, default=0) > _LARGEST_AXIS:
+            raise FileFormatError("from_config", f"a tensor of shape {spec.shape}")

@@ -54,6 +54,8 @@ def module_paths(root: Any) -> dict[int, str]:
 def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
     """Every weight below ``root`` once: its path, itself, and whether it is trained.
 
+    A parameter whose metadata say ``frozen`` is not, whatever its layer says.
+
     In Keras' order: a layer's own weights, the trainable ones first, then those of
     the layers in it.
     """
@@ -72,7 +74,10 @@ def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
             elif id(child) not in seen and not isinstance(child, nnx.RngState):
                 seen.add(id(child))
                 learns = isinstance(child, nnx.Param)
-                own.append((child_path, child, trainable and learns, learns))
+                frozen = child.get_metadata().get("frozen", False)
+                own.append(
+                    (child_path, child, trainable and learns and not frozen, learns)
+                )
         for child_path, child, learned, _ in sorted(own, key=lambda w: not w[3]):
             yield child_path, child, learned
         for child, child_path in inner:

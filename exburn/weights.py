@@ -10,7 +10,15 @@ from flax import nnx
 
 from exburn.errors import ShapeError
 
-__all__ = ["Buffer", "InputSpec", "Parameter", "Static", "Weight", "assign"]
+__all__ = [
+    "Buffer",
+    "InputSpec",
+    "Parameter",
+    "Static",
+    "Weight",
+    "assign",
+    "scalars",
+]
 
 
 class Static:
@@ -84,8 +92,12 @@ class Weight(nnx.Variable):
 
     @property
     def path(self) -> str:
-        """The path in the model that first filled the weight, or its name."""
-        return self.get_metadata().get("path", self.name)
+        """The path in the outermost model that holds the weight, or its name.
+
+        It is what ``summary()``, ``OptimizerMap`` and ``freeze`` go by.
+        """
+        place = self.get_metadata().get("place")
+        return self.name if place is None else place.value
 
 
 class Parameter(Weight, nnx.Param):
@@ -94,6 +106,12 @@ class Parameter(Weight, nnx.Param):
 
 class Buffer(Weight, nnx.Variable):
     """A weight that only the layer itself changes, such as a running mean."""
+
+
+def scalars(weight: Any) -> int:
+    """The numbers that a weight or array stands for: a packed one holds more."""
+    metadata = weight.get_metadata() if isinstance(weight, nnx.Variable) else {}
+    return metadata.get("scalars", int(np.prod(weight.shape)))
 
 
 class InputSpec:

@@ -17,6 +17,7 @@ from exburn.optimizers.adam import Adam, AdamW
 from exburn.optimizers.adamax import Adamax
 from exburn.optimizers.ftrl import Ftrl
 from exburn.optimizers.lamb import Lamb
+from exburn.optimizers.lbfgs import LBFGS
 from exburn.optimizers.lion import Lion
 from exburn.optimizers.loss_scale import LossScaleOptimizer
 from exburn.optimizers.multi import MultiOptimizer, OptimizerMap
@@ -29,6 +30,8 @@ from exburn.optimizers.schedule_free import ScheduleFreeAdamW
 from exburn.optimizers.sgd import SGD
 
 __all__ = [
+    "LBFGS",
+    "SGD",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -46,7 +49,6 @@ __all__ = [
     "Optimizer",
     "OptimizerMap",
     "RMSprop",
-    "SGD",
     "ScheduleFreeAdamW",
     "deserialize",
     "get",
@@ -63,6 +65,7 @@ _CLASSES = (
     Adamax,
     Ftrl,
     Lamb,
+    LBFGS,
     Lion,
     LossScaleOptimizer,
     MultiOptimizer,
@@ -144,5 +147,8 @@ def deserialize(
             try:
                 cls = registry.lookup(config.get("registered_name") or str(name))
             except ValueError:
-                raise unknown_name("optimizer", name, _named) from None
+                known = [cls.__name__ for cls in _named.values()]
+                raise unknown_name(
+                    "optimizer", name, known, op="optimizers.get"
+                ) from None
         return cls.from_config(config.get("config", {}))

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.optimizers.variable import OptimizerVariable, variables_of
 
 __all__ = ["Eager"]
 
@@ -30,7 +31,7 @@ class Eager:
     bind: Any
     final_params: Any
     revision: int
-    iterations: int
+    iterations: Any
     _live: Any
     _set_state: Any
 
@@ -66,13 +67,13 @@ class Eager:
         self._names, self._treedef = list(names), treedef
 
     @property
-    def variables(self) -> list[Any]:
-        """The state's arrays as a flat list.
+    def variables(self) -> list[OptimizerVariable]:
+        """The state's arrays, each as a variable with ``value`` and ``assign``.
 
         Raises:
             NotBuiltError: There is no state yet.
         """
-        return jax.tree.leaves(self._need_state("variables"))
+        return variables_of(self, self._need_state("variables"))
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
@@ -95,7 +96,12 @@ class Eager:
             return self.update(grads, optimizer_variables, trainable_variables)
         self._need_state("stateless_apply")
         state = self._treedef.unflatten(
-            self._checked(optimizer_variables, self._treedef.num_leaves, "state arrays")
+            map(
+                _value,
+                self._checked(
+                    optimizer_variables, self._treedef.num_leaves, "state arrays"
+                ),
+            )
         )
         params, state = self.update(
             self._named(grads, "gradients"),

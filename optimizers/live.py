@@ -9,6 +9,7 @@ from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.arguments import real
 from exburn.optimizers.rate import current_rate, host_value, replace_leaf
+from exburn.optimizers.variable import live_number
 
 __all__ = ["Live"]
 
@@ -99,10 +100,14 @@ class Live:
         state = self._live()
         if callable(self._learning_rate):
             count = 0 if state is None else host_value(state["rate"]["count"])
-            return host_value(self._schedule_at(count))
+            return self._settable(host_value(self._schedule_at(count)))
         if state is None:
-            return self._learning_rate
-        return host_value(state["rate"]["learning_rate"])
+            return self._settable(self._learning_rate)
+        return self._settable(host_value(state["rate"]["learning_rate"]))
+
+    def _settable(self, rate: Any) -> Any:
+        """The learning rate with Keras' ``assign``."""
+        return live_number(rate, lambda new: setattr(self, "learning_rate", new))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -128,10 +133,17 @@ class Live:
         self._scale = value
 
     @property
-    def iterations(self) -> int:
-        """Number of updates so far."""
+    def iterations(self) -> Any:
+        """Number of updates so far, an int; ``iterations.assign(0)`` starts anew."""
         state = self._live()
-        return 0 if state is None else host_value(state["rate"]["count"])
+        count = 0 if state is None else host_value(state["rate"]["count"])
+        return live_number(count, self._set_iterations)
+
+    def _set_iterations(self, value: Any) -> None:
+        state = self._bound("iterations.assign")
+        count = replace_leaf("optimizer", "iterations", state["rate"]["count"], value)
+        assert self._set_state is not None  # bound
+        self._set_state({**state, "rate": {**state["rate"], "count": count}})
 
     def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
         """What can change without a recompilation, as Python numbers.

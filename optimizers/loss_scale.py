@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import registry
-from exburn.errors import DTypeError
+from exburn.errors import ArgumentError, DTypeError
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -24,9 +24,13 @@ _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
 class LossScaleOptimizer(Optimizer):
     """Scales the loss so that float16 gradients neither vanish nor overflow.
 
+    ``compile`` puts it around the optimizer of a model that computes in float16. Its
+    scale and counts are part of the optimizer's state, and so of checkpoints.
+
     The loss is multiplied by a scale and gradients are divided by it. A gradient that
     is not finite halves the scale, and that update is left out; after
-    ``dynamic_growth_steps`` finite ones in a row the scale doubles.
+    ``dynamic_growth_steps`` finite ones in a row the scale doubles. With accumulation
+    the mean gradient of a group of batches counts, and the scale stays during a group.
 
     Args:
         inner_optimizer: The optimizer that updates; its ``loss_scale_factor`` is unset.
@@ -69,6 +73,12 @@ class LossScaleOptimizer(Optimizer):
                 f"inner_optimizer must be an Optimizer, received {inner_optimizer!r}",
                 hint="exburn.optimizers.get makes one from a name or from optax.",
             )
+        if inner_optimizer.searches:
+            raise ArgumentError(
+                op,
+                f"the line search of {inner_optimizer!r} needs the plain loss",
+                hint="Train in float32 or bfloat16, without a LossScaleOptimizer.",
+            )
         self._inner = inner_optimizer
         super().__init__(0.0, name=name)
         self._inner.loss_scale_factor = None
@@ -85,35 +95,56 @@ class LossScaleOptimizer(Optimizer):
     def transformation(self, learning_rate, count):
         return self._inner.transformation(learning_rate, count)
 
-    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+    def init(self, params: Any) -> dict[str, Any]:
+        return self.around(self._inner.init(params))
+
+    def around(self, inner_state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state that begins with this one of the inner optimizer."""
         scale = {
             "factor": np.array(self.initial_scale, np.float32),
             "finite_steps": np.zeros((), np.int32),
+            "skipped": np.zeros((), np.int32),
         }
-        state = self._inner.init(params, micro_steps=micro_steps)
-        return {**state, "loss_scale": jax.device_put(scale)}
+        return {**inner_state, "loss_scale": jax.device_put(scale)}
 
-    def update(
-        self, grads: Any, opt_state: Mapping[str, Any], params: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        state = dict(opt_state)
+    def _step(self, grads, state, params):
         scale = state.pop("loss_scale")
         factor, steps = scale["factor"], scale["finite_steps"]
         checks = [jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]
         finite = jnp.all(jnp.stack(checks)) if checks else jnp.bool_(True)
 
-        def apply():
-            unscaled = jax.tree.map(lambda g: g.astype(_wide(g)) / factor, grads)
-            return self._inner.update(unscaled, state, params)
-
-        new_params, new_state = jax.lax.cond(finite, apply, lambda: (params, state))
+        unscaled = jax.tree.map(lambda g: g.astype(_wide(g)) / factor, grads)
+        new = self._inner.update(unscaled, state, params)
+        # A choice between arrays, not a branch: on a GPU that would wait for the host.
+        new_params, new_state = jax.tree.map(
+            lambda n, o: jnp.where(finite, n, o), new, (params, state)
+        )
         grown = steps >= self.dynamic_growth_steps - 1
         change = jnp.where(finite, jnp.where(grown, 2.0, 1.0), 0.5)
         new_state["loss_scale"] = {
             "factor": jnp.clip(factor * change, _SMALLEST, _LARGEST),
             "finite_steps": jnp.where(finite & ~grown, steps + 1, 0),
+            "skipped": scale["skipped"] + jnp.where(finite, 0, 1),
         }
         return new_params, new_state
+
+    def skips(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+        """Whether the update between two states was left out."""
+        return after["loss_scale"]["skipped"] > before["loss_scale"]["skipped"]
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor on the loss now; the first one before training."""
+        state = self._live()
+        if state is None:
+            return self.initial_scale
+        return host_value(state["loss_scale"]["factor"])
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many updates were left out because a gradient was not finite."""
+        state = self._live()
+        return 0 if state is None else host_value(state["loss_scale"]["skipped"])
 
     @property
     def scales_loss(self) -> bool:
@@ -185,6 +216,10 @@ class LossScaleOptimizer(Optimizer):
             )
             state["loss_scale"] = {**old, "factor": factor}
         return self._inner.with_hyperparameters(state, **values)
+
+    @property
+    def keeps_average(self) -> bool:
+        return self._inner.keeps_average
 
     def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
         return self._inner.ema_params(opt_state)

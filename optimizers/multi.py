@@ -233,9 +233,8 @@ class MultiOptimizer(Optimizer):
             "MultiOptimizer", "there is one transformation per optimizer"
         )
 
-    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+    def init(self, params: Any) -> dict[str, Any]:
         parts, _, _ = self._split(params)
-        # Accumulation is each optimizer's own, so it always needs its sums.
         inner = {
             str(i): optimizer.init(part)
             for i, (optimizer, part) in enumerate(
@@ -305,6 +304,11 @@ class MultiOptimizer(Optimizer):
             "optimizer.scale.",
         )
 
+    def _set_iterations(self, value: Any) -> None:
+        super()._set_iterations(value)
+        for optimizer in self._optimizers:
+            optimizer._set_iterations(value)
+
     @property
     def revision(self) -> int:
         return self._revision + sum(o.revision for o in self._optimizers)
@@ -350,6 +354,10 @@ class MultiOptimizer(Optimizer):
             optimizer.scale = value
         self._scale = value
 
+    @property
+    def keeps_average(self) -> bool:
+        return any(optimizer.keeps_average for optimizer in self._optimizers)
+
     def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
         raise ArgumentError(
             "MultiOptimizer",
@@ -387,6 +395,13 @@ class MultiOptimizer(Optimizer):
 def _checked(optimizer: Any, where: str) -> Optimizer:
     from exburn.optimizers.loss_scale import LossScaleOptimizer
 
+    if getattr(optimizer, "searches", False):
+        raise ArgumentError(
+            "OptimizerMap",
+            f"{where} must be an optimizer for some parameters; the line search of "
+            f"{optimizer!r} moves all of them",
+            hint="Give it to compile() alone.",
+        )
     refused = isinstance(optimizer, LossScaleOptimizer | MultiOptimizer)
     if refused or not isinstance(optimizer, Optimizer):
         raise DTypeError(

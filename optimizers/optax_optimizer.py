@@ -97,8 +97,8 @@ class OptaxOptimizer(Optimizer):
             )
         return made
 
-    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
-        state = super().init(params, micro_steps=micro_steps)
+    def init(self, params: Any) -> dict[str, Any]:
+        state = super().init(params)
         if self._finished:
             rate = _injected(state["inner"]).get("learning_rate", jnp.float32(jnp.nan))
             rate = rate if self._wanted is None else self._wanted
@@ -122,12 +122,12 @@ class OptaxOptimizer(Optimizer):
         if not self._finished:
             return super().learning_rate
         if self._wanted is not None and self._live() is None:
-            return self._wanted
+            return self._settable(self._wanted)
         state = self._live() or self._probe()
         self._need_injected(state["inner"])
         if "learning_rate" not in _settable(state["inner"]):
             return host_value(_injected(state["inner"])["learning_rate"])
-        return host_value(state["rate"]["learning_rate"])
+        return self._settable(host_value(state["rate"]["learning_rate"]))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:

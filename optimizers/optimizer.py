@@ -77,7 +77,7 @@ class Optimizer(Live, Eager, abc.ABC):
 
     Raises:
         ArgumentError: A value can never work, such as a negative learning rate or two
-            kinds of clipping.
+            kinds of clipping other than ``global_clipnorm`` and ``clipvalue``.
 
     Example:
         >>> import numpy as np
@@ -97,6 +97,8 @@ class Optimizer(Live, Eager, abc.ABC):
 
     #: Whether parameters in 16-bit floats are updated in float32.
     widens = True
+    #: Whether ``update`` takes the loss as a function, ``value_fn``, to search along.
+    searches = False
 
     def __init__(
         self,
@@ -141,7 +143,8 @@ class Optimizer(Live, Eager, abc.ABC):
         )
         clips = ("clipnorm", "clipvalue", "global_clipnorm")
         given = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
-        if len(given) > 1:
+        # ExBurn clips by the global norm and then by value.
+        if len(given) > 1 and set(given) != {"clipvalue", "global_clipnorm"}:
             raise ArgumentError(op, "only one kind of clipping can be used", given)
         self.use_ema = bool(use_ema)
         self.ema_momentum = real(op, "ema_momentum", ema_momentum, high=1.0)
@@ -211,21 +214,17 @@ class Optimizer(Live, Eager, abc.ABC):
 
     # The pure interface
 
-    def init(self, params: Any, *, micro_steps: bool = True) -> dict[str, Any]:
+    def init(self, params: Any) -> dict[str, Any]:
         """The state before the first update; nothing is compiled for it.
 
         Args:
             params: Tree of arrays, usually nested dicts.
-            micro_steps: With ``gradient_accumulation_steps``, whether ``update`` will
-                be called once per batch. Pass False when the caller averages the
-                gradients of ``accumulate`` batches itself: then every call is a whole
-                update, and no memory is spent on sums.
         """
 
         def make(tree):
             wide = widen(tree)
             state = {"inner": self.init_rule(wide if self.widens else tree)}
-            if self.accumulate > 1 and micro_steps:
+            if self.accumulate > 1:
                 sums = jax.tree.map(jnp.zeros_like, wide)
                 state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
             if self.use_ema:
@@ -242,6 +241,10 @@ class Optimizer(Live, Eager, abc.ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """One step from gradients: ``(new_params, new_opt_state)``.
 
+        With ``gradient_accumulation_steps`` this is one batch of a group: it updates
+        if it is the group's last. A loop over whole groups calls ``accumulate_batch``
+        for each batch and ``update_accumulated`` once, and asks nothing.
+
         Args:
             grads: Tree like ``params``.
             opt_state: What ``init`` or the last ``update`` returned.
@@ -251,32 +254,45 @@ class Optimizer(Live, Eager, abc.ABC):
             ShapeError: Gradients, parameters and state do not belong together.
         """
         same_shapes(f"{type(self).__name__}.update", grads, params)
-        if self.loss_scale_factor is not None:
-            # In float32: a quotient of 16-bit floats could vanish again.
-            factor = self.loss_scale_factor
-            grads = jax.tree.map(lambda g: g / factor, widen(grads))
-        state = dict(opt_state)
-        sums = state.pop("accumulated", None)
-        if sums is None:
-            return self._step(grads, state, params)
-        total = jax.tree.map(
-            lambda s, g: s + g.astype(s.dtype), sums["gradients"], grads
+        if "accumulated" not in opt_state:
+            return self._step(self._unscaled(grads), dict(opt_state), params)
+        state = self.accumulate_batch(grads, opt_state)
+        return jax.lax.cond(
+            state["accumulated"]["batches"] >= self.accumulate,
+            lambda: self.update_accumulated(state, params),
+            lambda: (params, state),
         )
 
-        def finish():
-            mean = jax.tree.map(lambda s: s / self.accumulate, total)
-            zeros = jax.tree.map(jnp.zeros_like, total)
-            return *self._step(mean, state, params), zeros
-
-        def wait():
-            return params, state, total
-
+    def accumulate_batch(
+        self, grads: Any, opt_state: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The state with one more batch's gradients in its sums; updates nothing."""
+        sums = opt_state["accumulated"]
+        total = jax.tree.map(
+            lambda s, g: s + g.astype(s.dtype),
+            sums["gradients"],
+            self._unscaled(grads),
+        )
         batches = sums["batches"] + 1
-        last = batches >= self.accumulate
-        new_params, new_state, total = jax.lax.cond(last, finish, wait)
-        batches = jnp.where(last, 0, batches)
-        new_state["accumulated"] = {"gradients": total, "batches": batches}
+        return {**opt_state, "accumulated": {"gradients": total, "batches": batches}}
+
+    def update_accumulated(
+        self, opt_state: Mapping[str, Any], params: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The one update of a group, from the mean of its gradients."""
+        state = dict(opt_state)
+        total = state.pop("accumulated")["gradients"]
+        mean = jax.tree.map(lambda s: s / self.accumulate, total)
+        new_params, new_state = self._step(mean, state, params)
+        zeros = jax.tree.map(jnp.zeros_like, total)
+        new_state["accumulated"] = {"gradients": zeros, "batches": jnp.int32(0)}
         return new_params, new_state
+
+    def _unscaled(self, grads: Any) -> Any:
+        if self.loss_scale_factor is None:
+            return grads
+        # In float32: a quotient of 16-bit floats could vanish again.
+        return jax.tree.map(lambda g: g / self.loss_scale_factor, widen(grads))
 
     def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
         count, learning_rate = state["rate"]["count"], self.rate(state)
@@ -333,10 +349,19 @@ class Optimizer(Live, Eager, abc.ABC):
         """Whether the loss must go through :meth:`scale_loss` before ``grad``."""
         return self.loss_scale_factor is not None
 
+    def skips(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+        """Whether the update between two states was left out; None: it never is."""
+        return None
+
     def scale_loss(self, loss: Any, opt_state: Mapping[str, Any] | None = None) -> Any:
         """The loss to differentiate; ``update`` divides its gradients again."""
         factor = self.loss_scale_factor
         return loss if factor is None else loss * factor
+
+    @property
+    def keeps_average(self) -> bool:
+        """Whether ``final_params`` are averages of the parameters."""
+        return self.use_ema
 
     def ema_params(self, opt_state: Mapping[str, Any]) -> Any:
         """The moving average of the parameters (float32 for 16-bit parameters).

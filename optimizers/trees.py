@@ -135,7 +135,7 @@ def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
 
     Args:
         function: A pure function of the parameters, such as ``optax.adam(0.1).init``.
-        params: Tree of arrays; tracers are allowed.
+        params: Tree of arrays; tracers are allowed, and specs, whose result is specs.
 
     Returns:
         Arrays on the default device with buffers of their own, so that they can be
@@ -152,6 +152,8 @@ def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
         params,
     )
     program, shapes = jax.make_jaxpr(function, return_shape=True)(specs)
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return shapes
     treedef = jax.tree.structure(shapes)
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     try:

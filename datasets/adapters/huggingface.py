@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from exburn.dataset import ArrayDataset, StreamDataset, register_adapter
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 
-__all__ = ["HuggingFaceAdapter", "from_huggingface"]
+__all__ = ["ColumnAdapter", "HuggingFaceAdapter", "from_huggingface"]
 
 
 def _base(value: Any) -> str | None:
@@ -18,6 +20,24 @@ def _base(value: Any) -> str | None:
         if ours and c.__module__.split(".")[0] == "datasets":
             return c.__name__
     return None
+
+
+@register_adapter
+class ColumnAdapter:
+    """One column, ``ds["label"]``, as an array; it need not have a format."""
+
+    def accepts(self, value: Any) -> bool:
+        cls = type(value)
+        return cls.__name__ == "Column" and cls.__module__.startswith("datasets.")
+
+    def to_array(self, value: Any, *, name: str, op: str) -> Any:
+        rows = value[:]
+        if not isinstance(rows, list):
+            return rows
+        try:
+            return np.asarray(rows)
+        except ValueError:  # ragged: the check of dtypes says so
+            return np.array(rows, dtype=object)
 
 
 @register_adapter

@@ -50,6 +50,7 @@ from exburn.activations.vectors import (
     sparsemax,
 )
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
+from exburn.jax_functions import original
 
 __all__ = [
     "celu",
@@ -152,6 +153,7 @@ def serialize(activation: Any) -> Any:
         >>> serialize(swish)
         'silu'
     """
+    activation = original(activation)
     name = getattr(activation, "__name__", None)
     if name and _names.get(name) is activation:
         return name

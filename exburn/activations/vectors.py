@@ -40,7 +40,7 @@ def softmax(x, axis=-1):
             "a single value always becomes 1. Is sigmoid meant?",
             stacklevel=2,
         )
-    return jax.nn.softmax(x, axis)
+    return jax.nn.softmax(_wide(x), axis).astype(_kind(x))
 
 
 def log_softmax(x, axis=-1):
@@ -57,7 +57,8 @@ def log_softmax(x, axis=-1):
         >>> log_softmax([1000.0, 0.0]).tolist()
         [0.0, -1000.0]
     """
-    return jax.nn.log_softmax(_with_axis("log_softmax", x, axis), axis)
+    x = _with_axis("log_softmax", x, axis)
+    return jax.nn.log_softmax(_wide(x), axis).astype(_kind(x))
 
 
 def sparsemax(x, axis=-1):
@@ -78,7 +79,8 @@ def sparsemax(x, axis=-1):
 
     Source: Martins & Astudillo, *From Softmax to Sparsemax*, 2016.
     """
-    x = jnp.moveaxis(_with_axis("sparsemax", x, axis), axis, -1)
+    given = _with_axis("sparsemax", x, axis)
+    x = jnp.moveaxis(_wide(given), axis, -1)
     x = x - jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
     ordered = jnp.sort(x, axis=-1, descending=True)
     total = jnp.cumsum(ordered, axis=-1) - 1
@@ -86,7 +88,7 @@ def sparsemax(x, axis=-1):
     support = count * ordered > total
     size = jnp.sum(support, -1, keepdims=True)
     tau = (jnp.sum(jnp.where(support, ordered, 0), -1, keepdims=True) - 1) / size
-    return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis)
+    return jnp.moveaxis(jnp.maximum(x - tau, 0), -1, axis).astype(_kind(given))
 
 
 def glu(x, axis=-1):
@@ -115,6 +117,16 @@ def glu(x, axis=-1):
             "glu", f"axis {axis} must have an even size", {"x": tuple(x.shape)}
         )
     return jax.nn.glu(x, axis)
+
+
+def _kind(x: jax.Array) -> Any:
+    """The dtype of results: that of the input, if it is a floating one."""
+    return x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.float32
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """At least float32: exponentials are added up."""
+    return x.astype(jnp.promote_types(_kind(x), jnp.float32))
 
 
 def _with_axis(op: str, x: Any, axis: int | tuple[int, ...]) -> jax.Array:

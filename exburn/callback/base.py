@@ -102,6 +102,12 @@ class Callback:
     def on_chunk_end(self, step: int, logs: Logs | None = None) -> None:
         """Called after a chunk: `step` steps of the epoch done, running means."""
 
+    def on_checkpoint(self, point: Any) -> None:
+        """Called where the run could be taken up again: after a chunk, and after an
+        epoch when all of its hooks have run. `point.save(writer)` saves the run; see
+        `exburn.training.checkpointing.RunPoint`. With `every = n`, chunks end at the
+        multiples of n."""
+
     def on_test_begin(self, logs: Logs | None = None) -> None:
         """Called when `evaluate`, or the validation inside `fit`, begins."""
 

@@ -22,6 +22,8 @@ class History(Callback):
         epoch: The numbers of the finished epochs, counted from 0.
         params: What `fit` was called with.
         seed: The seed of the run, also where the user gave none.
+        profile: Of `fit(profile=True)`: for every epoch the milliseconds spent on
+            data, the device, the host and validation.
 
     An epoch is recorded as a whole or not at all: an exception or Ctrl-C never
     leaves one name with a value more than another.
@@ -43,6 +45,7 @@ class History(Callback):
         self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
         self.seed: int | None = None
+        self.profile: list[dict[str, float]] | None = None
         self._epochs: dict[str, list[int]] = {}
         self._restored = False
 

@@ -207,6 +207,17 @@ class CallbackList:
         """
         return min((batches.every for batches in self._batches[kind]), default=None)
 
+    def chunk_limit(self) -> int | None:
+        """Returns how long a chunk of the training may be, None for any length."""
+        hooked = self.batch_interval("train")
+        limits = [c.every for c in self._hooks["on_checkpoint"]]
+        return min((n for n in (hooked, *limits) if n is not None), default=None)
+
+    def resume_at(self, batch: int) -> None:
+        """Tells the batch hooks that an epoch goes on after this many batches."""
+        for batches in self._batches["train"]:
+            batches.done = batch
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of every callback that has some, by class name."""
         states = {name: c.state_dict() for name, c in self._named()}
@@ -231,6 +242,10 @@ class CallbackList:
             )
         for name, saved in state.items():
             named[name].load_state_dict(saved)
+
+    def names(self, hook: str) -> list[str]:
+        """Returns the names, as in `state_dict`, of those that override a hook."""
+        return [name for name, c in self._named() if c in self._hooks[hook]]
 
     def _named(self) -> Iterable[tuple[str, Callback]]:
         counts: dict[str, int] = {}
@@ -278,6 +293,10 @@ class CallbackList:
 
     def on_chunk_end(self, step: int, logs: Logs | None = None) -> None:
         self._call("on_chunk_end", logs, step)
+
+    def on_checkpoint(self, point: Any) -> None:
+        for callback in self._hooks["on_checkpoint"]:
+            _run(callback, "on_checkpoint", point)
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         self._begin("test", "on_test_begin", logs)

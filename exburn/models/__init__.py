@@ -4,8 +4,16 @@ from typing import Any
 
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
+from exburn.saving import load_model, model_from_json, save_model
 
-__all__ = ["Model", "Sequential", "clone_model"]
+__all__ = [
+    "Model",
+    "Sequential",
+    "clone_model",
+    "load_model",
+    "model_from_json",
+    "save_model",
+]
 
 
 def clone_model(model: Model) -> Any:

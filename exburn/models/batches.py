@@ -7,6 +7,7 @@ from typing import Any
 from exburn.dataset import ArrayDataset, as_dataset
 from exburn.errors import DataError
 from exburn.models.arguments import logs_as
+from exburn.models.inspection import memory_errors
 from exburn.models.weighting import class_weights
 
 __all__ = ["Batches"]
@@ -46,7 +47,8 @@ class Batches:
             dataset = class_weights(dataset, class_weight)
             assert isinstance(dataset, ArrayDataset)
         self._prepare(op, dataset, train=train)
-        return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
+        with memory_errors(self, op, dataset, dataset.size):
+            return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
     def predict_on_batch(self, x):
         """Outputs for one batch."""

@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from exburn import registry
+from exburn import jax_functions, registry
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.graph import Ref
-from exburn.symbol import OPERATIONS, Operation, Symbol, lift, public_shape
+from exburn.symbol import (
+    OPERATIONS,
+    Operation,
+    Symbol,
+    has_symbol,
+    lift,
+    public_shape,
+)
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
 __all__ = ["describe", "rebuild"]
+
+_SPLITS = frozenset("split array_split hsplit vsplit dsplit unstack".split())
+_MOST_PARTS = 4096
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -42,13 +52,16 @@ def describe(model: Model) -> dict[str, Any]:
             "shape": list(public_shape(s.shape)),
             "dtype": jnp.dtype(s.dtype).name,
             "name": n,
+            **({} if axes is None else {"axes": list(axes)}),
         }
-        for s, n in zip(graph.inputs, graph.input_names, strict=True)
+        for s, n, axes in zip(graph.inputs, graph.input_names, graph.axes, strict=True)
     ]
     numbers = list(range(len(inputs)))
+    policy = {"dtype": model.precision.identifier} if model._own_policy else {}
     return {
         "name": model.name,
         "trainable": model.trainable,
+        **policy,
         "inputs": inputs,
         "input_structure": _encode(jax.tree.unflatten(graph.input_tree, numbers)),
         "layers": layers,
@@ -63,7 +76,12 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
 
     layers = {k: registry.deserialize(v) for k, v in config["layers"].items()}
     inputs = [
-        Input(batch_shape=tuple(i["shape"]), dtype=i["dtype"], name=i["name"])
+        Input(
+            batch_shape=tuple(i["shape"]),
+            dtype=i["dtype"],
+            name=i["name"],
+            axes=i.get("axes"),
+        )
         for i in config["inputs"]
     ]
     produced: list[list[Any]] = []
@@ -80,20 +98,41 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
             target = layers[call]
         else:
             name = call["operation"]
-            fn = OPERATIONS.get(name) or registry.lookup(name, "function")
+            fn = OPERATIONS.get(name) or jax_functions.named(name)
+            fn = fn or registry.lookup(name, "function")
+            if not has_symbol((args, kwargs)):
+                raise FileFormatError(
+                    "from_config", f"the operation {node['name']!r} has no input"
+                )
+            if registry.from_file() and name.rpartition(".")[2] in _SPLITS:
+                _check_parts(args, kwargs)
             target = lift(fn, name=node["name"])
         produced.append(jax.tree.leaves(target(*args, **kwargs)))
     structure = _decode(config["input_structure"], fetch)
     structure = jax.tree.map(lambda i: inputs[i], structure)
     outputs = _decode(config["outputs"], fetch)
-    return cls(structure, outputs, name=config["name"], trainable=config["trainable"])
+    return cls(
+        structure,
+        outputs,
+        name=config["name"],
+        trainable=config["trainable"],
+        dtype=config.get("dtype"),
+    )
+
+
+def _check_parts(args: Any, kwargs: Any) -> None:
+    """Refuses to take a tensor of a file apart into too many symbols."""
+    symbols = [v for v in jax.tree.leaves((args, kwargs)) if isinstance(v, Symbol)]
+    longest = max(size or 0 for s in symbols for size in (0, *s.shape))
+    if longest > _MOST_PARTS:
+        raise FileFormatError("from_config", f"a tensor in up to {longest} parts")
 
 
 def _function_name(operation: Operation) -> str:
     for name, fn in OPERATIONS.items():
         if fn is operation.fn:
             return name
-    name = registry.registered_name(operation.fn)
+    name = jax_functions.name_of(operation.fn) or registry.registered_name(operation.fn)
     if name is None:
         raise ArgumentError(
             "get_config",

@@ -1,11 +1,13 @@
-"""A model's weights in files, and its summary on the screen."""
+"""A model in files, and its summary on the screen."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from exburn import losses, metrics, registry
 from exburn.building import materialize
-from exburn.errors import NotBuiltError
+from exburn.errors import ArgumentError, NotBuiltError
 
 __all__ = ["Keeping"]
 
@@ -14,29 +16,98 @@ class Keeping:
     """The part of a model that is written down; mixed into ``Model``."""
 
     built: bool
+    _run: Any
+    compile: Any
 
-    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+    # ------------------------------------------------------------------ files
+    def save(
+        self,
+        filepath: Any,
+        overwrite: bool = True,
+        *,
+        include_optimizer: bool = True,
+        max_shard_size: Any = "5GB",
+    ) -> None:
+        """Writes the whole model to one file; ``exburn.load_model`` reads it.
+
+        Args:
+            filepath: The file; ``.exburn`` is appended if it has no suffix. Whatever
+                the suffix is, ``.keras`` too, it is ExBurn's own format.
+            overwrite: Whether an existing file may be replaced.
+            include_optimizer: Whether the optimizer's state is written.
+            max_shard_size: Size from which on the tensors go into several files.
+
+        Raises:
+            NotBuiltError: The model has no weights yet.
+            ArgumentError: A part cannot be described, or the file may not be replaced.
+            SaveError: The disk is full, or writing is not permitted.
+        """
+        from exburn.saving import save_model
+
+        save_model(
+            self,
+            filepath,
+            overwrite,
+            include_optimizer=include_optimizer,
+            max_shard_size=max_shard_size,
+        )
+
+    def to_json(self, **options: Any) -> str:
+        """The architecture as JSON; ``exburn.models.model_from_json`` reads it.
+
+        Args:
+            **options: Of ``json.dumps``, such as ``indent=2``.
+
+        Raises:
+            ArgumentError: A part of it cannot be described (see ``exburn.register``).
+        """
+        from exburn.saving import model_to_json
+
+        return model_to_json(self, **options)
+
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
+    ) -> None:
         """Writes the weights to one safetensors file, atomically.
+
+        Args:
+            filepath: The file; ``.safetensors`` is appended if it has no suffix.
+            overwrite: Whether an existing file may be replaced.
+            max_shard_size: Size from which on the tensors go into several files.
 
         Raises:
             NotBuiltError: The model has no weights yet.
             ArgumentError: The file exists and ``overwrite`` is false.
+            SaveError: The disk is full, or writing is not permitted.
         """
         from exburn.saving import save_weights
 
         self._require_built("save_weights")
-        save_weights(self, filepath, overwrite=overwrite)
+        save_weights(self, filepath, overwrite, max_shard_size=max_shard_size)
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False) -> None:
-        """Reads the weights that ``save_weights`` wrote; all or nothing.
+    def load_weights(
+        self, filepath: Any, skip_mismatch: bool = False, *, strict: bool | None = None
+    ) -> Any:
+        """Reads weights from a file; all or nothing.
+
+        Args:
+            filepath: A file of ``save_weights`` or ``save``, any safetensors file or
+                ``.npz`` with the same names, or Keras' ``.weights.h5`` or ``.keras``.
+            skip_mismatch: Leaves out what is missing, unexpected or of another shape.
+            strict: The opposite of ``skip_mismatch``, as other libraries call it.
+
+        Returns:
+            A ``LoadReport``: what was loaded, missing, unexpected or did not fit.
 
         Raises:
             FileFormatError: The file is damaged or of another model.
+            ShapeError: A weight has another shape.
         """
         from exburn.saving import load_weights
 
         self._require_built("load_weights")
-        load_weights(self, filepath, skip_mismatch=skip_mismatch)
+        skips = skip_mismatch if strict is None else not strict
+        return load_weights(self, filepath, skip_mismatch=skips)
 
     def _require_built(self, op: str) -> None:
         if not self.built:
@@ -47,6 +118,68 @@ class Keeping:
             )
         materialize(self)
 
+    # ------------------------------------------------------------------ compile
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """What ``compile`` was given, JSON-able; ``None`` if that is not known.
+
+        A class with a ``compile`` of its own overrides this and
+        ``compile_from_config``, or is compiled again after loading.
+
+        Raises:
+            ArgumentError: A lambda or local function is among it.
+        """
+        from exburn.models.training import Training
+
+        run = self._run.value
+        own = getattr(type(self).compile, "__wrapped__", type(self).compile)
+        if run.settings is None or own is not Training.compile:
+            return None
+        settings = run.settings
+        return {
+            "optimizer": registry.serialize(run.optimizer),
+            "loss": _each(settings["loss"], _described(losses.serialize)),
+            "loss_weights": registry.serialize(settings["loss_weights"]),
+            "metrics": _each(settings["metrics"], _described(metrics.serialize)),
+            "weighted_metrics": _each(
+                settings["weighted_metrics"], _described(metrics.serialize)
+            ),
+            "run_eagerly": run.trainer.eager,
+            "steps_per_execution": run.trainer.steps_per_execution,
+            "seed": settings["seed"],
+            "check_numerics": run.check_numerics,
+        }
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles the model as ``get_compile_config`` says.
+
+        Raises:
+            UnknownNameError: A class or function that it names is not registered.
+        """
+        made = dict(config)
+        made["optimizer"] = registry.deserialize(config["optimizer"])
+        made["loss"] = _each(config["loss"], losses.deserialize)
+        for name in ("metrics", "weighted_metrics"):
+            made[name] = _each(config[name], metrics.deserialize)
+        self.compile(**made)
+
+    def _training_state(self) -> dict[str, Any] | None:
+        """Seed, number of steps and optimizer state of the training so far."""
+        trainer = self._run.value.trainer
+        if trainer is None:
+            return None
+        running = trainer.state
+        return {
+            "seed": int(trainer.seed),
+            "step": int(trainer.step if running is None else running.step),
+            "opt_state": trainer.opt_state if running is None else running.opt_state,
+        }
+
+    def _set_training_state(self, state: Mapping[str, Any]) -> None:
+        trainer = self._run.value.trainer
+        trainer._seed, trainer.step = int(state["seed"]), int(state["step"])
+        trainer.opt_state = state.get("opt_state")
+
+    # ------------------------------------------------------------------ summary
     def summary(
         self,
         line_length: int | None = None,
@@ -57,7 +190,7 @@ class Keeping:
         layer_range: Any = None,
     ) -> None:
         """Prints the layers, their shapes and parameters, and the totals."""
-        from exburn.summary import summary
+        from exburn.model_summary import summary
 
         summary(
             self,
@@ -68,3 +201,33 @@ class Keeping:
             show_trainable=show_trainable,
             layer_range=layer_range,
         )
+
+
+def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Converts what ``compile`` was given for losses or metrics, nested or alone."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        if "class_name" in value and "config" in value:
+            return convert(value)
+        return {name: _each(one, convert) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(one, convert) for one in value]
+    return convert(value)
+
+
+def _described(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        name = getattr(value, "__qualname__", "")
+        if "<" in name and registry.registered_name(value) is None:
+            raise ArgumentError(
+                "save",
+                f"{name!r} is a lambda or a local function, which no file can name",
+                {"received": value},
+                hint="Write it as `def` in a module, with @exburn.register above it.",
+            )
+        return serialize(value)
+
+    return convert

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
 from flax import nnx
 
 from exburn import graph as graphs
-from exburn.building import materialize
+from exburn.building import materialize, place, spread_precision
+from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
 from exburn.models import config
+from exburn.models.adapting import Adapting
+from exburn.models.exporting import Exporting
+from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.symbol import Symbol, public_shape, spec_of
@@ -21,7 +26,7 @@ __all__ = ["Model"]
 
 
 @register_builtin
-class Model(Training, Layer):
+class Model(Quantizing, Adapting, Exporting, Training, Layer):
     """A model from symbols, ``Model(inputs, outputs)``, or a subclass with ``call``.
 
     Args:
@@ -29,7 +34,8 @@ class Model(Training, Layer):
         outputs: Symbols computed from the inputs, in the structure to be returned.
         name: Name of the model.
         trainable: Whether training changes its weights.
-        dtype: Precision policy of a subclass's own weights.
+        dtype: Precision policy of the model and of all layers in it that were given
+            none of their own.
 
     Raises:
         GraphError: The outputs do not depend on the inputs alone, or names collide.
@@ -64,6 +70,9 @@ class Model(Training, Layer):
             )
         if inputs is not None:
             self._set_graph(inputs, outputs)
+            if self._own_policy:
+                spread_precision(self, self.precision)
+                self._retrace()
             materialize(self)
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
@@ -78,6 +87,32 @@ class Model(Training, Layer):
             [symbol.spec for symbol in flat],
         )
         self.built = True
+        place(self)
+
+    def _retrace(self) -> None:
+        """Calls the layers once more: their outputs have other dtypes now."""
+        assert self.graph is not None
+        layers = [layer for layer in _values(self.nodes) if isinstance(layer, Layer)]
+        calls = [len(layer._book.value.calls) for layer in layers]
+        inputs = self._symbols.value[0]
+        outputs = self.graph.run(self.nodes, inputs)
+        for layer, count in zip(layers, calls, strict=True):
+            del layer._book.value.calls[:count]
+        self._set_graph(inputs, outputs)
+
+    @property
+    def precision(self) -> Precision:
+        """The policy; setting one casts the weights, also in the layers that follow."""
+        return super().precision
+
+    @precision.setter
+    def precision(self, policy: Any) -> None:
+        Layer.precision.__set__(self, policy)
+        if self.graph is not None:
+            self._retrace()
+            self._run.value.reset()
+
+    dtype_policy = precision
 
     @property
     def graph(self) -> graphs.Graph | None:
@@ -104,7 +139,9 @@ class Model(Training, Layer):
     def _build(self, shapes: tuple) -> None:
         if type(self).build is not Model.build:
             self.build(*shapes)
+        self._spread_policy()
         self.built = True
+        place(self)
 
     def call(self, inputs, training=False, mask=None):
         if self.graph is None:
@@ -217,7 +254,7 @@ class Model(Training, Layer):
         Raises:
             ArgumentError: A function in it is not registered.
         """
-        if self.graph is None:
+        if self.graph is None or _makes_its_graph(type(self)):
             return super().get_config()
         return config.describe(self)
 
@@ -227,6 +264,13 @@ class Model(Training, Layer):
         if "nodes" not in config_:
             return super().from_config(config_)
         return config.rebuild(cls, config_)
+
+
+def _makes_its_graph(cls: type) -> bool:
+    """Whether a subclass has arguments of its own, from which it makes the graph."""
+    names = set(inspect.signature(cls.__init__).parameters)
+    common = {"self", "args", "kwargs", "name", "trainable", "dtype"}
+    return "inputs" not in names and bool(names - common)
 
 
 def _is_shape(value: Any) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 
 from exburn import context
-from exburn.building import spec_like
+from exburn.building import inspect_call, spec_like
+from exburn.training.check import ends_in_probabilities
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_weights, module_paths
 
@@ -36,11 +37,16 @@ class OwnSteps:
         objective = self._trainer("compute_loss").objective
         specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
         names = self._output_names_of(specs[0])
-        objective.build(*specs, names, None)
+        objective.build(*specs, names, self._ends_in_probabilities)
         pass_ = context.current()
         leaves = jax.tree.leaves(y_pred)
         masks = [None if pass_ is None else pass_.mask_of(leaf) for leaf in leaves]
         return objective.loss(y, y_pred, sample_weight, masks, None)[0]
+
+    def _ends_in_probabilities(self) -> Any:
+        """For each output whether it ends in a softmax or sigmoid, if that is known."""
+        traced = inspect_call(self)
+        return None if traced is None else ends_in_probabilities(traced[0])
 
     @property
     def own_compute_loss(self):

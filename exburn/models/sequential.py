@@ -7,11 +7,11 @@ from typing import Any
 from flax import nnx
 
 from exburn import graph as graphs
-from exburn.building import intact, materialize
+from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
-from exburn.models.model import Model, _values
+from exburn.models.model import Model
 from exburn.registry import deserialize, register_builtin, serialize
 from exburn.symbol import Symbol
 from exburn.weights import Static
@@ -31,6 +31,7 @@ class Sequential(Model):
         layers: The layers, first to last.
         trainable: Whether training changes their weights.
         name: Name of the model.
+        dtype: Precision policy of the model and of the layers given none of their own.
 
     Raises:
         ArgumentError: An entry can not be stacked.
@@ -56,8 +57,10 @@ class Sequential(Model):
         self.nodes = nnx.Dict({})
         self._order = ()
         layers = [] if layers is None else layers
+        stack: list[Layer] = []
         for layer in layers if isinstance(layers, list | tuple) else [layers]:
-            self._append(layer)
+            stack = self._with(layer, stack)
+        self._stack(stack)
         self._refresh()
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
@@ -68,12 +71,12 @@ class Sequential(Model):
             ShapeError: It does not fit the layer below; the stack stays as it was.
         """
         with intact(self):
-            self._append(layer)
+            self._stack(self._with(layer, self.layers))
             self._refresh()
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Takes the last layer off and returns it."""
-        stack = _values(self.nodes)
+        stack = self.layers
         if not stack:
             raise ArgumentError(
                 "Sequential.pop",
@@ -84,8 +87,8 @@ class Sequential(Model):
         self._refresh()
         return stack[-1]
 
-    def _append(self, item: Any) -> None:
-        stack = _values(self.nodes)
+    def _with(self, item: Any, stack: list[Layer]) -> list[Layer]:
+        """The stack with one more on top; an input is kept beside it."""
         if isinstance(item, Symbol) or getattr(item, "is_input", False):
             if stack or "_start" in vars(self):
                 raise ArgumentError(
@@ -95,7 +98,7 @@ class Sequential(Model):
                     hint="Begin the stack with it: Sequential([Input(shape), …]).",
                 )
             self._start = Static(item if isinstance(item, Symbol) else item.output)
-            return
+            return stack
         layer = as_layer(item)
         if any(layer is other for other in stack):
             raise ArgumentError(
@@ -106,10 +109,13 @@ class Sequential(Model):
         if layer._given_shape is not None and not stack and "_start" not in vars(self):
             dtype = "int32" if _wants_integers(layer) else "float32"
             self._start = Static(Input(layer._given_shape, dtype=dtype))
-        self._stack([*stack, layer])
+        return [*stack, layer]
 
     def _stack(self, layers: list[Layer]) -> None:
         names = graphs.assign_names(layers)
+        for layer in layers:  # one named by its place may have to make room
+            if layer._auto_name and layer._name != names[id(layer)]:
+                layer._name = names[id(layer)]
         self.nodes = nnx.Dict({names[id(layer)]: layer for layer in layers})
         self._order = tuple(names[id(layer)] for layer in layers)
 
@@ -124,7 +130,9 @@ class Sequential(Model):
                 delattr(self, key)
         self.built = False
         start = vars(self).get("_start")
-        stack = _values(self.nodes)
+        stack = self.layers
+        if self._own_policy:
+            spread_precision(self, self.precision)
         if start is None or not stack:
             return
         symbol = start.value
@@ -138,7 +146,7 @@ class Sequential(Model):
         """Makes the weights for inputs of this shape, batch axis included."""
         if self.graph is not None or input_shape is None:
             return
-        stack = _values(self.nodes)
+        stack = self.layers
         if not stack:
             raise NotBuiltError(
                 self.name, "the model has no layers", hint="model.add(…)"
@@ -153,14 +161,15 @@ class Sequential(Model):
     def call(self, inputs, training=False, mask=None):
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs)
-        for key in self._order:  # a merged copy's nodes are sorted by name
-            inputs = self.nodes[key](inputs)
+        for layer in self.layers:
+            inputs = layer(inputs)
         return inputs
 
     @property
     def layers(self) -> list[Layer]:
         """The stack, without the input."""
-        return _values(self.nodes)
+        # A merged copy's nodes are sorted by name.
+        return [self.nodes[key] for key in self._order]
 
     def get_config(self) -> dict[str, Any]:
         config = {
@@ -168,9 +177,13 @@ class Sequential(Model):
             "trainable": self.trainable,
             "layers": [serialize(layer) for layer in self.layers],
         }
+        if self._own_policy:
+            config["dtype"] = self.precision.identifier
         if self.graph is not None:
             spec = self.inputs[0]
             config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
+            if (axes := self.graph.axes[0]) is not None:
+                config["input"]["axes"] = list(axes)
         return config
 
     @classmethod
@@ -179,8 +192,14 @@ class Sequential(Model):
         start = config.get("input")
         if start is not None:
             shape, dtype = tuple(start["shape"]), start["dtype"]
-            layers = [Input(batch_shape=shape, dtype=dtype), *layers]
-        return cls(layers, trainable=config["trainable"], name=config["name"])
+            first = Input(batch_shape=shape, dtype=dtype, axes=start.get("axes"))
+            layers = [first, *layers]
+        return cls(
+            layers,
+            trainable=config["trainable"],
+            name=config["name"],
+            dtype=config.get("dtype"),
+        )
 
 
 def as_layer(item: Any) -> Layer:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any
+
+from jax import default_device
 
 from exburn import config, optimizers
 from exburn.building import reseed
@@ -31,12 +34,25 @@ from exburn.models.arguments import (
     positive,
     validation_epochs,
 )
+from exburn.models.averaging import Averaging
 from exburn.models.batches import Batches
+from exburn.models.freezing import Freezing
+from exburn.models.inspection import Inspection, memory_errors
 from exburn.models.keeping import Keeping
+from exburn.models.options import (
+    OptimizerOptions,
+    device_of,
+    set_options,
+    warm_up,
+    with_accuracy,
+)
 from exburn.models.own_steps import OwnSteps
+from exburn.models.reporting import Reporting
+from exburn.models.watching import Watching
 from exburn.models.weighting import class_weights
 from exburn.training.feed import count_steps
 from exburn.training.objective import Objective
+from exburn.training.resume import find, load_weights
 from exburn.training.trainer import Trainer
 from exburn.weights import Static
 
@@ -54,6 +70,10 @@ class _Run:
         self.stop = {"training": False, "evaluating": False, "predicting": False}
         self.check_numerics = True
         self.loss_tracker = Mean(name="loss")
+        self.variants: dict[Any, Any] = {}
+        self.warmup: Any = None
+        self.device: Any = None
+        self.output_axes: Any = None
 
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""
@@ -61,10 +81,21 @@ class _Run:
             self.trainer.forget()
 
 
-class Training(OwnSteps, Batches, Keeping):
+class Training(
+    OwnSteps,
+    Batches,
+    Keeping,
+    Freezing,
+    Averaging,
+    Inspection,
+    OptimizerOptions,
+    Reporting,
+    Watching,
+):
     """The part of a model that trains; mixed into ``Model``."""
 
     _run: Static
+    _require_trainable: Any
     stop_training: bool
 
     def __new__(cls, *args, **kwargs):
@@ -87,6 +118,16 @@ class Training(OwnSteps, Batches, Keeping):
         *,
         seed: int | None = None,
         check_numerics: bool = True,
+        learning_rate: float | None = None,
+        lr_schedule: Any = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate_gradients: int | None = None,
+        nesterov: bool | None = None,
+        warmup: Any = None,
+        accuracy: bool = False,
+        device: Any = None,
     ) -> None:
         """Sets what the model is trained with. Nothing is compiled yet.
 
@@ -101,15 +142,28 @@ class Training(OwnSteps, Batches, Keeping):
             run_eagerly: Operation by operation, to debug with prints.
             steps_per_execution: Steps in one compiled chunk; ``"auto"`` chooses.
             jit_compile: False is ``run_eagerly=True``.
-            auto_scale_loss: Scales the loss of float16 training automatically.
+            auto_scale_loss: Whether a model that computes in float16 gets a
+                ``LossScaleOptimizer`` around its optimizer.
             seed: Seed of the weights nobody has changed yet, of shuffling, dropout …
             check_numerics: Whether data are checked for NaN and infinity.
+            learning_rate: Instead of the optimizer's own.
+            lr_schedule: A schedule, or ExBurn's tuple: ``("step", base, k, gamma)``,
+                ``("exponential", base, gamma)``, ``("cosine", base, min)``.
+            weight_decay: L2 decay, ``gradient += weight_decay * weight``, after
+                clipping; the decoupled kind is an argument of the optimizer.
+            clip_norm: Largest norm of all gradients together.
+            clip_value: Largest absolute value of a gradient's element, after that.
+            accumulate_gradients: Batches whose mean gradient makes one update.
+            nesterov: Nesterov momentum, for SGD.
+            warmup: Epochs of a linear rise to the learning rate, or
+                ``(epochs, start, target)``.
+            accuracy: Whether accuracy is among the metrics.
+            device: ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a JAX device; JAX's default.
 
         Raises:
             UnknownNameError: An unknown optimizer, loss or metric.
             ArgumentError: An argument that can never work.
         """
-        del auto_scale_loss  # float16 policies scale by themselves
         if steps_per_execution != "auto":
             positive("compile", "steps_per_execution", steps_per_execution)
         if jit_compile not in ("auto", True, False):
@@ -124,9 +178,22 @@ class Training(OwnSteps, Batches, Keeping):
                     "compile", f"seed must be below 2**32, received {seed}"
                 )
             seed = int(seed)
+        metrics = with_accuracy(metrics) if accuracy else metrics
         objective = Objective(loss, loss_weights, metrics, weighted_metrics)
+        chosen, device = optimizers.get(optimizer), device_of(device, "compile")
+        set_options(
+            chosen,
+            learning_rate=learning_rate,
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            accumulate_gradients=accumulate_gradients,
+            nesterov=nesterov,
+        )
         run = self._run.value
-        run.optimizer = optimizers.get(optimizer)
+        run.optimizer, run.variants = chosen, {}
+        run.warmup = warm_up(warmup, "compile")
         run.settings = {
             "optimizer": optimizer,
             "loss": loss,
@@ -145,7 +212,10 @@ class Training(OwnSteps, Batches, Keeping):
             seed=seed,
             steps_per_execution=steps_per_execution,
             eager=bool(run_eagerly) or jit_compile is False,
+            auto_scale_loss=bool(auto_scale_loss),
         )
+        if device is not None:
+            self.to_device(device)
 
     @property
     def compiled(self) -> bool:
@@ -155,7 +225,8 @@ class Training(OwnSteps, Batches, Keeping):
     @property
     def optimizer(self):
         """The optimizer; its ``learning_rate`` can be read and set at any time."""
-        return self._run.value.optimizer
+        trainer = self._run.value.trainer
+        return None if trainer is None else trainer.optimizer
 
     @property
     def loss(self):
@@ -215,6 +286,18 @@ class Training(OwnSteps, Batches, Keeping):
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int | list[int] = 1,
+        *,
+        lr_schedule: Any = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate_gradients: int | None = None,
+        nesterov: bool | None = None,
+        warmup: Any = None,
+        accuracy: bool = False,
+        profile: bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        resident: bool | None = None,
     ) -> History:
         """Trains for a number of epochs.
 
@@ -235,6 +318,15 @@ class Training(OwnSteps, Batches, Keeping):
             validation_steps: The same for validation.
             validation_batch_size: Rows of a validation step.
             validation_freq: Validate every so many epochs, or after the listed ones.
+            lr_schedule, weight_decay, clip_norm, clip_value, accumulate_gradients,
+                nesterov, warmup: As for ``compile``, in this fit alone.
+            accuracy: Adds accuracy to the metrics, for good.
+            profile: Records in ``history.profile`` what each epoch's time went to.
+            resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
+                the newest intact one of the callbacks, if there is any. ``epochs``
+                counts those before it, too.
+            resident: Whether arrays stay on the device for the whole run; by default if
+                they fit into a quarter of its free memory.
 
         Returns:
             The History of the epochs; ``history.plot()`` draws it.
@@ -242,6 +334,7 @@ class Training(OwnSteps, Batches, Keeping):
         Raises:
             NotCompiledError: ``compile`` was not called.
             DataError, ShapeError, TargetError: The data do not fit the model.
+            CheckpointError: No intact checkpoint, or one of another model.
         """
         trainer = self._trainer("fit")
         batch_size = int(positive("fit", "batch_size", batch_size, BATCH))
@@ -273,6 +366,9 @@ class Training(OwnSteps, Batches, Keeping):
         if (limit := config.max_steps_per_epoch()) is not None:
             known = count_steps(dataset, batch_size, steps_per_epoch)
             steps_per_epoch = limit if known is None else min(known, limit)
+        if accuracy:
+            self._add_accuracy()
+        warmup = warm_up(warmup, "fit") or self._run.value.warmup
         user = CallbackList(callbacks)
         if validation is not None:
             with _named("in the validation data"):
@@ -282,7 +378,7 @@ class Training(OwnSteps, Batches, Keeping):
         history.seed = trainer.seed
         bars = [ProgressBar(verbose)] if verbose else []
         callbacks = CallbackList(
-            [*user.callbacks, history, *bars],
+            [*([warmup] if warmup else []), *user.callbacks, history, *bars],
             model=self,
             params={
                 "epochs": epochs,
@@ -295,7 +391,16 @@ class Training(OwnSteps, Batches, Keeping):
             },
         )
         self._run.value.history = history
-        with _exits(callbacks):
+        options = self.options(
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            accumulate_gradients=accumulate_gradients,
+            nesterov=nesterov,
+        )
+        memory = memory_errors(self, "fit", dataset, batch_size)
+        with self._on_device(), memory, options, _exits(callbacks):
             trainer.fit(
                 dataset,
                 batch_size=batch_size,
@@ -309,13 +414,46 @@ class Training(OwnSteps, Batches, Keeping):
                 validation_epochs=validates,
                 callbacks=callbacks,
                 owner=self,
+                resume=find(resume, callbacks),
+                resident=resident,
             )
+        if profile:
+            history.profile = trainer.timing.epochs
         return history
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Takes the weights of a checkpoint of a run; to go on with it, see ``fit``.
+
+        Args:
+            checkpoint: A folder of checkpoints (the newest intact one counts), or one.
+
+        Raises:
+            NotBuiltError: The model has no weights yet.
+            CheckpointError: There is none, none is intact, or it is of another model.
+        """
+        self._require_built("load_checkpoint")
+        load_weights(self, checkpoint)
+
+    def _add_accuracy(self) -> None:
+        run = self._run.value
+        settings = run.settings
+        metrics = with_accuracy(settings["metrics"])
+        if metrics != settings["metrics"]:
+            settings["metrics"] = metrics
+            parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
+            run.trainer.aim(Objective(*(settings[part] for part in parts)))
+
+    def _on_device(self) -> Any:
+        """Where JAX puts new arrays in the block: the model's device."""
+        device = self._run.value.device
+        return contextlib.nullcontext() if device is None else default_device(device)
 
     def _prepare(
         self, op: str, dataset: Any, like: Any = None, train: bool = False
     ) -> Any:
         """Builds and checks the model for the data, before anything is compiled."""
+        if train:
+            self._require_trainable(op)
         run = self._run.value
         kind = "predict" if op == "predict" else "train" if train else "test"
         trainer = run.trainer if kind == "predict" else self._trainer(op)
@@ -391,7 +529,8 @@ class Training(OwnSteps, Batches, Keeping):
             model=self,
             params=self._run_params(dataset, batch_size, steps, verbose),
         )
-        with _exits(listed):
+        memory = memory_errors(self, "evaluate", dataset, batch_size)
+        with self._on_device(), memory, _exits(listed):
             logs = trainer.evaluate(
                 dataset,
                 batch_size=batch_size,
@@ -433,7 +572,8 @@ class Training(OwnSteps, Batches, Keeping):
             model=self,
             params=self._run_params(dataset, batch_size, steps, verbose),
         )
-        with _exits(listed):
+        memory = memory_errors(self, "predict", dataset, batch_size)
+        with self._on_device(), memory, _exits(listed):
             return run.trainer.predict(
                 dataset,
                 batch_size=batch_size,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from exburn.jax_functions import original
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
 
 __all__ = ["bind", "listed", "op", "tensor", "tensors"]
@@ -76,6 +77,7 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
         >>> float(total(x=[1, 2, 3])), total(np.ones((2, 3)), -1).tolist()
         (6.0, [3.0, 3.0])
     """
+    function = original(function)
     label = name or function.__name__
     words = [word.strip() for word in signature.split(",")]
     leading = words.index("/") if "/" in words else 0

@@ -1,6 +1,13 @@
-"""Weights in files, and the names that classes have in configurations."""
+"""Models and weights in files, and the names of classes in configurations."""
 
+from exburn.saving.model import (
+    load_model,
+    model_from_json,
+    model_to_json,
+    save_model,
+)
 from exburn.saving.registration import (
+    CustomObjectScope,
     custom_object_scope,
     deserialize_keras_object,
     get_custom_objects,
@@ -9,16 +16,23 @@ from exburn.saving.registration import (
     register_keras_serializable,
     serialize_keras_object,
 )
+from exburn.saving.report import LoadReport
 from exburn.saving.weights import load_weights, save_weights
 
 __all__ = [
+    "CustomObjectScope",
+    "LoadReport",
     "custom_object_scope",
     "deserialize_keras_object",
     "get_custom_objects",
     "get_registered_name",
     "get_registered_object",
+    "load_model",
     "load_weights",
+    "model_from_json",
+    "model_to_json",
     "register_keras_serializable",
+    "save_model",
     "save_weights",
     "serialize_keras_object",
 ]

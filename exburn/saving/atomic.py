@@ -1,36 +1,215 @@
-"""Files that are either complete or not there."""
+"""Files that are either complete or not there, and reading them safely.
+
+A file is written beside its target, reaches the disk, and then takes the target's name.
+The temporary file is locked while its writer lives; so whoever opens the target next
+can tell the leftovers of a killed writer from the work of a living one, and removes
+them. Only functions of ``os`` touch the disk here: tests make each of them fail.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import io
 import os
-import tempfile
-from collections.abc import Callable
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-__all__ = ["write_atomically"]
+from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
+
+__all__ = ["Source", "Staged", "remove_leftovers", "target_of", "write_atomically"]
+
+_MARK = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
+ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
+ONCE = 1 << 20  # bytes of one write or read: larger ones leave the caches, and lag
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomically(
+    path: Path, write: Callable[[BinaryIO], object], *, op: str = "save"
+) -> None:
     """Writes beside the target, then renames over it; a failure leaves the old file.
 
     The data reach the disk (fsync) before the name does, and the name before this
-    returns, so a crash at any moment leaves either the old file or the new one.
+    returns, so a crash at any moment leaves either the old file or the new one. The
+    target's permissions are kept, and a symbolic link goes on pointing where it did.
+
+    Args:
+        path: The target.
+        write: Called with a binary file to write into.
+        op: The operation named in errors.
+
+    Raises:
+        SaveError: The system refuses; the old file is intact.
+        ArgumentError: The folder does not exist, or something else is in the place.
+
+    Example:
+        >>> import tempfile
+        >>> target = Path(tempfile.mkdtemp(), "greeting.txt")
+        >>> write_atomically(target, lambda file: file.write(b"hello"))
+        >>> target.read_text()
+        'hello'
     """
-    folder = path.parent
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
+    staged = Staged(path, op=op)
     try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _default_mode())
-        os.replace(temporary, path)
+        file = io.BufferedWriter(_Descriptor(staged))
+        write(file)
+        file.flush()
+        file.detach()
+        staged.commit()
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        staged.discard()
         raise
+    staged.close()
+
+
+def status(path: Path) -> os.stat_result | None:
+    """What the system knows of a file; ``None`` if there is none.
+
+    Raises:
+        OSError: The system refuses to tell.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:
+    """The file that a path means, links followed; it is absent or an ordinary file.
+
+    Raises:
+        ArgumentError: The folder does not exist, something else is in the place, or a
+            file is and ``overwrite`` is false.
+        SaveError: The system refuses to tell.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        folder, found = status(path.parent), status(path)
+    except OSError as error:
+        raise refused(op, path, error) from error
+    if folder is None or not stat.S_ISDIR(folder.st_mode):
+        raise ArgumentError(
+            op,
+            f"the folder {path.parent} does not exist",
+            hint="Make it first: Path(folder).mkdir(parents=True).",
+        )
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        what = "folder" if stat.S_ISDIR(found.st_mode) else "special file"
+        raise ArgumentError(
+            op, f"{path} is a {what}, not a file", hint="Choose another name."
+        )
+    if found is not None and not overwrite:
+        raise ArgumentError(
+            op,
+            f"{path} exists and overwrite=False",
+            hint="Choose another name, or pass overwrite=True.",
+        )
+    return path
+
+
+class Staged:
+    """A file that is being written beside the place that it will take.
+
+    Args:
+        path: The place.
+        op: The operation named in errors.
+
+    Attributes:
+        placed: Whether the file has taken its place.
+
+    Raises:
+        SaveError: The system refuses to make the file.
+        ArgumentError: The folder does not exist, or something else is in the place.
+    """
+
+    def __init__(self, path: Any, *, op: str = "save"):
+        self.op, self.path = op, target_of(path, op)
+        remove_leftovers(self.path)
+        self._descriptor, self._temporary, self.placed = -1, "", False
+        with self._errors():
+            while not self._begin():
+                pass
+
+    def _begin(self) -> bool:
+        mark = f".{self.path.name}.{secrets.token_hex(8)}.tmp"
+        self._temporary = os.path.join(self.path.parent, mark)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._descriptor = os.open(self._temporary, flags, 0o666)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(self._descriptor).st_nlink:
+            return True
+        os.close(self._descriptor)  # taken for a leftover before it was locked
+        return False
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.discard()
+            raise refused(self.op, self.path, error, self.placed) from error
+
+    def write(self, data: Any) -> None:
+        """Appends bytes, or an array's memory."""
+        view = memoryview(data).cast("B")
+        with self._errors():
+            while view:
+                view = view[os.write(self._descriptor, view[:ONCE]) :]
+
+    def rewrite(self, data: bytes) -> None:
+        """Replaces what the file begins with."""
+        with self._errors():
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self.write(data)
+
+    def commit(self) -> None:
+        """Makes the content durable and gives the file its name."""
+        with self._errors():
+            if (found := status(self.path)) is not None:
+                os.fchmod(self._descriptor, stat.S_IMODE(found.st_mode))
+            os.fsync(self._descriptor)
+            os.replace(self._temporary, self.path)
+            self._temporary, self.placed = "", True
+            sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        """Gives up the lock; the content is on the disk already."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def discard(self) -> None:
+        """Removes what was written, unless it has taken its place."""
+        if self._temporary:
+            temporary, self._temporary = self._temporary, ""
+            with contextlib.suppress(OSError):  # then the next opening removes it
+                os.unlink(temporary)
+        self.close()
+
+
+class _Descriptor(io.RawIOBase):
+    """The raw end of a buffered file."""
+
+    def __init__(self, staged: Staged):
+        self._staged = staged
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._staged.write(data)
+        return len(data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -38,8 +217,139 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.close(descriptor)
 
 
-def _default_mode() -> int:
-    """The permissions an ordinary ``open`` would give; mkstemp gives 0600."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def refused(op: str, path: Path, error: OSError, placed: bool = False) -> SaveError:
+    """The error for what the system said.
+
+    Args:
+        op: The operation named in it.
+        path: The file.
+        error: What the system said.
+        placed: Whether the file has its new content already.
+    """
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            reason, hint = "the disk is full", "Free some space, or save elsewhere."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            reason = "writing is not permitted"
+            hint = "Save to a folder that you may write to."
+        case _:
+            reason, hint = "the file could not be written", "Save to another place."
+    details = {"file": path, "cause": error}
+    if placed:
+        details["written"] = "yes, but it may not survive a loss of power"
+    elif os.path.exists(path):
+        details["kept"] = "the file that was there before"
+    return SaveError(op, reason, details, hint=hint)
+
+
+def remove_leftovers(path: Path, also: Callable[[str], bool] | None = None) -> None:
+    """Removes what killed writers of this file left behind.
+
+    Args:
+        path: The file that they were writing.
+        also: Whether a name in the folder is a leftover too.
+    """
+
+    def left(name: str) -> bool:
+        found = _MARK.fullmatch(name)
+        written = found["name"] if found else name
+        if found and written == path.name:
+            return True
+        return also is not None and also(written)
+
+    # A folder that may not be listed or written to keeps its leftovers.
+    with contextlib.suppress(OSError):
+        for name in filter(left, os.listdir(path.parent)):
+            _remove_unlocked(path.with_name(name), left)
+
+
+def _remove_unlocked(path: Path, left: Callable[[str], bool]) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if left(path.name):  # its writer may have finished meanwhile
+            os.unlink(path)
+    except BlockingIOError:  # its writer is alive
+        return
+    finally:
+        os.close(descriptor)
+
+
+class Source:
+    """An ordinary file, open for reading at any place.
+
+    Args:
+        path: The file.
+        op: The operation named in errors.
+
+    Attributes:
+        size: Its length in bytes when it was opened.
+
+    Raises:
+        MissingFileError: There is no such file.
+        LoadError: The system refuses to read it.
+    """
+
+    def __init__(self, path: Any, *, op: str = "load"):
+        self.op, self.path = op, Path(path)
+        with self._errors():
+            found = status(self.path)
+        if found is None or not stat.S_ISREG(found.st_mode):
+            raise MissingFileError(
+                op,
+                f"there is no file {self.path}",
+                {"received": repr(path), "folder": self.path.parent.resolve()},
+            )
+        with self._errors():
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with self._errors():
+                self.size = os.fstat(self._descriptor).st_size
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LoadError(
+                self.op,
+                "the file could not be read",
+                {"file": self.path, "cause": error},
+            ) from error
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file; fewer if it ends before."""
+        parts = []
+        with self._errors():
+            while size and (part := os.pread(self._descriptor, size, offset)):
+                parts.append(part)
+                offset, size = offset + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fills a buffer; the number of bytes read, fewer if the file ends before."""
+        done = 0
+        with self._errors():
+            while done < len(buffer):
+                part = buffer[done : done + ONCE]
+                count = os.preadv(self._descriptor, [part], offset + done)
+                if not count:
+                    break
+                done += count
+        return done
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            with contextlib.suppress(OSError):  # nothing was written
+                os.close(descriptor)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

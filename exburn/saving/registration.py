@@ -19,10 +19,6 @@ __all__ = [
     "serialize_keras_object",
 ]
 
-# The outermost scope of names, which lasts as long as the process.
-_custom_objects: dict[str, Any] = {}
-registry._scopes.insert(0, _custom_objects)
-
 custom_object_scope = CustomObjectScope = registry.custom_objects
 
 
@@ -35,7 +31,7 @@ def get_custom_objects() -> dict[str, Any]:
         1.5
         >>> del get_custom_objects()["half"]
     """
-    return _custom_objects
+    return registry._global_objects
 
 
 def register_keras_serializable(

@@ -1,119 +1,242 @@
-"""A model's weights as one safetensors file."""
+"""A model's weights alone: written as safetensors, read from several formats."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
-from exburn.saving.atomic import write_atomically
+from exburn.saving.atomic import HDF5, ZIP, Source, target_of
+from exburn.saving.header import damaged
+from exburn.saving.report import LoadReport
+from exburn.saving.shards import TensorFile, byte_count, write_tensors
 from exburn.traversal import iter_weights
 from exburn.weights import assign
 
 __all__ = ["load_weights", "save_weights"]
 
-_FORMAT = "exburn-weights-1"
+FORMAT = "exburn-weights-1"
+_OP = "load_weights"
+_MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit
 
 
-def save_weights(model: Any, filepath: Any, *, overwrite: bool = True) -> Path:
+def save_weights(
+    model: Any, filepath: Any, overwrite: bool = True, *, max_shard_size: Any = None
+) -> Path:
     """Writes every weight under its path; the old file survives any failure.
 
     Args:
         model: A built model.
-        filepath: Target; ``.safetensors`` is appended if it has no suffix.
+        filepath: Target; ``.safetensors`` is appended if it has no suffix. Keras'
+            ``.weights.h5`` is accepted, and holds safetensors too.
         overwrite: Whether an existing file may be replaced.
+        max_shard_size: Size, such as ``"5GB"``, from which on the tensors go into
+            several files beside an index.
 
     Raises:
         ArgumentError: The file exists and ``overwrite`` is false; no such folder.
+        SaveError: The disk is full, or writing is not permitted.
     """
     path = Path(filepath)
     if not path.suffix:
         path = path.with_name(path.name + ".safetensors")
-    if path.suffix in (".h5", ".keras"):
+    foreign = path.suffix in (".h5", ".hdf5", ".keras", ".npz")
+    if foreign and not path.name.endswith(".weights.h5"):
         raise ArgumentError(
             "save_weights",
             f"ExBurn writes safetensors files, not {path.suffix!r}",
             hint=f"Use {path.name.split('.')[0]}.safetensors",
         )
-    if path.exists() and not overwrite:
-        raise ArgumentError(
-            "save_weights",
-            f"{path} exists and overwrite=False",
-            hint="Choose another name, or pass overwrite=True.",
-        )
-    if not path.parent.is_dir():
-        raise ArgumentError(
-            "save_weights",
-            f"the folder {path.parent} does not exist",
-            hint="Make it first: Path(folder).mkdir(parents=True).",
-        )
-    arrays = {name: np.asarray(w.get_value()) for name, w, _ in iter_weights(model)}
-    data = safetensors.numpy.save(arrays, metadata={"format": _FORMAT})
-    write_atomically(path, lambda file: file.write(data))
-    return path
+    path = target_of(path, "save_weights", overwrite=overwrite)
+    arrays = {name: weight.get_value() for name, weight, _ in iter_weights(model)}
+    limit = byte_count(max_shard_size, "save_weights")
+    return write_tensors(
+        path, arrays, {}, format=FORMAT, max_shard_size=limit, op="save_weights"
+    )
 
 
-def load_weights(model: Any, filepath: Any, *, skip_mismatch: bool = False) -> None:
+class Stored(Protocol):
+    """Weights in a file, whatever its format."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of each, by its path in the model, else its name in the file."""
+        ...
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        """The arrays of these names; they have been found to fit."""
+        ...
+
+
+def load_weights(
+    model: Any, filepath: Any, *, skip_mismatch: bool = False
+) -> LoadReport:
     """Reads weights by path. Nothing is changed unless everything fits.
 
     Args:
         model: A built model.
-        filepath: A file of ``save_weights``, or any safetensors file of the same names.
-        skip_mismatch: Leaves out weights that are missing or of another shape.
+        filepath: A file of ``save_weights`` or ``save_model``, any safetensors file or
+            NumPy's ``.npz`` with the same names, or Keras' ``.weights.h5`` or
+            ``.keras``. What it is is told by its content.
+        skip_mismatch: Leaves out weights that are missing, unexpected or of another
+            shape.
 
     Raises:
         FileFormatError: The file is damaged, or weights are missing or unexpected.
         ShapeError: A weight has another shape.
+        ArgumentError: There is no such file.
+        MissingDependencyError: A file of Keras' needs h5py.
     """
     path = Path(filepath)
-    if not path.exists() and not path.suffix:
+    if not path.suffix and not os.path.exists(path):
         path = path.with_name(path.name + ".safetensors")
-    if not path.is_file():
-        raise ArgumentError(
-            "load_weights",
-            f"there is no file {path}",
-            {"received": repr(filepath), "folder": path.parent.resolve()},
-        )
-    own = {name: w for name, w, _ in iter_weights(model)}
+    own = {name: weight for name, weight, _ in iter_weights(model)}
+    shapes = {name: tuple(weight.shape) for name, weight in own.items()}
+    with _open(path, model, shapes) as stored:
+        report = _report(path, shapes, stored.shapes)
+        if not skip_mismatch:
+            _require_complete(report)
+        elif not report.loaded:
+            raise FileFormatError(
+                _OP,
+                "no weight of the model is in the file",
+                {"file": path, "first in the file": ", ".join(report.unexpected[:3])},
+                hint="The names differ: compare them with model.weights.",
+            )
+        arrays = stored.read(report.loaded)
+    for name in report.loaded:
+        assign(own[name], arrays[name])
+    return report
+
+
+@contextlib.contextmanager
+def _open(path: Path, model: Any, shapes: Mapping[str, tuple]) -> Iterator[Stored]:
+    with Source(path, op=_OP) as file:
+        start = file.read(0, 8)
+    if start == HDF5 or start.startswith(ZIP):
+        keras = start == HDF5 or _is_keras(path)
+        if keras:
+            from exburn.saving.keras_weights import KerasWeights
+
+            with KerasWeights(path, model) as stored:
+                yield stored
+        else:
+            yield _Npz(path, shapes)
+        return
+    with TensorFile(path, op=_OP) as file:
+        file.clean()
+        yield _Tensors(file)
+
+
+def _is_keras(path: Path) -> bool:
     try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            shapes = {n: tuple(file.get_slice(n).get_shape()) for n in names}
-            if not skip_mismatch:
-                _compare(own, shapes)
-            fitting = [n for n in own if shapes.get(n) == tuple(own[n].shape)]
-            arrays = {n: file.get_tensor(n) for n in fitting}
-    except safetensors.SafetensorError as error:
-        raise FileFormatError(
-            "load_weights",
-            f"{path} is no intact safetensors file",
-            {"cause": error},
-            hint="Write it again with save_weights, or take another copy.",
-        ) from error
-    for name, array in arrays.items():
-        assign(own[name], array)
+        with zipfile.ZipFile(path) as archive:
+            return "model.weights.h5" in archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
+        raise damaged(_OP, path, "the zip file is damaged", cause=error) from error
 
 
-def _compare(own: dict[str, Any], shapes: dict[str, tuple]) -> None:
-    missing, extra = set(own) - set(shapes), set(shapes) - set(own)
-    if missing or extra:
+class _Tensors:
+    """A safetensors file; what is no weight in a model file is left out."""
+
+    def __init__(self, file: TensorFile):
+        self._file = file
+        self.shapes = {
+            name: entry.shape
+            for name, entry in file.entries.items()
+            if not name.startswith("/")
+        }
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return self._file.read(names)
+
+
+class _Npz:
+    """NumPy's ``.npz``: names are paths, or ``arr_0 …`` in the order of the weights."""
+
+    def __init__(self, path: Path, wanted: Mapping[str, tuple]):
+        self._path, self._wanted = path, wanted
+        with zipfile.ZipFile(path) as archive:
+            names = [n.removesuffix(".npy") for n in archive.namelist()]
+            by_order = names == [f"arr_{i}" for i in range(len(wanted))]
+            targets = list(wanted) if by_order else names
+            self._members = dict(zip(targets, archive.namelist(), strict=True))
+            if len(self._members) != len(names):
+                raise damaged(_OP, path, "a name occurs twice in the zip file")
+            self.shapes = {
+                target: self._header(archive, member)[0]
+                for target, member in self._members.items()
+            }
+
+    def _header(self, archive: zipfile.ZipFile, member: str) -> tuple[tuple, Any]:
+        npy = np.lib.format
+        try:
+            with archive.open(member) as file:
+                version = npy.read_magic(file)
+                read = {
+                    (1, 0): npy.read_array_header_1_0,
+                    (2, 0): npy.read_array_header_2_0,
+                }[version]
+                shape, _, dtype = read(file, max_header_size=_MAX_NPY_HEADER)
+                start = file.tell()
+        except Exception as error:  # of zipfile, zlib, or NumPy's parser
+            raise damaged(
+                _OP, self._path, f"{member} is no array", cause=error
+            ) from error
+        if dtype.hasobject or dtype.kind not in "biufc":
+            raise damaged(_OP, self._path, f"{member} holds {dtype}, not numbers")
+        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if archive.getinfo(member).file_size != start + size:
+            raise damaged(_OP, self._path, f"{member} is not as long as its shape says")
+        return tuple(shape), dtype
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        arrays = {}
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                for name in names:
+                    with archive.open(self._members[name]) as file:
+                        arrays[name] = np.lib.format.read_array(
+                            file, allow_pickle=False, max_header_size=_MAX_NPY_HEADER
+                        )
+        except Exception as error:  # of zipfile, zlib, or NumPy's parser
+            raise damaged(
+                _OP, self._path, "the zip file is damaged", cause=error
+            ) from error
+        return arrays
+
+
+def _report(path: Path, own: Mapping[str, tuple], found: Mapping[str, tuple]):
+    both = [name for name in own if name in found]
+    return LoadReport(
+        source=str(path),
+        loaded=[name for name in both if found[name] == own[name]],
+        missing=[name for name in own if name not in found],
+        unexpected=[name for name in found if name not in own],
+        mismatched={n: (own[n], found[n]) for n in both if found[n] != own[n]},
+    )
+
+
+def _require_complete(report: LoadReport) -> None:
+    if report.missing or report.unexpected:
         raise FileFormatError(
-            "load_weights",
+            _OP,
             "the file belongs to another model",
             {
-                "missing in the file": ", ".join(sorted(missing)) or "none",
-                "not in the model": ", ".join(sorted(extra)) or "none",
+                "missing in the file": ", ".join(report.missing) or "none",
+                "not in the model": ", ".join(report.unexpected) or "none",
             },
             hint="skip_mismatch=True loads what fits.",
         )
-    for name, weight in own.items():
-        if shapes[name] != tuple(weight.shape):
-            raise ShapeError(
-                "load_weights",
-                f"{name} has shape {tuple(weight.shape)}, the file has {shapes[name]}",
-                hint="skip_mismatch=True loads what fits.",
-            )
+    for name, (mine, theirs) in report.mismatched.items():
+        raise ShapeError(
+            _OP,
+            f"{name} has shape {mine}, the file has {theirs}",
+            hint="skip_mismatch=True loads what fits.",
+        )

@@ -129,18 +129,22 @@ def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
-    def source(var: Any) -> Any:
+    def trail(var: Any) -> tuple[Any, Any]:
+        """The variable that this one is a copy of, and what computes that."""
         while (eqn := made.get(id(var))) and eqn.primitive.name in _PASSING:
             var = eqn.invars[0]
-        return eqn
+        return var, eqn
+
+    def source(var: Any) -> Any:
+        return trail(var)[1]
 
     def is_probability(var: Any) -> bool:
-        eqn = source(var)
+        origin, eqn = trail(var)
         if eqn is None:
             return False
         if "jaxpr" in eqn.params:  # a function that was jitted by itself
             inner = ends_in_probabilities(eqn.params["jaxpr"])
-            return len(inner) == 1 and inner[0]
+            return inner[eqn.outvars.index(origin)]
         if eqn.primitive.name == "div":
             top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
             while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:

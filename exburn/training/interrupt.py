@@ -1,4 +1,4 @@
-"""Ctrl-C never falls between a donated state and the one that replaces it."""
+"""Signals during a run: Ctrl-C at a safe moment, SIGTERM at the next chunk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import signal
 import threading
 from types import FrameType
 
-__all__ = ["InterruptGuard"]
+__all__ = ["InterruptGuard", "Termination"]
+
+_TERMINATED = 128 + signal.SIGTERM
 
 
 class InterruptGuard:
@@ -44,3 +46,44 @@ class InterruptGuard:
         if self._pending and self._depth == 0:
             self._pending = False
             raise KeyboardInterrupt
+
+
+class Termination:
+    """Notes SIGTERM instead of dying of it, in the main thread; a second one kills.
+
+    Args:
+        active: Whether SIGTERM is touched at all.
+
+    Attributes:
+        requested: Whether the signal came.
+    """
+
+    def __init__(self, active: bool):
+        self.requested = False
+        self._active = active
+        self._before = None
+
+    def __enter__(self) -> Termination:
+        main = threading.current_thread() is threading.main_thread()
+        if self._active and main:
+            self._before = signal.getsignal(signal.SIGTERM)
+            if self._before is not None:  # else it was not set from Python
+                signal.signal(signal.SIGTERM, self._handle)
+        return self
+
+    def __exit__(self, kind: type | None, *_) -> None:
+        if self._before is None:
+            return
+        signal.signal(signal.SIGTERM, self._before)
+        self._before = None
+        if self.requested and kind is None:  # it came after the last chunk
+            raise SystemExit(_TERMINATED)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        self.requested = True
+        # By the system, not by Python, which would first wait for a program to end.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def leave(self) -> None:
+        """Ends the process the way that a shell reports a SIGTERM."""
+        raise SystemExit(_TERMINATED)

@@ -1,23 +1,233 @@
-"""Whether data should live on the device."""
+"""How much memory there is, and how much a program takes."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import math
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-__all__ = ["fits_device"]
+from exburn.building import spec_like
+from exburn.flops import count
+from exburn.training.program import Programs
+from exburn.training.state import TrainState
+
+__all__ = [
+    "Footprint",
+    "fits_device",
+    "free_bytes",
+    "is_exhausted",
+    "largest_batch",
+    "run_safely",
+    "state_specs",
+]
+
+_LARGEST = 1 << 24  # rows of a batch: beyond this nothing is looked for
+_COMPILES = 5  # of the search for the largest batch
+
+
+def free_bytes() -> int:
+    """Free memory of the device; the process' where a backend does not say (CPU)."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    page = os.sysconf("SC_PAGE_SIZE")
+    return min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
+
+
+def _process_limits(page: int) -> Iterator[int]:
+    """What the process' own limits leave: its address space, its control group."""
+    with contextlib.suppress(ImportError, OSError):
+        import resource
+
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * page
+            yield max(most - used, 0)
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):  # no Linux, or "max": no limit
+        most = int((group / "memory.max").read_text())
+        yield max(most - int((group / "memory.current").read_text()), 0)
 
 
 def fits_device(nbytes: int) -> bool:
     """Whether data of this size may stay on the device for a whole run.
 
     A quarter of the free memory at most: gathering, activations and the optimizer need
-    the rest. Where a backend does not say (CPU), the machine's memory counts.
+    the rest.
     """
-    stats = jax.local_devices()[0].memory_stats() or {}
-    if "bytes_limit" in stats:
-        free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    else:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return nbytes <= free // 4
+    return nbytes <= free_bytes() // 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """What one step of a program takes, by XLA's own analysis of the compiled program.
+
+    Attributes:
+        batch_size: Rows of the step.
+        flops: Of matrix products and convolutions, backward pass included.
+        state_bytes: Weights, optimizer state and totals.
+        batch_bytes: The batch.
+        output_bytes: Results that take memory of their own.
+        temporary_bytes: Activations, gradients and other intermediate results.
+        peak_bytes: All of these at once.
+    """
+
+    batch_size: int
+    flops: float
+    state_bytes: int
+    batch_bytes: int
+    output_bytes: int
+    temporary_bytes: int
+    peak_bytes: int
+
+    @classmethod
+    def of(cls, programs: Programs, kind: str, state: Any, batch: tuple) -> Footprint:
+        """Compiles one step, and runs nothing.
+
+        Args:
+            programs: The programs.
+            kind: ``"train"`` or ``"predict"``.
+            state: Specs of the ``TrainState``, or of the module's arrays.
+            batch: Specs of ``(x, y, sample_weight)``.
+        """
+        chunk = jax.tree.map(
+            lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), batch
+        )
+        traced = programs.trace(kind, state, chunk)
+        analysis = traced.lower().compile().memory_analysis()
+        own_output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
+        temporary = analysis.temp_size_in_bytes
+        return cls(
+            batch_size=jax.tree.leaves(batch)[0].shape[0],
+            flops=count(traced.jaxpr).flops,
+            state_bytes=_nbytes(state),
+            batch_bytes=_nbytes(batch),
+            output_bytes=own_output,
+            temporary_bytes=temporary,
+            peak_bytes=analysis.argument_size_in_bytes + own_output + temporary,
+        )
+
+
+def largest_batch(
+    measure: Callable[[int], Footprint], first: Footprint, limit: int
+) -> int:
+    """The largest number of rows whose peak stays within a limit; 0 if one does not.
+
+    Memory grows nearly linearly with the rows: a line through two measured sizes says
+    where it meets the limit, and what it says is measured in turn.
+
+    Args:
+        measure: Compiles a step of so many rows.
+        first: A step that was measured already.
+        limit: Bytes.
+
+    Example:
+        >>> def measure(rows):
+        ...     return Footprint(rows, 0.0, 0, 0, 0, 0, peak_bytes=1000 + 7 * rows)
+        >>> largest_batch(measure, measure(32), 10_000)
+        1285
+    """
+    peaks = {first.batch_size: first.peak_bytes}
+    rows = first.batch_size * 2
+    for _ in range(_COMPILES):
+        peaks[rows] = measure(rows).peak_bytes
+        fitting = max((b for b, peak in peaks.items() if peak <= limit), default=0)
+        above = (b for b, peak in peaks.items() if peak > limit)
+        too_large = min(above, default=_LARGEST + 1)
+        a, b = sorted(peaks, key=lambda b: abs(peaks[b] - limit))[:2]
+        slope = (peaks[b] - peaks[a]) / (b - a)
+        rows = a + math.floor((limit - peaks[a]) / slope) if slope > 0 else _LARGEST
+        if too_large - fitting <= 1 or rows <= fitting * 1.01 and fitting:
+            break
+        rows = min(max(rows, fitting + 1), too_large - 1)
+    return max((b for b, peak in peaks.items() if peak <= limit), default=0)
+
+
+def state_specs(trainer: Any, kind: str) -> Any:
+    """Specs of what a program of a prepared trainer works on; allocates nothing."""
+    arrays = jax.tree.map(spec_like, trainer.arrays)
+    if kind != "train":
+        return arrays
+    opt_state = trainer.opt_state if trainer.state is None else trainer.state.opt_state
+    if opt_state is None:
+        opt_state = jax.eval_shape(trainer.optimizer.init, arrays[0])
+    specs: Any = jax.tree.map(
+        spec_like, {"opt_state": opt_state, "metrics": trainer.fresh_totals("train")}
+    )
+    specs |= dict(zip(("params", "frozen", "others"), arrays, strict=True))
+    specs["step"] = jax.ShapeDtypeStruct((), np.int32)
+    specs["seed"] = jax.ShapeDtypeStruct((2,), np.uint32)
+    return TrainState(**specs)
+
+
+def run_safely(
+    programs: Programs,
+    name: str,
+    state: TrainState,
+    chunk: tuple,
+    restore: Callable[[TrainState], None],
+) -> tuple[TrainState, jax.Array]:
+    """Runs a training program, which consumes the state, without ever losing it.
+
+    A device that has not enough memory says so when a program first runs on data of
+    some size, and may have freed the state by then. Until that run is over a copy is
+    kept in host memory.
+
+    Args:
+        programs: The programs.
+        name: ``"train"`` or ``"train_groups"``.
+        state: The state.
+        chunk: The program's other arguments.
+        restore: Called with an equal state if the program failed and ``state`` is gone.
+    """
+    program = getattr(programs, name)
+    key = (name, *((v.shape, v.dtype) for v in jax.tree.leaves(chunk)))
+    if key in programs.proven:
+        return program(state, *chunk)
+    remake = jax.tree.map(_kept, state)
+    try:
+        result = program(state, *chunk)
+        jax.block_until_ready(result[1])
+    except BaseException:
+        leaves = jax.tree.leaves(state)
+        if any(isinstance(v, jax.Array) and v.is_deleted() for v in leaves):
+            restore(jax.tree.map(lambda make: make(), remake))
+        raise
+    programs.proven.add(key)
+    return result
+
+
+def _kept(leaf: Any) -> Callable[[], Any]:
+    """A function that makes the array again, from a copy in host memory."""
+    if not isinstance(leaf, jax.Array):
+        return lambda: leaf
+    sharding, kind = leaf.sharding, leaf.dtype
+    if jnp.issubdtype(kind, jax.dtypes.prng_key):
+        data, impl = np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf)
+        return lambda: jax.random.wrap_key_data(jax.device_put(data), impl=impl)
+    copy = np.array(leaf)
+    return lambda: jax.device_put(copy, sharding)
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(
+        sign in str(error) for sign in ("RESOURCE_EXHAUSTED", "Out of memory")
+    )
+
+
+def _nbytes(tree: Any) -> int:
+    return sum(
+        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        for leaf in jax.tree.leaves(tree)
+    )

@@ -86,12 +86,26 @@ class SplitModule:
         return nnx.merge(self.graphdef, jax.tree.unflatten(self._treedef, leaves))
 
     def forward(
-        self, groups, inputs, *, training: bool, key=None, row_mask=None
+        self,
+        groups,
+        inputs,
+        *,
+        training: bool,
+        key=None,
+        row_mask=None,
+        captured=None,
+        prepare=None,
     ) -> tuple[Any, Arrays, context.Context]:
-        """Outputs, the other variables afterwards, and the context of the pass."""
+        """Outputs, the other variables afterwards, and the context of the pass.
+
+        ``prepare`` may change settings of the copy of the module that is run.
+        """
         copy = self.bind(*groups)
+        if prepare is not None:
+            prepare(copy)
         pass_ = context.Context(training=training, key=key, row_mask=row_mask)
         pass_.paths, pass_.root = module_paths(copy), copy
+        pass_.captured = captured
         with context.forward(pass_):
             if isinstance(copy, Layer):
                 outputs = copy._call_arrays((inputs,), {})

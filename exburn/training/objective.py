@@ -65,12 +65,15 @@ class Objective:
             pred_spec: Specs of the model's outputs.
             y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
-            probabilities: For each output whether it ends in a softmax or sigmoid.
+            probabilities: For each output whether it ends in a softmax or sigmoid; or
+                a function that tells, called if anything is built.
         """
         key = repr((pred_spec, y_spec, w_spec))
         if key == self._built_for:
             return
         self._built_for = None  # until this build succeeds
+        if callable(probabilities):
+            probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or _names_of(pred_spec, len(preds)))
         targets = self.split_targets(y_spec)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
+from typing import Any
 
 from exburn.flops import Cost
 
-__all__ = ["balanced", "bucket", "chunk_steps", "power_of_two", "unrolled"]
+__all__ = [
+    "Decision",
+    "balanced",
+    "bucket",
+    "chunk_steps",
+    "grouped",
+    "power_of_two",
+    "unrolled",
+]
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
@@ -14,16 +23,75 @@ _TARGET = 0.1
 # (floor of a step, cost of one primitive, rate of contractions), in s, s and 1/s. Only
 # the order of magnitude matters: chunks of 20 to 500 ms perform alike.
 _GPU = (30e-6, 1.5e-6, 1e14)
-_CPU = (20e-6, 0.5e-6, 3e10)
+_CPU = (20e-6, 0.5e-6, 1e11)
+# On a CPU a call of a program gets its temporary memory from the operating system page
+# by page, and gives it back. A third of the time of a step of 60 ms with 77 MiB went
+# there; eight steps in one call share it. They should not take longer than a second.
+_CPU_STEPS, _CPU_LONGEST = 8, 1.0
 _MAX_STEPS = 2048
 _SMALL = 64  # primitive operations of a forward pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """One choice of the planner, as ``model.explain_plan()`` shows it."""
+
+    choice: str
+    taken: str
+    reason: str
+    switch: str
+
+
+def decisions(feed: Any, forward: Cost | None, unroll: int, asked: int | str) -> list:
+    """The choices behind a training run, in words.
+
+    Args:
+        feed: The feed that was made for it.
+        forward: Cost of the forward pass of a batch; None if it was not counted.
+        unroll: Steps compiled into one turn of the loop.
+        asked: ``steps_per_execution`` as the user gave it.
+    """
+    resident = feed.resident
+    size = feed.dataset.nbytes / 2**20 if hasattr(feed.dataset, "nbytes") else None
+    data = Decision(
+        "data",
+        "on the device" if resident else "streamed by a thread",
+        "they come as a stream of batches"
+        if size is None
+        else f"{size:,.1f} MiB {'fit' if resident else 'do not fit'} into a quarter of "
+        "its free memory",
+        "fit(resident=True or False)",
+    )
+    if asked != "auto":
+        why = "steps_per_execution was given"
+    elif forward is None:
+        why = "the model's own train_step cannot be estimated"
+    elif feed.length == 1 and forward.convolutions:
+        why = "convolutions are slower in XLA's CPU loops"
+    else:
+        why = (
+            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP and "
+            f"{forward.equations} operations; a call should take about 0.1 s, "
+            "or on a CPU hold eight steps"
+        )
+    steps = Decision(
+        "steps per call", str(feed.length), why, "compile(steps_per_execution=n)"
+    )
+    turns = Decision(
+        "unrolled steps",
+        str(min(unroll, feed.length)),
+        "small models on a GPU run faster so" if unroll > 1 else "no gain is expected",
+        "none",
+    )
+    return [data, steps, turns]
 
 
 def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) -> int:
     """Steps of a training chunk, by an estimate of a step's time.
 
-    XLA's CPU backend runs convolutions inside a loop 6.7 times slower than outside of
-    it (measured, design §1): there a chunk is a single step.
+    XLA's CPU backend brings convolutions into the layout that its fast kernels need
+    only outside of loops. Their gradients are many times slower in a loop (measured,
+    design §1): there a chunk is a single step.
 
     Args:
         forward: Cost of the forward pass of one batch.
@@ -36,6 +104,8 @@ def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) 
     floor, per_equation, rate = _CPU if platform == "cpu" else _GPU
     seconds = max(floor, 3 * forward.equations * per_equation, 3 * forward.flops / rate)
     steps = max(1, min(_MAX_STEPS, round(_TARGET / seconds)))
+    if platform == "cpu":
+        steps = max(steps, min(_CPU_STEPS, round(_CPU_LONGEST / seconds)))
     if not resident:
         steps = max(1, min(steps, (128 << 20) // max(batch_bytes, 1)))
     return steps
@@ -60,21 +130,39 @@ def balanced(steps: int, most: int) -> int:
 
     A divisor from a quarter of ``most`` to twice as much is best: with empty steps at
     the end, every step would have to choose between the old state and the new one.
-    Without a divisor, the rest is as small as it can be.
+    Without a divisor, the empty steps are as few as they can be: each takes the time
+    of a real one.
 
     Example:
         >>> balanced(1875, 64), balanced(1875, 2048)
         (75, 1875)
-        >>> balanced(1871, 64)  # a prime: 30 chunks of 63, with 19 empty steps
-        63
+        >>> balanced(1871, 64)  # a prime: 26 chunks of 72, with one empty step
+        72
     """
     if steps <= most:
         return max(steps, 1)
     near = range(2 * most, most // 4, -1)
-    exact = [k for k in near if steps % k == 0]
-    if exact:
-        return min(exact, key=lambda k: abs(k - most))
-    return math.ceil(steps / math.ceil(steps / most))
+    return min(near, key=lambda k: (-steps % k, abs(k - most)))
+
+
+def grouped(steps: int, group: int) -> int:
+    """Steps of a chunk near ``steps`` that holds whole groups of batches.
+
+    Args:
+        steps: The planned length of a chunk.
+        group: Batches whose mean gradient makes one update.
+
+    Returns:
+        A multiple of ``group``; 0 if steps run better one by one: where a chunk is to
+        be a single step, or a group would be much longer than the planned chunk.
+
+    Example:
+        >>> grouped(64, 3), grouped(3, 8), grouped(1, 2), grouped(2, 100)
+        (63, 8, 0, 0)
+    """
+    if steps == 1 or group > 8 * steps:
+        return 0
+    return max(steps // group, 1) * group
 
 
 def power_of_two(size: int) -> int:

@@ -10,12 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from exburn import context
+from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.state import TrainState
 
 __all__ = ["Programs"]
+
+# The argument that holds the data. Row numbers, if any, come next.
+_DATA = {"train": 1, "evaluate": 2, "predict": 1}
 
 
 class Programs:
@@ -29,6 +33,7 @@ class Programs:
         custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
         eager: Runs without compiling, for debugging.
+        log: Where compilations are noted.
     """
 
     def __init__(
@@ -41,14 +46,31 @@ class Programs:
         custom: CustomSteps | None = None,
         unroll: int = 1,
         eager: bool = False,
+        log: CompileLog | None = None,
     ):
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
+        self.log = log or CompileLog()
         self.train = self._jit(self._train, "train", donate=(0,))
+        self.train_groups = self._jit(self._train_groups, "train", donate=(0,))
         self.evaluate = self._jit(self._evaluate, "evaluate", donate=(1,))
         self.predict = self._jit(self._predict, "predict")
-        self.results = self._jit(self._results, "results")
+        # No user's program: it reads a few scalars, and counts nowhere.
+        self.results = self._results if eager else jax.jit(self._results)
+        self.proven: set[tuple] = set()  # what ran to its end: see memory.run_safely
+        self._further: dict[str, Callable] = {}
+
+    def further(self, name: str, make: Callable[[], Callable]) -> Callable:
+        """Another program over the same state: made once, compiled, and counted.
+
+        Args:
+            name: Under which it is kept and counted.
+            make: Makes the pure function; called the first time only.
+        """
+        if name not in self._further:
+            self._further[name] = self._jit(make(), name)
+        return self._further[name]
 
     def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()):
         def counted(*args):
@@ -58,47 +80,96 @@ class Programs:
         counted.__name__ = f"exburn_{name}"
         if self.eager:
             return fn
-        return jax.jit(counted, donate_argnums=donate)
+        compiled = jax.jit(counted, donate_argnums=donate)
+        if name not in _DATA:
+            return compiled
+        return self.log.watched(compiled, name, lambda: self.counts[name], _DATA[name])
+
+    def trace(self, kind: str, state: Any, data: Any) -> Any:
+        """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
+
+        Args:
+            kind: ``"train"`` or ``"predict"``.
+            state: Specs of a ``TrainState``, or of the module's arrays.
+            data: Specs of a chunk of one batch.
+        """
+        if kind == "train":
+            step = jax.jit(self._train, donate_argnums=(0,))
+            return step.trace(state, data, None, None)
+        start = jax.ShapeDtypeStruct((), jnp.int32)
+        return jax.jit(self._predict).trace(state, data, None, start)
 
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
         """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
         if self.custom is not None and self.custom.has("train"):
             return self.custom.train(state, batch)
-        x, y, w = batch
-        key = state.key()
+        grads, new = self._gradients(state, batch, row_mask)
+        search = {}
+        if self.optimizer.searches:
+            search["value_fn"] = lambda p: self.loss(p, state, batch, row_mask)[0]
+        update = self.optimizer.update(grads, state.opt_state, state.params, **search)
+        return self._updated(state, new, update)
 
-        def objective(params):
-            preds, others, pass_ = self.split.forward(
-                (params, state.frozen, state.others),
-                x,
-                training=True,
-                key=key,
-                row_mask=row_mask,
+    def _updated(self, before: TrainState, new: TrainState, update: tuple):
+        """The state after an update; if that was left out, statistics stay, too."""
+        params, opt_state = update
+        others = new.others
+        left_out = self.optimizer.skips(before.opt_state, opt_state)
+        if left_out is not None:
+            others = jax.tree.map(
+                lambda n, o: jnp.where(left_out, o, n), others, before.others
             )
-            masks = _masks(preds, pass_)
-            loss, parts = self._loss(batch, preds, pass_, masks, row_mask, params)
-            scaled = loss
-            if self.optimizer.scales_loss:
-                scaled = self.optimizer.scale_loss(loss, state.opt_state)
-            return scaled, (loss, preds, others, parts, masks)
-
-        (_, (loss, preds, others, parts, masks)), grads = jax.value_and_grad(
-            objective, has_aux=True
-        )(state.params)
-        params, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
         params = self.split.constrain(params)
+        return new.replace(params=params, opt_state=opt_state, others=others)
+
+    def _gradients(self, state: TrainState, batch: Any, row_mask: Any):
+        """The gradients of one batch, and a state with all it changes but an update."""
+        x, y, w = batch
+        (_, (loss, preds, others, parts, masks)), grads = jax.value_and_grad(
+            self.loss, has_aux=True
+        )(state.params, state, batch, row_mask)
         preds = jax.lax.stop_gradient(preds)
         totals = self.objective.update(
             state.metrics, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
         )
-        return state.replace(
-            params=params,
-            others=others,
-            opt_state=opt_state,
-            metrics=totals,
-            step=state.step + 1,
+        new = state.replace(others=others, metrics=totals, step=state.step + 1)
+        return grads, new
+
+    def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:
+        """One update from the mean gradient of a group of batches."""
+
+        def micro_step(state, item):
+            grads, new = self._gradients(state, *_batch(data, item))
+            sums = self.optimizer.accumulate_batch(grads, state.opt_state)
+            return new.replace(opt_state=sums), None
+
+        unroll = min(self.unroll, len(items[2]))
+        new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
+        return self._updated(
+            state, new, self.optimizer.update_accumulated(new.opt_state, new.params)
         )
+
+    def loss(self, params: Any, state: TrainState, batch: Any, row_mask: Any) -> Any:
+        """What a step minimizes: the loss at ``params``, in a training pass.
+
+        Returns:
+            The loss, scaled as the optimizer wants it, and what came with it: the loss
+            itself, the outputs, the other variables, the losses by name, the masks.
+        """
+        preds, others, pass_ = self.split.forward(
+            (params, state.frozen, state.others),
+            batch[0],
+            training=True,
+            key=state.key(),
+            row_mask=row_mask,
+        )
+        masks = _masks(preds, pass_)
+        loss, parts = self._loss(batch, preds, pass_, masks, row_mask, params)
+        scaled = loss
+        if self.optimizer.scales_loss:
+            scaled = self.optimizer.scale_loss(loss, state.opt_state)
+        return scaled, (loss, preds, others, parts, masks)
 
     def eval_step(
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
@@ -141,15 +212,37 @@ class Programs:
         state = self._loop(body, state, data, index, count)
         return state, _progress(state.metrics)
 
+    def _train_groups(self, state, data, index, count):
+        """A chunk of whole groups of batches, each of which makes one update."""
+        size = self.optimizer.accumulate
+
+        def body(state, items):
+            new = self._group(state, data, items)
+            return _if_active(jax.tree.map(lambda v: v[0], items), new, state), None
+
+        groups = jax.tree.map(
+            lambda v: v.reshape(-1, size, *v.shape[1:]), _items(data, index, count)
+        )
+        state, _ = jax.lax.scan(body, state, groups)
+        return state, _progress(state.metrics)
+
     def _evaluate(self, arrays, totals, data, index, count, start):
+        def one(totals, batch, row_mask, rows, key):
+            return self.eval_step(arrays, totals, batch, row_mask, key)
+
+        totals = self.over_batches(one, totals, data, index, count, start)
+        return totals, _progress(totals)
+
+    def over_batches(self, one, totals, data, index, count, start):
+        """``totals = one(totals, batch, row_mask, rows, key)`` for every batch."""
+
         def body(totals, item):
             batch, row_mask = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
-            new = self.eval_step(arrays, totals, batch, row_mask, key)
+            new = one(totals, batch, row_mask, _rows(batch[0], row_mask), key)
             return _if_active(item, new, totals)
 
-        totals = self._loop(body, totals, data, index, count)
-        return totals, _progress(totals)
+        return self._loop(body, totals, data, index, count)
 
     def _predict(self, arrays, data, index, start):
         def one(item):

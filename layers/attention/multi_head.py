@@ -31,7 +31,7 @@ class MultiHeadAttention(ProjectedAttention):
         sliding_window: A position sees only those less than this many steps away.
         flash_attention: True: cuDNN's kernel or an error. False: never. None: where it
             can run (NVIDIA GPU, bfloat16 or float16, heads of a multiple of 8 up to
-            256, no dropout or scores).
+            256, no dropout or scores), unless ``config.disable_flash_attention()``.
         kernel_initializer: Initializer of the four kernels.
         bias_initializer: Initializer of the four biases.
         kernel_regularizer: Function of the kernels, added to the loss.

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, context, initializers, regularizers
+from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.attention.positions import Fold
@@ -18,6 +19,7 @@ from exburn.layers.attention.scaled_dot_product import (
     why_not_cudnn,
 )
 from exburn.layers.core.einsum_dense import EinsumDense
+from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.layers.regularization.noise import keep_mask
 
@@ -84,7 +86,6 @@ class ProjectedAttention(Layer):
                 "activity_regularizer": regularizers.get(activity_regularizer),
                 "kernel_constraint": constraints.get(kernel_constraint),
                 "bias_constraint": constraints.get(bias_constraint),
-                "dtype": self.precision,
             }.items()
         )
 
@@ -116,6 +117,7 @@ class ProjectedAttention(Layer):
             f"...nh,nh{out}->...{out}",
             output_shape=sizes,
             bias_axes=out if self.use_bias else None,
+            dtype=self.precision,
             **dict(self._options),
         )
         self.query._build((query_shape,))
@@ -130,6 +132,7 @@ class ProjectedAttention(Layer):
             "...a,anh->...nh",
             output_shape=(heads, size),
             bias_axes="nh" if self.use_bias else None,
+            dtype=self.precision,
             **options,
             **dict(self._options),
         )
@@ -189,7 +192,7 @@ class ProjectedAttention(Layer):
         kernel = jnp.concatenate(
             [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts], axis=1
         )
-        y = query @ kernel
+        y = wide_product(query, kernel)
         if self.use_bias:
             y = y + jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
         ends = [math.prod(shapes[0]), math.prod(shapes[0]) + math.prod(shapes[1])]
@@ -223,7 +226,8 @@ class ProjectedAttention(Layer):
 
     def _cudnn(self, query, key, value, mask) -> bool:
         """Whether cuDNN's kernel runs: as ``flash_attention`` says, or where it can."""
-        if self.flash_attention is False:
+        own = self.flash_attention
+        if (is_flash_attention_enabled() if own is None else own) is False:
             return False
         reason = why_not_cudnn(query, key, value, mask)
         if reason and self.flash_attention:

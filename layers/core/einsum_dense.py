@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
+from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
 
 __all__ = ["EinsumDense"]
@@ -145,10 +148,35 @@ class EinsumDense(Layer):
         return sizes, hidden
 
     def call(self, inputs):
-        y = jnp.einsum(self.equation, self.cast(inputs), self.cast(self.kernel))
+        y = self._product(self.cast(inputs), self.cast(self.kernel))
         if self.bias is not None:
             y = y + self.cast(self.bias)
         return self.activation(y)
+
+    def _product(self, x, kernel):
+        """The equation's product; as one of two matrices where it is one."""
+        into, letters, out = self._terms
+        size = _summed(into, letters, out)
+        if not size:
+            return jnp.einsum(self.equation, x, kernel)
+        before, columns = x.shape[: x.ndim - size], kernel.shape[size:]
+        rows = x.reshape(*before, math.prod(kernel.shape[:size]))
+        y = wide_product(rows, kernel.reshape(rows.shape[-1], -1))
+        return y.reshape(*before, *columns)
+
+
+def _summed(into: str, kernel: str, out: str) -> int:
+    """Axes that are summed over, if last in the input and first in the kernel; or 0.
+
+    Example:
+        >>> _summed("...nh", "nho", "...o"), _summed("abc", "cd", "abd")
+        (2, 1)
+        >>> _summed("abc", "bd", "acd"), _summed("b...", "bc", "c...")
+        (0, 0)
+    """
+    size = next((n for n, c in enumerate(kernel) if c not in into), len(kernel))
+    kept, free = into.removesuffix(kernel[:size]), kernel[size:]
+    return size if kept + kernel[:size] == into and out == kept + free else 0
 
 
 def _parse(equation: str) -> tuple[str, str, str]:

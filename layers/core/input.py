@@ -24,12 +24,15 @@ class InputLayer(Layer):
         batch_shape: Shape with the batch axis, instead of ``shape``.
         name: Name of the input.
         optional: Whether the model may be given ``None`` here.
+        axes: Names of the axes, shown in summaries and errors, such as
+            ``("time", "feature")``; the batch axis may be among them.
 
     Shape:
         x: [batch, *shape] → [batch, *shape]
 
     Raises:
-        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given.
+        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
+            the names do not fit the axes.
 
     Example:
         >>> InputLayer((28, 28), name="image").batch_shape
@@ -46,6 +49,7 @@ class InputLayer(Layer):
         batch_shape=None,
         name=None,
         optional=False,
+        axes=None,
         **kwargs,
     ):
         super().__init__(name=name, autocast=False)
@@ -65,6 +69,7 @@ class InputLayer(Layer):
         self.batch_shape = tuple(_size(d, batch_shape) for d in batch_shape)
         self.input_dtype = standardize_dtype(dtype or "float32")
         self.optional = bool(optional)
+        self.axes = None if axes is None else _axes(axes, self.batch_shape)
         self.built = True
         spec = spec_of(self.batch_shape, self.input_dtype)
         self._book.value.calls.append(record(self, (), {}, spec).call)
@@ -82,6 +87,8 @@ class InputLayer(Layer):
             "dtype": self.input_dtype,
             "name": self.name,
         }
+        if self.axes is not None:
+            config["axes"] = list(self.axes)
         return config | ({"optional": True} if self.optional else {})
 
 
@@ -95,6 +102,21 @@ def _size(value, shape):
     )
 
 
+def _axes(axes, shape) -> tuple[str, ...]:
+    """The axes' names, the batch axis first."""
+    names = tuple(axes) if isinstance(axes, list | tuple) else (axes,)
+    if len(names) == len(shape) - 1:
+        names = ("batch", *names)
+    texts = all(isinstance(name, str) and name for name in names)
+    if len(names) != len(shape) or not texts or len({*names}) != len(names):
+        raise ArgumentError(
+            "Input",
+            f"axes must be {len(shape)} different names, or {len(shape) - 1} without "
+            f"the batch axis, received {axes!r}",
+        )
+    return names
+
+
 def Input(
     shape=None,
     batch_size=None,
@@ -102,6 +124,7 @@ def Input(
     batch_shape=None,
     name=None,
     optional=False,
+    axes=None,
 ) -> Symbol:
     """Makes an input of a functional model: a symbol that stands for the data.
 
@@ -112,13 +135,16 @@ def Input(
         batch_shape: Shape with the batch axis, instead of ``shape``.
         name: Name of the input, the key in dictionaries of data.
         optional: Whether the model may be given ``None`` here.
+        axes: Names of the axes, shown in summaries and errors, such as
+            ``("time", "feature")``; the batch axis may be among them.
 
     Raises:
-        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given.
+        ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
+            the names do not fit the axes.
 
     Example:
         >>> Input((28, 28), name="image")
         <Symbol shape=(None, 28, 28) dtype=float32 name=image>
     """
-    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional)
+    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional, axes)
     return layer.output

@@ -9,9 +9,8 @@ from jax import lax
 __all__ = ["wide_product"]
 
 WIDE = 4_096  # columns
-ALIGNED = (
-    128  # GPUs' matrix units need rows of whole 16 bytes; their tiles are 128 wide
-)
+# GPUs' matrix units need rows of whole 16 bytes; their tiles are 128 columns wide.
+ALIGNED = 128
 
 
 def wide_product(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -21,9 +20,10 @@ def wide_product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     transposed product, for which XLA's CPU backend copies the output's gradient across
     memory (a quarter of the training time of a dense network on a sequence).
 
-    With 50,257 columns (GPT-2's) no row of scores starts on 16 bytes, so that XLA has to
-    take kernels of less than half the speed. The columns added here are cut off again,
-    and their gradient is zero; both are fused into the operations before and after.
+    With 50,257 columns (GPT-2's) no row of scores starts on 16 bytes, so that XLA has
+    to take kernels of less than half the speed. The columns added here are cut off
+    again, and their gradient is zero; both are fused into the operations before and
+    after.
 
     Args:
         x: ``[…, in]``

@@ -170,27 +170,33 @@ class BatchNormalization(Layer):
 
     def call(self, inputs, training=False, mask=None):
         x = inputs.astype(jnp.float32)
+        align = lambda v: on_channels(v, x.ndim, self.axis)  # noqa: E731
         gamma = 1.0 if self.gamma is None else self.cast(self.gamma, jnp.float32)
         beta = 0.0 if self.beta is None else self.cast(self.beta, jnp.float32)
-        if training and self.trainable:
+        if training and self.trainable and not self._frozen_around():
             rows = self._rows(x)
             if rows is not None:  # whatever the padding holds, it is not computed with
                 x = jnp.where(rows, x, 0)
             keep = self._kept(x, mask, rows)
+            near = self._near_mean(x, keep)
+            x = x - align(near)
             mean, variance, share = self._moments(x, keep)
             if self.renorm:
-                r, d = self._correction(mean, variance)
+                r, d = self._correction(mean + near, variance)
                 gamma, beta = r * gamma, d * gamma + beta
-            self._follow(mean, variance, share)
+            self._follow(mean + near, variance, share)
         else:
             mean = self.moving_mean.get_value()
             variance = self.moving_variance.get_value()
         factor = jax.lax.rsqrt(variance + self.epsilon) * gamma
-        align = lambda v: on_channels(v, x.ndim, self.axis)  # noqa: E731
-        y = (x - align(mean)) * align(factor)
-        if self.center or self.renorm:
-            y = y + (align(beta) if jnp.ndim(beta) else beta)
-        return self.cast(y)
+        # One product and one sum for each entry: (x - mean) * factor + beta makes
+        # XLA's CPU backend pass over the batch more often for the gradient.
+        return self.cast(x * align(factor) + align(beta - mean * factor))
+
+    def _frozen_around(self) -> bool:
+        """Whether a layer or model that this one is in is frozen."""
+        pass_ = context.current()
+        return pass_ is not None and pass_.frozen
 
     def _rows(self, x):
         """Which rows are no padding, as booleans that broadcast to ``x``."""
@@ -216,28 +222,28 @@ class BatchNormalization(Layer):
         keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
         return keep if rows is None else keep & rows
 
+    def _near_mean(self, x, keep):
+        """A number near the mean of each channel: its first entry."""
+        channel = self.axis % x.ndim
+        index = tuple(slice(None) if a == channel else 0 for a in range(x.ndim))
+        first = x if keep is None else jnp.where(keep, x, 0)
+        return jax.lax.stop_gradient(first[index])
+
     def _moments(self, x, keep):
         """Mean and variance of the kept entries in one pass, and their share of all.
 
-        One pass needs E[(x - s)²] - E[x - s]², which is exact enough only if s is near
-        the mean: s is the first entry of the channel.
+        One pass needs E[x²] - E[x]², which is exact only if the mean is near zero.
         """
         axes = tuple(a for a in range(x.ndim) if a != self.axis % x.ndim)
-        if keep is not None:
-            x = jnp.where(keep, x, 0)
-        first = tuple(slice(0, 1) if a in axes else slice(None) for a in range(x.ndim))
-        shift = jax.lax.stop_gradient(x[first])
-        d = x - shift
         if keep is None:
             share = None
-            mean, square = jnp.mean(d, axes), jnp.mean(d * d, axes)
+            mean, square = jnp.mean(x, axes), jnp.mean(x * x, axes)
         else:
-            d = jnp.where(keep, d, 0)
+            x = jnp.where(keep, x, 0)
             share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
             some = jnp.where(share > 0, share, 1)
-            mean, square = jnp.mean(d, axes) / some, jnp.mean(d * d, axes) / some
-        variance = jnp.maximum(square - mean * mean, 0)
-        return mean + shift.reshape(-1), variance, share
+            mean, square = jnp.mean(x, axes) / some, jnp.mean(x * x, axes) / some
+        return mean, jnp.maximum(square - mean * mean, 0), share
 
     def _correction(self, mean, variance):
         """The factor and offset that renorm corrects normalized values by."""

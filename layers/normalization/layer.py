@@ -264,14 +264,29 @@ class GroupNormalization(Scaled):
         axis = self.axis % inputs.ndim
         channels = inputs.shape[axis]
         groups = channels if self.groups == -1 else self.groups
-        split = (*inputs.shape[:axis], groups, channels // groups)
-        x = inputs.astype(jnp.float32).reshape(*split, *inputs.shape[axis + 1 :])
-        axes = tuple(a for a in range(1, x.ndim) if a != axis)
-        x = x - jnp.mean(x, axes, keepdims=True)
-        y = x * jax.lax.rsqrt(jnp.mean(x * x, axes, keepdims=True) + self.epsilon)
+        positions = tuple(a for a in range(1, inputs.ndim) if a != axis)
         shape = [1] * inputs.ndim
         shape[axis] = channels
-        return self.cast(self._scaled(y.reshape(inputs.shape), shape))
+
+        def average(x):
+            """Means over a group, for each of its channels.
+
+            First over positions, then over the few channels: both at once is a
+            reduction across the innermost axes, twice as slow on a CPU.
+            """
+            means = jnp.mean(x, positions).reshape(-1, groups, channels // groups)
+            mean = jnp.mean(means, 2, keepdims=True)
+            return jnp.broadcast_to(mean, means.shape).reshape(-1, *shape[1:])
+
+        x = inputs.astype(jnp.float32)
+        x = x - average(x)
+        factor = jax.lax.rsqrt(average(x * x) + self.epsilon)
+        if self.gamma is not None:  # few numbers, unlike x * factor
+            factor = factor * self.cast(self.gamma, jnp.float32).reshape(shape)
+        y = x * factor
+        if self.beta is not None:
+            y = y + self.cast(self.beta, jnp.float32).reshape(shape)
+        return self.cast(y)
 
 
 @register_builtin

@@ -14,6 +14,9 @@ from exburn.registry import register_builtin
 __all__ = ["SpectralNormalization"]
 
 
+_MOST = 100
+
+
 @register_builtin
 class SpectralNormalization(Wrapper):
     """Calls a layer with its kernel divided by the kernel's largest singular value.
@@ -44,6 +47,12 @@ class SpectralNormalization(Wrapper):
         self.power_iterations = check_count(
             "SpectralNormalization", "power_iterations", power_iterations
         )
+        if self.power_iterations > _MOST:  # the loop is unrolled
+            raise ArgumentError(
+                "SpectralNormalization",
+                f"power_iterations must be at most {_MOST}, received "
+                f"{power_iterations}",
+            )
 
     def build(self, input_shape):
         if not self.layer.built:

@@ -101,7 +101,7 @@ class Pooling(Layer):
                 shape.append(w)
         return x.reshape(shape), tuple(axes)
 
-    def _taps(self, x, fill) -> list:
+    def _shifted(self, x, fill) -> list:
         """For each place in the window, the entries that all windows have there."""
         x, counts = self._padded(x, fill)
         steps = self._full(self.strides, x.ndim)
@@ -128,7 +128,7 @@ class MaxPooling(Pooling):
         elif entries <= 27:
             y = lax.platform_dependent(
                 inputs,
-                cpu=lambda x: reduce(_larger, self._taps(x, lowest)),
+                cpu=lambda x: reduce(_larger, self._shifted(x, lowest)),
                 default=windows,
             )
         else:
@@ -146,7 +146,7 @@ class AveragePooling(Pooling):
             tiles, axes = self._tiles(wide, 0)
             total = tiles.sum(axes)
         elif math.prod(self.pool_size) <= 27:
-            total = reduce(jnp.add, self._taps(wide, 0))
+            total = reduce(jnp.add, self._shifted(wide, 0))
         else:
             total = self._reduce(wide, np.float32(0), lax.add)
         check_output(self.name, x, total)

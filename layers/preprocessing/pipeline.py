@@ -55,10 +55,10 @@ class Pipeline(Layer):
             return super().__call__(inputs, training=training, mask=mask)
         return self._run(inputs, training is not False)
 
-    def call(self, inputs, training=False, mask=None):
-        return self._run(inputs, training)
+    def call(self, inputs, mask=None):
+        return self._run(inputs, None)  # whether this trains, the pass knows
 
-    def _run(self, inputs, training: bool):
+    def _run(self, inputs, training: bool | None):
         for layer in self._stack:
             inputs = layer(inputs, training=training)
         return inputs

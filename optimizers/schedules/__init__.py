@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from exburn import registry
-from exburn.errors import DTypeError, unknown_name
+from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
 from exburn.optimizers.schedules.decay import (
     ExponentialDecay,
@@ -77,7 +78,14 @@ def get(identifier: Any) -> Callable[[Any], Any]:
         name, *arguments = identifier
         if name not in _PER_EPOCH:
             raise unknown_name("schedule", name, _PER_EPOCH, op="schedules.get")
-        return _PER_EPOCH[name](*arguments)
+        try:
+            return _PER_EPOCH[name](*arguments)
+        except TypeError as error:
+            takes = ", ".join(list(inspect.signature(_PER_EPOCH[name]).parameters)[:-1])
+            raise ArgumentError(
+                "schedules.get",
+                f"({name!r}, …) takes {takes}, received {identifier!r}",
+            ) from error
     raise DTypeError(
         "schedules.get",
         "a schedule must be a configuration, a tuple such as ('step', base, k, gamma) "

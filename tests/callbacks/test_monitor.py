@@ -255,8 +255,12 @@ def test_checkpoint_explains_a_model_that_has_weights_only(model):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"filepath": "best.weights.h5"}, "must end in '.safetensors'"),
-        ({"filepath": "best.keras"}, "must end in '.safetensors'"),
+        ({"filepath": "best.weights.h5"}, "must end in '.exburn' or '.keras'"),
+        (
+            {"filepath": "best.exburn", "save_weights_only": True},
+            "must end in '.safetensors'",
+        ),
+        ({"filepath": "{epoch}/"}, "no placeholders"),
         ({"filepath": "{epoch.safetensors"}, "malformed"),
         ({"filepath": "a.safetensors", "save_freq": 0}, "save_freq must be"),
         ({"filepath": "a.safetensors", "save_freq": "batch"}, "save_freq must be"),

@@ -547,6 +547,19 @@ def test_hugging_face_with_a_format(reviews):
         as_dataset(reviews.with_format("numpy"))
 
 
+def test_a_hugging_face_column_is_an_array(reviews):
+    data = as_dataset(reviews["ids"], reviews["label"], reviews["score"])
+    assert data.tree[0].tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert data.tree[1].tolist() == [0, 1, 1] and data.tree[2].dtype == np.float32
+    formatted = reviews.select_columns(["ids"]).with_format("numpy")
+    assert as_dataset({"a": formatted["ids"]}).tree[0]["a"].shape == (3, 2)
+    with pytest.raises(DTypeError, match="strings"):
+        as_dataset(reviews["text"])
+    ragged = type(reviews).from_dict({"x": [[1], [2, 3]]})
+    with pytest.raises(DTypeError, match="ragged"):
+        as_dataset(ragged["x"])
+
+
 def test_hugging_face_streams(reviews):
     from exburn.datasets import from_huggingface
 

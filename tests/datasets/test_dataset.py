@@ -19,6 +19,7 @@ from exburn.dataset import (
     register_adapter,
     split,
 )
+from exburn.dataset.adapting import ADAPTERS
 from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 Pair = namedtuple("Pair", "left right")
@@ -432,11 +433,10 @@ class TapeAdapter:
 
 
 @pytest.fixture
-def registry(monkeypatch):
-    import exburn.dataset
-
-    monkeypatch.setattr(exburn.dataset, "_ADAPTERS", list(exburn.dataset._ADAPTERS))
-    return exburn.dataset._ADAPTERS
+def registry():
+    kept = list(ADAPTERS)
+    yield ADAPTERS
+    ADAPTERS[:] = kept
 
 
 def test_a_user_can_add_adapters(registry):

@@ -15,6 +15,7 @@ import exburn.dataset
 import exburn.datasets
 from exburn import datasets
 from exburn.dataset import as_dataset
+from exburn.dataset.adapting import ADAPTERS
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -24,16 +25,20 @@ from exburn.errors import (
     UnknownNameError,
 )
 
-MODULES = ["exburn.dataset"] + [
+MODULES = [
     module.name
-    for module in pkgutil.walk_packages(exburn.datasets.__path__, "exburn.datasets.")
+    for package in (exburn.dataset, exburn.datasets)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name, monkeypatch):
-    monkeypatch.setattr(exburn.dataset, "_ADAPTERS", list(exburn.dataset._ADAPTERS))
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+def test_examples(name):
+    kept = list(ADAPTERS)
+    try:
+        assert doctest.testmod(importlib.import_module(name)).failed == 0
+    finally:
+        ADAPTERS[:] = kept
 
 
 # --- split ------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import pytest
 from tests.layers.check_layer import check_layer
 from tests.layers.peer import data, run
 
-from exburn import context, errors, layers
+from exburn import config, context, errors, layers
+from exburn.layers.attention import projected
 from exburn.layers.attention.scaled_dot_product import attend, why_not_cudnn
 from exburn.symbol import Symbol, spec_of
 
@@ -185,6 +186,25 @@ def test_grouped_attend_repeats_heads():
     a = attend(q, k, v, scale=0.5, causal=True)
     b = attend(q, k.repeat(2, 2), v.repeat(2, 2), scale=0.5, causal=True)
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("own", "setting", "runs"),
+    [
+        (None, None, True),
+        (None, True, True),
+        (None, False, False),
+        (True, False, True),
+        (False, True, False),
+    ],
+)
+def test_the_setting_of_flash_attention_counts_where_the_layer_has_none(
+    own, setting, runs, monkeypatch
+):
+    monkeypatch.setattr(projected, "why_not_cudnn", lambda *_: None)
+    monkeypatch.setitem(config._settings, "flash_attention", setting)
+    layer = layers.MultiHeadAttention(2, 8, flash_attention=own)
+    assert layer._cudnn(X, X, X, None) is runs
 
 
 def test_flash_attention_on_a_cpu_says_why_not():

@@ -10,6 +10,7 @@ from tests.layers.check_layer import check_layer, pure
 from exburn import context, registry
 from exburn import layers as L
 from exburn.errors import ArgumentError
+from exburn.training.module import SplitModule
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(4, 6)).astype("float32")
@@ -135,6 +136,23 @@ def test_batch_statistics_are_exact_far_from_zero():
     np.testing.assert_allclose(
         y, (exact - exact.mean(0)) / exact.std(0), rtol=1e-2, atol=1e-2
     )
+
+
+def test_batch_normalization_keeps_gradients_exact_far_from_zero():
+    x = rng.normal(size=(64, 5, 3)).astype("float32") + 1000
+    slope = rng.normal(size=x.shape).astype("float32")
+    layer = L.BatchNormalization()
+    layer(x)
+    split = SplitModule(layer)
+    params, *rest = split.read()
+
+    def loss(params):
+        return (split.forward((params, *rest), x, training=True)[0] * slope).sum()
+
+    grads = jax.grad(loss)(params)
+    exact = x.astype("float64")
+    unit = (exact - exact.mean((0, 1))) / np.sqrt(exact.var((0, 1)) + 1e-3)
+    np.testing.assert_allclose(grads["gamma"], (unit * slope).sum((0, 1)), rtol=1e-5)
 
 
 def test_padding_rows_may_be_nan():

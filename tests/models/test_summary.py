@@ -118,14 +118,39 @@ def test_a_subclass_shows_shapes_after_the_first_data():
             return self.out(x.mean((1, 2)))
 
     model = Net()
-    with pytest.raises(ExBurnError):
-        model.summary()
+    assert text(model).count("0 (unbuilt)") == 3
     model.predict(np.ones((2, 8, 8, 1), np.float32), verbose=0)
     shown = text(model)
     assert "(None, 6, 6, 4)" in shown and "(None, 2)" in shown
     assert "Non-trainable state: 8 (32 B)" in shown
     # 6·6 positions × 4 filters × 3·3 inputs, and 4 × 2, two operations each
     assert "FLOPs per sample: 2.61 K (forward)" in shown
+
+
+def test_a_stack_without_shapes_is_shown_unbuilt():
+    model = exburn.Sequential([layers.Dense(8), layers.Dense(2)])
+    model.compile("adam", "mse")
+    shown = text(model)
+    assert shown.count("?") == 2 and "dense_1 (Dense)" in shown
+    assert "Total params: 0" in shown and "Optimizer state" not in shown
+    assert "Total params: 0" in text(exburn.Sequential())
+
+
+@pytest.mark.parametrize("width", [72, 80])
+@pytest.mark.parametrize("functional", [False, True])
+def test_long_names_break_between_words(width, functional):
+    name = "block_12_of_the_encoder_residual_expand_batch_normalization_layer"
+    x = exburn.Input((4,), name="sensor_values_of_the_second_station_in_the_valley")
+    y = layers.BatchNormalization(name=name)(x)
+    model = exburn.Model(x, layers.Add(name="sum")([x, y]) if functional else y)
+    shown = []
+    model.summary(line_length=width, print_fn=shown.append)
+    lines = shown[0].splitlines()
+    assert max(map(len, lines)) <= width
+    cells = [line.split("│")[1].strip() for line in lines if "│" in line]
+    assert any(cell.endswith("_") for cell in cells)
+    words = {word for cell in cells for word in cell.replace("_", " ").split()}
+    assert {"block", "encoder", "residual", "expand", "normalization"} <= words
 
 
 def test_print_fn_of_keras_with_line_break():

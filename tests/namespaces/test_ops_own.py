@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from exburn import Input, Model, errors, ops
+from exburn.jax_functions import original
 from exburn.layer import Layer
 from exburn.layers import Dense
 from exburn.symbol import OPERATIONS
@@ -197,9 +198,9 @@ def test_models_of_ops_are_described_and_rebuilt():
 
 
 def test_ops_and_operators_of_symbols_share_names():
-    assert OPERATIONS["add"] is jnp.add
-    assert OPERATIONS["abs"] is jnp.abs
-    assert OPERATIONS["cast"] is jnp.astype
+    assert OPERATIONS["add"] is original(jnp.add)
+    assert OPERATIONS["abs"] is original(jnp.abs)
+    assert OPERATIONS["cast"] is original(jnp.astype)
     x = Input((6,))
     model = Model(x, abs(ops.abs(x) + x) - ops.subtract(x, 1))
     again = Model.from_config(model.get_config())

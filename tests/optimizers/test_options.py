@@ -131,14 +131,33 @@ def test_accumulation_is_one_update_with_the_mean():
         current = new
     assert moved == [False, False, True, False, False, True]
     assert int(state["rate"]["count"]) == 2
-    # The engine's way: it averages, and every call is an update.
-    whole = split.init(params, micro_steps=False)
-    assert "accumulated" not in whole
-    other = params
-    for part in (slice(0, 3), slice(3, 6)):
-        mean = {"w": grads["w"][part].mean(0)}
-        other, whole = update(mean, whole, other)
+    # By whole groups, as the engine does it; and from the mean, without sums.
+    plain_adam = Adam()
+    grouped, whole = split.init(params), plain_adam.init(params)
+    other = mean_of = params
+    for part in (range(3), range(3, 6)):
+        for i in part:
+            grouped = split.accumulate_batch({"w": grads["w"][i]}, grouped)
+        other, grouped = split.update_accumulated(grouped, other)
+        mean = {"w": grads["w"][list(part)].mean(0)}
+        mean_of, whole = plain_adam.update(mean, whole, mean_of)
     np.testing.assert_allclose(current["w"], other["w"], rtol=1e-6)
+    np.testing.assert_allclose(current["w"], mean_of["w"], rtol=1e-6)
+    assert jax.tree.structure(grouped) == jax.tree.structure(state)
+    assert int(grouped["accumulated"]["batches"]) == 0
+
+
+def test_loss_scale_judges_a_group_of_batches_by_its_mean():
+    optimizer = optimizers.LossScaleOptimizer(
+        plain(1.0, gradient_accumulation_steps=2), initial_scale=8.0
+    )
+    params = {"w": np.zeros(1, np.float32)}
+    state, seen = optimizer.init(params), []
+    for grad in (8.0, 24.0, np.inf, 8.0, 4.0, 4.0):
+        params, state = optimizer.update({"w": jnp.array([grad])}, state, params)
+        seen.append((float(params["w"][0]), float(state["loss_scale"]["factor"])))
+    # One finite group; one that is left out and halves the scale; one more.
+    assert seen == [(0, 8), (-2, 8), (-2, 8), (-2, 4), (-2, 4), (-3, 4)]
 
 
 def test_sixteen_bit_gradients_are_summed_in_float32():

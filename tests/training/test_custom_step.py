@@ -184,6 +184,75 @@ def test_a_layer_that_draws_at_inference_works_in_evaluate_and_predict(line):
     assert 0.7 < model.evaluate(x, x, verbose=0) < 1.3
 
 
+class Drawing(keras.layers.Layer):
+    """Dropout that is active at inference, too; ``draw`` keeps what it drew."""
+
+    def call(self, x):
+        keep = jax.random.bernoulli(self.random_key(), 0.5, x.shape)
+        return jnp.where(keep, x, 0.0)
+
+
+def test_an_own_test_step_draws_anew_in_every_batch_and_alike_in_every_run(line):
+    x, _ = line
+
+    class Monitor(keras.Sequential):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.kept = keras.metrics.Mean(name="kept")
+            self.weighted = keras.metrics.Mean(name="weighted")
+
+        @property
+        def metrics(self):
+            return [self.kept, self.weighted]
+
+        def test_step(self, state, data):
+            tv, ntv, mv = state
+            out, ntv = self.stateless_call(tv, ntv, jnp.ones_like(data), training=False)
+            place = out * jnp.arange(out.size, dtype=out.dtype).reshape(out.shape)
+            kept = self.kept.stateless_update_state(mv[:2], out)
+            weighted = self.weighted.stateless_update_state(mv[2:], place)
+            logs = {
+                "kept": self.kept.stateless_result(kept),
+                "weighted": self.weighted.stateless_result(weighted),
+            }
+            return logs, (tv, ntv, kept + weighted)
+
+    model = Monitor([keras.Input((4,)), Drawing()])
+    model.compile()
+    options = {"batch_size": 25, "verbose": 0, "return_dict": True}
+    whole = model.evaluate(x, **options)
+    assert 0.4 < whole["kept"] < 0.6
+    assert model.evaluate(x, **options) == whole
+    # Were every batch's mask the same, all of them would have the first one's mean.
+    assert model.evaluate(x[:25], **options)["weighted"] != pytest.approx(
+        whole["weighted"], rel=1e-4
+    )
+
+
+def test_two_calls_in_one_step_draw_different_masks(line):
+    x, y = line
+
+    class Twice(keras.Sequential):
+        def train_step(self, state, data):
+            tv, ntv, ov, mv = state
+            ones = jnp.ones_like(data[0])
+            first, ntv = self.stateless_call(tv, ntv, ones, training=True)
+            second, ntv = self.stateless_call(tv, ntv, ones, training=True)
+            again, ntv = self.stateless_call(tv, ntv, ones, training=False)
+            return {
+                "differ": jnp.mean(first != second),
+                "dropped": jnp.mean(jnp.stack([first, second]) == 0),
+                "quiet": jnp.mean(again == ones),
+            }, (tv, ntv, ov, mv)
+
+    model = Twice([keras.Input((4,)), keras.layers.Dropout(0.5)])
+    model.compile("sgd", seed=1)
+    logs = model.fit(x, y, batch_size=100, verbose=0).history
+    assert 0.4 < logs["differ"][0] < 0.6  # two fair coins differ half of the time
+    assert 0.4 < logs["dropped"][0] < 0.6
+    assert logs["quiet"] == [1.0]
+
+
 def test_a_custom_step_may_use_the_metrics_of_compile(line):
     x, y = line
 

@@ -132,8 +132,8 @@ class ImageAugmentation(ImageLayer):
     """A random change of images, different for each image and active in training.
 
     A subclass writes ``draw``, the random parameters of one image, and ``transform``,
-    the image after the change. As in Keras, a call outside of a model augments unless
-    it is given ``training=False``.
+    the image after the change. As in Keras, a call outside of a model, or an eager
+    call of a model with it, augments unless it is given ``training=False``.
 
     Args:
         seed: Folded into the layer's random key.
@@ -159,7 +159,10 @@ class ImageAugmentation(ImageLayer):
 
     # ------------------------------------------------------------------ the layer
     def __call__(self, inputs, training=None, **kwargs):
-        if has_symbol(inputs) or context.current() is not None:
+        pass_ = context.current()
+        if has_symbol(inputs) or pass_ is not None:
+            if training is None and pass_ is not None and not pass_.asked:
+                training = True  # within a model that was called like this layer
             return super().__call__(inputs, training=training, **kwargs)
         if training is False:
             return super().__call__(inputs, training=False, **kwargs)

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from exburn.building import inspect_call
-from exburn.errors import ArgumentError, NotBuiltError
+from exburn.errors import ArgumentError
 from exburn.flops import count
 from exburn.graph import Graph, Ref
 from exburn.layer import Layer
+from exburn.selection import frozen_paths
 from exburn.symbol import public_shape
 from exburn.traversal import iter_weights, module_paths
+from exburn.weights import scalars
 
 __all__ = ["summary"]
+
+_NARROWEST = 12  # below it, rich squeezes the columns as it likes
 
 
 @dataclasses.dataclass
@@ -35,6 +41,7 @@ class _Row:
     trainable: bool
     sources: str
     depth: int = 0
+    built: bool = True
 
 
 def summary(
@@ -49,8 +56,10 @@ def summary(
 ) -> None:
     """Prints a model: in a terminal as a table, in a notebook as HTML.
 
+    Before the model has shapes, they are ``?`` and layers are said to be unbuilt.
+
     Args:
-        model: A built model.
+        model: The model.
         line_length: Width in characters; the terminal's by default.
         positions: Relative widths of the columns, as fractions of the line that end at
             each column.
@@ -60,28 +69,42 @@ def summary(
         layer_range: Names (or regular expressions) of the first and last layer shown.
 
     Raises:
-        NotBuiltError: The model has no shapes yet.
+        ArgumentError: ``layer_range`` matches no layer.
     """
-    if not model.built:
-        raise NotBuiltError(
-            "summary",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), call model.build(shape), or fit it.",
-        )
-    traced = inspect_call(model)
+    traced = inspect_call(model) if model.built else None
     shapes = {} if traced is None else traced[1]
-    rows = _rows(model, shapes, "", 0, expand_nested)
+    rows = _rows(model, shapes, "", 0, expand_nested, set(frozen_paths(model)))
     rows = _within(rows, layer_range)
-    table = _table(model, rows, show_trainable, line_length, positions)
+    width = line_length or _width(print_fn)
+    table = _table(rows, show_trainable, line_length, width, positions)
     flops = None if traced is None else count(traced[0]).flops
-    title = Text.assemble("Model: ", (model.name, "bold"))
+    title = Text.assemble("Model: ", (model.name, "bold"), *_axes(model))
     page = Group(title, table, _totals(model, flops))
-    _show(page, line_length, print_fn)
+    _show(page, width, print_fn)
+
+
+def _axes(model: Any) -> list[str]:
+    """A line for the inputs and one for the outputs, where their axes have names."""
+    lines = []
+    for kind in ("input", "output"):
+        named = getattr(model, f"{kind}_axes", None)
+        if named is None or not any(n for axes in named for n in axes or ()):
+            continue
+        shapes = []
+        for symbol, axes in zip(getattr(model, f"{kind}s"), named, strict=True):
+            sizes = zip(symbol.shape, axes or [None] * len(symbol.shape), strict=True)
+            parts = [
+                str(size) if name is None else name + (f"={size}" if size else "")
+                for size, name in sizes
+            ]
+            shapes.append(f"({', '.join(parts)})")
+        lines.append(f"\n {kind.title() + 's:':9}{', '.join(shapes)}")
+    return lines
 
 
 # ------------------------------------------------------------------------- rows
 def _rows(
-    model: Any, shapes: dict, prefix: str, depth: int, nested: bool
+    model: Any, shapes: dict, prefix: str, depth: int, nested: bool, frozen: set[str]
 ) -> list[_Row]:
     graph = getattr(model, "graph", None)
     linear = type(model).__name__ == "Sequential"
@@ -101,18 +124,26 @@ def _rows(
                     name,
                     type(layer).__name__,
                     _shape(shapes.get(path)) or _symbol_shape(layer),
-                    sum(int(np.prod(w.shape)) for _, w, _ in own),
-                    layer.precision.name,
-                    bool(layer.trainable),
+                    sum(scalars(w) for _, w, _ in own),
+                    _dtype(layer, [w for _, w, _ in own]),
+                    path not in frozen,
                     sources,
                     depth,
+                    layer.built,
                 )
             )
             if nested and getattr(layer, "is_model", False):
-                rows += _rows(layer, shapes, path + "/", depth + 1, nested)
+                rows += _rows(layer, shapes, path + "/", depth + 1, nested, frozen)
         else:
             rows.append(_Row(name, "function", layer, 0, "", True, sources, depth))
     return rows
+
+
+def _dtype(layer: Layer, weights: list[Any]) -> str:
+    """The policy, and how quantized weights are stored."""
+    stored = [w.get_metadata().get("stored") for w in weights]
+    names = dict.fromkeys([*filter(None, stored), layer.precision.name])
+    return ", ".join(names)
 
 
 def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
@@ -157,8 +188,6 @@ def _symbol_shape(layer: Any) -> str:
 def _within(rows: list[_Row], layer_range: Any) -> list[_Row]:
     if layer_range is None:
         return rows
-    import re
-
     if len(layer_range) != 2:
         raise ArgumentError("summary", "layer_range names a first and a last layer")
     first, last = (
@@ -175,34 +204,69 @@ def _within(rows: list[_Row], layer_range: Any) -> list[_Row]:
 
 
 # ------------------------------------------------------------------------ table
-def _table(model, rows, show_trainable, line_length, positions) -> Table:
+def _table(rows, show_trainable, line_length, width, positions) -> Table:
     connected = any(row.sources for row in rows)
     titles = ["Layer (type)", "Output shape", "Param #", "dtype"]
     titles += ["Connected to"] if connected else []
     titles += ["Trainable"] if show_trainable else []
-    table = Table(width=line_length)
-    widths = _widths(positions, line_length, len(titles))
-    for title, width in zip(titles, widths, strict=True):
-        justify = "right" if title == "Param #" else "left"
-        table.add_column(title, justify=justify, width=width, overflow="fold")
+    lines = []
     for row in rows:
         indent = "  " * row.depth + ("└ " if row.depth else "")
         frozen = "" if row.trainable or not row.params else " [frozen]"
-        cells = [
-            Text(f"{indent}{row.name} ({row.kind}){frozen}"),
-            Text(row.shape),
-            Text(f"{row.params:,}"),
-            Text(row.dtype),
-        ]
-        cells += [Text(row.sources or "-")] if connected else []
-        cells += [Text("yes" if row.trainable else "no")] if show_trainable else []
-        table.add_row(*cells)
+        cells = [f"{indent}{row.name} ({row.kind}){frozen}", row.shape]
+        cells += [f"{row.params:,}" if row.built else "0 (unbuilt)", row.dtype]
+        cells += [row.sources or "-"] if connected else []
+        cells += ["yes" if row.trainable else "no"] if show_trainable else []
+        lines.append(cells)
+    table = Table(width=line_length)
+    if positions is None or line_length is None:
+        widths = _fitting([titles, *lines], width, connected)
+    else:
+        widths = _widths(positions, line_length, len(titles))
+    for title, size in zip(titles, widths, strict=True):
+        justify = "right" if title == "Param #" else "left"
+        table.add_column(title, justify=justify, width=size, overflow="fold")
+    for cells in lines:
+        table.add_row(
+            *(Text(_broken(c, size)) for c, size in zip(cells, widths, strict=True))
+        )
     return table
 
 
+def _fitting(lines: list[list[str]], width: int, connected: bool) -> list[int | None]:
+    """Widths that fit the page: names and sources give way, shapes and numbers stay."""
+    natural = [
+        max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)
+    ]
+    free = width - 3 * len(natural) - 1 - sum(natural)
+    if free >= 0:
+        return [None] * len(natural)
+    widths: list[int | None] = [None] * len(natural)
+    flexible = sorted([0, 4] if connected else [0], key=lambda i: natural[i])
+    rest = free + sum(natural[i] for i in flexible)
+    for left, i in zip(range(len(flexible), 0, -1), flexible, strict=True):
+        size = min(natural[i], rest // left)
+        rest -= size
+        widths[i] = size
+        if size < _NARROWEST:
+            return [None] * len(natural)
+    return widths
+
+
+def _broken(text: str, width: int | None) -> str:
+    """The text in lines no wider than ``width``, broken at spaces, ``_`` and ``/``."""
+    if width is None or cell_len(text) <= width:
+        return text
+    lines = [""]
+    for piece in re.findall(r"\s*[^\s_/]*[_/]*", text):
+        if cell_len(lines[-1] + piece) > width and lines[-1].strip():
+            lines.append("")
+            piece = piece.lstrip()
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
 def _widths(positions, line_length, columns) -> list[int | None]:
-    if positions is None or line_length is None:
-        return [None] * columns
     edges = [p * line_length if p <= 1 else p for p in positions][:columns]
     starts = [0, *edges]
     widths = [max(4, int(b - a) - 3) for a, b in zip(starts, edges, strict=False)]
@@ -212,7 +276,8 @@ def _widths(positions, line_length, columns) -> list[int | None]:
 def _totals(model: Any, flops: float | None) -> Text:
     groups = {"Trainable": [], "Frozen": [], "Other": []}
     for _, weight, learns in iter_weights(model):
-        kind = "Trainable" if learns else "Frozen" if weight.trainable else "Other"
+        fixed = weight.trainable or "stored" in weight.get_metadata()  # or quantized
+        kind = "Trainable" if learns else "Frozen" if fixed else "Other"
         groups[kind].append(weight)
     every = [w for group in groups.values() for w in group]
     lines = [_line("Total params", every)]
@@ -230,7 +295,7 @@ def _totals(model: Any, flops: float | None) -> Text:
 
 def _optimizer_leaves(model: Any) -> list[Any] | None:
     optimizer = getattr(model, "optimizer", None)
-    if optimizer is None:
+    if optimizer is None or not model.built:
         return None
     params = {
         path: jax.ShapeDtypeStruct(w.shape, w.dtype)
@@ -241,9 +306,9 @@ def _optimizer_leaves(model: Any) -> list[Any] | None:
 
 
 def _line(label: str, arrays: list[Any]) -> str:
-    scalars = sum(int(np.prod(a.shape)) for a in arrays)
+    number = sum(map(scalars, arrays))
     nbytes = sum(int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize for a in arrays)
-    return f"{label}: {scalars:,} ({_bytes(nbytes)})"
+    return f"{label}: {number:,} ({_bytes(nbytes)})"
 
 
 def _bytes(number: float) -> str:
@@ -263,9 +328,14 @@ def _amount(number: float) -> str:
 
 
 # ------------------------------------------------------------------------- show
-def _show(page: Group, width: int | None, print_fn: Any) -> None:
+def _width(print_fn: Any) -> int:
+    """Width of a page: the terminal's, where it goes to one."""
+    return 100 if print_fn is not None or _in_notebook() else Console().width
+
+
+def _show(page: Group, width: int, print_fn: Any) -> None:
     if print_fn is not None:
-        text = _text(page, width or 100)
+        text = _text(page, width)
         try:
             print_fn(text, line_break=False)
         except TypeError:
@@ -275,7 +345,7 @@ def _show(page: Group, width: int | None, print_fn: Any) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found]
 
         console = Console(
-            force_jupyter=False, file=io.StringIO(), record=True, width=width or 100
+            force_jupyter=False, file=io.StringIO(), record=True, width=width
         )
         console.print(page)
         style = (

@@ -1,0 +1,72 @@
+"""Keras' name for checkpoints of whole runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.errors import CallbackError
+
+__all__ = ["OrbaxCheckpoint"]
+
+
+class OrbaxCheckpoint(StateCheckpoint):
+    """Saves the whole run into a folder, with Keras' arguments.
+
+    Args:
+        directory: The folder; it belongs to this callback alone.
+        monitor: Name of the logged value that makes a checkpoint the best.
+        verbose: 1 prints a line for every checkpoint.
+        save_best_only: Save only when the monitored value improves.
+        mode: `"min"`, `"max"` or `"auto"` (from the monitor's name).
+        save_freq: `"epoch"`, or a number of batches.
+        initial_value_threshold: Value that the first save must beat.
+        max_to_keep: How many of the newest stay, None for all; the best stays too.
+        save_on_background: Write in a thread while the training goes on.
+        save_weights_only: Must be False: a checkpoint is of use only as a whole.
+        on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
+
+    Raises:
+        CallbackError: An argument that can never work.
+
+    Example:
+        >>> import tempfile
+        >>> checkpoint = OrbaxCheckpoint(tempfile.mkdtemp(), max_to_keep=3)
+        >>> checkpoint.writer.keep
+        3
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_best_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+        initial_value_threshold: float | None = None,
+        max_to_keep: int | None = 1,
+        save_on_background: bool = True,
+        save_weights_only: bool = False,
+        *,
+        on_error: str = "raise",
+    ):
+        if save_weights_only:
+            raise CallbackError(
+                "OrbaxCheckpoint",
+                "it saves whole runs, not weights alone",
+                hint='ModelCheckpoint("weights.safetensors", save_weights_only=True)',
+            )
+        super().__init__(
+            directory,
+            save_freq=save_freq,
+            monitor=monitor,
+            mode=mode,
+            save_best_only=save_best_only,
+            initial_value_threshold=initial_value_threshold,
+            keep=sys.maxsize if max_to_keep is None else max_to_keep,
+            background=save_on_background,
+            on_error=on_error,
+            verbose=verbose,
+        )

@@ -1,0 +1,123 @@
+"""Progress messages for a window, a web page or another thread."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+
+from exburn.callback import Callback
+from exburn.errors import CallbackError
+
+__all__ = ["ScreenCallback", "screen_callback"]
+
+
+class ScreenCallback(Callback):
+    """Sends a dictionary for every event of a training; see `screen_callback`."""
+
+    light = True
+
+    def __init__(self, send: Callable[[dict[str, Any]], Any], interval: float = 0.2):
+        self.send = send
+        self.interval = interval
+        self._last = 0.0
+        self._epoch = 0
+
+    def _message(self, event: str, logs: dict[str, Any] | None, **more: Any) -> None:
+        message = {"type": "training_progress", "event": event, **more}
+        self.send(message | {k: v for k, v in (logs or {}).items() if k not in message})
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        params = self.params or {}
+        known = {k: params.get(k) for k in ("epochs", "steps", "samples")}
+        self._message("train_begin", logs, **known)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._epoch = epoch
+
+    def on_chunk_end(self, step: int, logs: dict[str, Any] | None = None) -> None:
+        now = time.monotonic()
+        if now - self._last < self.interval:
+            return
+        self._last = now
+        steps = (self.params or {}).get("steps")
+        self._message("progress", logs, epoch=self._epoch + 1, step=step, steps=steps)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._message("epoch_end", logs, epoch=epoch + 1)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._message("train_end", logs)
+
+    def on_exit(self, error: BaseException | None = None) -> None:
+        if error is not None:
+            self._message("failed", None, error=f"{type(error).__name__}: {error}")
+
+
+def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
+    """A callback that sends progress messages while a model trains.
+
+    A message is a dictionary: ``type`` is ``"training_progress"``, ``event`` one of
+    ``"train_begin"``, ``"progress"`` (within an epoch), ``"epoch_end"``,
+    ``"train_end"`` and ``"failed"``; epochs count from 1, and the logged values (such
+    as ``loss`` and ``val_loss``) are in it. The training never waits for its receiver:
+    where a bounded queue is full, its oldest message makes room.
+
+    Args:
+        target: A ``queue.Queue`` (also of ``multiprocessing``); an ``asyncio.Queue``,
+            made inside of its running loop, whose loop then receives the messages
+            thread-safely; or any function of one message.
+        interval: Least seconds between two messages within an epoch.
+
+    Raises:
+        CallbackError: ``target`` can take no messages, or an ``asyncio.Queue`` is given
+            where no loop runs.
+
+    Example:
+        >>> messages = queue.Queue()
+        >>> callback = screen_callback(messages)
+        >>> callback.on_epoch_end(0, {"loss": 0.5})
+        >>> message = messages.get()
+        >>> message["event"], message["epoch"], message["loss"]
+        ('epoch_end', 1, 0.5)
+
+    Source: Dala.ML, ``Burn.Training.screen_callback``.
+    """
+    if isinstance(target, asyncio.Queue):
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise CallbackError(
+                "screen_callback",
+                "an asyncio.Queue needs the loop that reads it to be running",
+                hint="Call screen_callback(queue) in a coroutine, and fit in a thread: "
+                "await asyncio.to_thread(model.fit, …).",
+            ) from error
+        channel = target
+        return ScreenCallback(
+            lambda message: loop.call_soon_threadsafe(_put, channel, message), interval
+        )
+    if callable(getattr(target, "put_nowait", None)):
+        return ScreenCallback(lambda message: _put(target, message), interval)
+    if callable(target):
+        return ScreenCallback(target, interval)
+    raise CallbackError(
+        "screen_callback",
+        "the target must be a queue or a function of one message, received a "
+        f"{type(target).__name__}",
+    )
+
+
+def _put(channel: Any, message: dict[str, Any]) -> None:
+    """Puts without waiting; the newest message counts."""
+    while True:
+        try:
+            channel.put_nowait(message)
+            return
+        except (queue.Full, asyncio.QueueFull):
+            try:
+                channel.get_nowait()
+            except (queue.Empty, asyncio.QueueEmpty):
+                continue  # its reader was faster

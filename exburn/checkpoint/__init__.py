@@ -1,0 +1,6 @@
+"""Checkpoints of training runs: folders that are whole or not there."""
+
+from exburn.checkpoint.directory import Checkpoint, CheckpointDirectory, Saved
+from exburn.checkpoint.writer import CheckpointWriter
+
+__all__ = ["Checkpoint", "CheckpointDirectory", "CheckpointWriter", "Saved"]

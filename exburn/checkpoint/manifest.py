@@ -1,0 +1,118 @@
+"""The list of a checkpoint's files with their sizes and digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from exburn.errors import CheckpointError
+
+__all__ = ["MANIFEST", "read_manifest", "verify_files", "write_manifest"]
+
+MANIFEST = "manifest.json"
+_FORMAT = "exburn-checkpoint-1"
+_LARGEST = 16 << 20  # bytes of a manifest; a real one has a few thousand
+
+
+def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Writes the manifest of everything in the folder, and brings all of it to disk.
+
+    Args:
+        folder: The checkpoint, complete but for its manifest.
+        facts: JSON values that a listing shows.
+    """
+    files = {}
+    for path in _files(folder):
+        digest = _digest(path, sync=True)
+        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, digest]
+    for parent, _, _ in os.walk(folder):
+        sync_folder(parent)
+    body = {"format": _FORMAT, **facts, "files": files}
+    body["digest"] = _own_digest(body)
+    with open(folder / MANIFEST, "w", encoding="utf-8") as file:
+        json.dump(body, file)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, checked against its own digest.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ValueError("it is too long")
+        body = json.loads(path.read_bytes())
+        if not isinstance(body, dict) or body.get("format") != _FORMAT:
+            raise ValueError(f"its format is not {_FORMAT!r}")
+        if body.pop("digest", None) != _own_digest(body):
+            raise ValueError("its digest does not match")
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            "checkpoint",
+            f"the manifest of {folder.name} is missing or damaged",
+            {"folder": folder, "cause": error},
+            hint="An older checkpoint of the same folder may be intact.",
+        ) from error
+    return body
+
+
+def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Compares every listed file with its size and digest.
+
+    Raises:
+        CheckpointError: A file is missing or differs.
+    """
+    for name, (size, digest) in manifest["files"].items():
+        path = folder / name
+        try:
+            found = path.stat().st_size
+            intact = found == size and _digest(path) == digest
+            what = f"{found} bytes instead of {size}" if found != size else "bytes"
+        except OSError as error:
+            intact, what = False, str(error)
+        if not intact:
+            raise CheckpointError(
+                "checkpoint",
+                f"{folder.name} is damaged: {name} is not what was saved",
+                {"folder": folder, "different": what},
+                hint="An older checkpoint of the same folder may be intact.",
+            )
+
+
+def sync_folder(folder: Any) -> None:
+    """Brings the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in sorted(names))
+
+
+def _digest(path: Path, sync: bool = False) -> str:
+    with open(path, "rb") as file:
+        if sync:
+            os.fsync(file.fileno())
+        return hashlib.file_digest(file, _blake2b).hexdigest()
+
+
+def _blake2b() -> Any:
+    return hashlib.blake2b(digest_size=32)
+
+
+def _own_digest(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=32).hexdigest()

@@ -1,0 +1,88 @@
+"""Compiled programs are kept on disk, so that a second process starts sooner."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import jax
+
+__all__ = ["compilation_cache", "set_compilation_cache", "start_compilation_cache"]
+
+SWITCH = "EXBURN_COMPILATION_CACHE"
+LARGEST = 2 << 30  # bytes
+DAY = 86_400.0  # seconds
+
+
+def start_compilation_cache() -> None:
+    """Turns the cache on, unless the user has chosen: called by ``import exburn``.
+
+    ``JAX_COMPILATION_CACHE_DIR`` and ``jax.config`` come first, then
+    ``EXBURN_COMPILATION_CACHE``, a folder or ``off``.
+    """
+    if compilation_cache() is not None:
+        return
+    chosen = os.environ.get(SWITCH, "")
+    if chosen.lower() in ("off", "0", "false", "no"):
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(chosen or Path(home) / "exburn" / "xla")
+    set_compilation_cache(folder)
+    _prune(folder)
+
+
+def set_compilation_cache(folder: str | os.PathLike | None) -> None:
+    """Keeps compiled programs in a folder, or nowhere.
+
+    To be called before the first computation: JAX looks once.
+
+    Args:
+        folder: Where they go; made when it is needed. ``None`` turns the cache off.
+
+    Example:
+        >>> before = compilation_cache()
+        >>> set_compilation_cache(None)
+        >>> print(compilation_cache())
+        None
+        >>> set_compilation_cache(before)
+    """
+    jax.config.update(
+        "jax_compilation_cache_dir", None if folder is None else os.fspath(folder)
+    )
+    # The small programs are many; JAX would keep those that took a second or more.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def compilation_cache() -> str | None:
+    """The folder that compiled programs are kept in, if any."""
+    folder: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
+    return folder
+
+
+def _prune(folder: Path) -> None:
+    """Removes the oldest entries beyond the largest size, once a day.
+
+    JAX can do so at every write, but two processes that do so at once get in each
+    other's way.
+    """
+    stamp = folder / ".pruned"
+    try:
+        if not folder.is_dir() or _age(stamp) < DAY:
+            return
+        stamp.touch()
+        entries = sorted(
+            ((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)),
+            reverse=True,
+        )
+        total = 0
+        for _, size, path in entries:
+            total += size
+            if total > LARGEST:
+                os.unlink(path)
+    except OSError:  # another process was faster, or the folder is read-only
+        return
+
+
+def _age(file: Path) -> float:
+    return time.time() - file.stat().st_mtime if file.exists() else DAY

@@ -1,0 +1,60 @@
+"""Device buffers, named kernels, pipelines and commands: a thin layer over JAX.
+
+A buffer is a ``jax.Array``, a kernel a function of arrays, a pipeline one compiled
+program, and a command what JAX dispatched and has not finished yet.
+
+Example:
+    >>> from exburn import compute
+    >>> a = compute.buffer([1.0, -2.0, 3.0])
+    >>> compute.read(compute.run_kernel("relu", a)).tolist()
+    [1.0, 0.0, 3.0]
+"""
+
+from jax import vmap as vectorize
+
+from exburn.compute.buffers import (
+    buffer,
+    dtype,
+    dtypes,
+    free,
+    read,
+    shape,
+    size,
+    to_binary,
+)
+from exburn.compute.commands import Command, poll, submit, wait
+from exburn.compute.kernels import (
+    compile_kernel,
+    kernel,
+    kernels,
+    register_kernel,
+    run_kernel,
+)
+from exburn.compute.memory import device_count, memory_info, synchronize
+from exburn.compute.pipeline import Pipeline, Slot
+
+__all__ = [
+    "Command",
+    "Pipeline",
+    "Slot",
+    "buffer",
+    "compile_kernel",
+    "device_count",
+    "dtype",
+    "dtypes",
+    "free",
+    "kernel",
+    "kernels",
+    "memory_info",
+    "poll",
+    "read",
+    "register_kernel",
+    "run_kernel",
+    "shape",
+    "size",
+    "submit",
+    "synchronize",
+    "to_binary",
+    "vectorize",
+    "wait",
+]

@@ -1,0 +1,145 @@
+"""Typed arrays on a device."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import DTypeError, ShapeError
+
+__all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
+
+_DTYPES = (
+    "bool int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 "
+    "float4_e2m1fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
+    "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu "
+    "bfloat16 float16 float32 float64 complex64 complex128"
+).split()
+_WIDE = ("int64", "uint64", "float64", "complex128")
+
+
+def buffer(
+    data: Any,
+    shape: tuple[int, ...] | None = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> jax.Array:
+    """Puts data on the device.
+
+    Args:
+        data: Numbers, nested lists, a NumPy or JAX array, or raw bytes in the machine's
+            byte order, which need a dtype.
+        shape: Of the result; that of the data by default.
+        dtype: One of `dtypes`; that of the data by default.
+        device: A JAX device; the default one if None.
+
+    Raises:
+        DTypeError: An unknown dtype, or one that JAX is not set up for.
+        ShapeError: The data do not fill the shape.
+
+    Example:
+        >>> buffer([1, 2, 3, 4], (2, 2), "bfloat16").dtype.name
+        'bfloat16'
+        >>> buffer(bytes([1, 0, 2, 0]), dtype="uint16").tolist()
+        [1, 2]
+    """
+    if dtype is not None:
+        dtype = _dtype(dtype)
+    if isinstance(data, bytes | bytearray | memoryview):
+        if dtype is None:
+            raise DTypeError("buffer", "bytes need a dtype", hint='dtype="float32"')
+        if len(data) % dtype.itemsize:
+            raise ShapeError(
+                "buffer",
+                f"the bytes must be whole numbers of {dtype.itemsize} bytes, received "
+                f"{len(data)}",
+            )
+        data = np.frombuffer(data, dtype)
+    elif not isinstance(data, jax.Array):
+        data = np.asarray(data)
+        if dtype is None:  # as JAX: Python floats are float32
+            dtype = _dtype(jax.dtypes.canonicalize_dtype(data.dtype))
+        data = data.astype(dtype)
+    if shape is not None:
+        if math.prod(shape) != data.size:
+            raise ShapeError(
+                "buffer",
+                f"shape {tuple(shape)} holds {math.prod(shape)} numbers, received "
+                f"{data.size}",
+            )
+        data = data.reshape(shape)
+    if isinstance(data, jax.Array) and dtype is not None:
+        data = data.astype(dtype)
+    return jax.device_put(data, device)
+
+
+def _dtype(value: Any) -> np.dtype:
+    try:
+        found = jnp.dtype(value)
+    except TypeError as error:
+        raise DTypeError(
+            "buffer", f"unknown dtype {value!r}", {"known": ", ".join(_DTYPES)}
+        ) from error
+    if found.name in _WIDE and not jax.config.read("jax_enable_x64"):
+        raise DTypeError(
+            "buffer",
+            f"JAX is set up for 32 bits, {found.name} would be cut",
+            hint='jax.config.update("jax_enable_x64", True) at the start.',
+        )
+    return found
+
+
+def read(array: jax.Array) -> np.ndarray:
+    """The contents in host memory; waits for the device."""
+    return np.asarray(array)
+
+
+def to_binary(array: jax.Array) -> bytes:
+    """The contents as bytes in row order, as `buffer` takes them."""
+    return read(array).tobytes()
+
+
+def shape(array: jax.Array) -> tuple[int, ...]:
+    """The shape."""
+    return tuple(array.shape)
+
+
+def dtype(array: jax.Array) -> str:
+    """The dtype's name."""
+    return array.dtype.name
+
+
+def size(array: jax.Array) -> int:
+    """Bytes on the device."""
+    return array.nbytes
+
+
+def free(array: jax.Array) -> None:
+    """Gives the memory back now; the array must not be used any more."""
+    array.delete()
+
+
+def dtypes(device: Any = None) -> list[str]:
+    """Names of the dtypes that a device holds.
+
+    Example:
+        >>> {"float32", "bfloat16", "int8", "bool"} <= set(dtypes())
+        True
+    """
+    device = device or jax.devices()[0]
+    return [name for name in _DTYPES if _holds(name, device)]
+
+
+def _holds(name: str, device: Any) -> bool:
+    if name in _WIDE and not jax.config.read("jax_enable_x64"):
+        return False
+    try:
+        jax.device_put(np.zeros(1, jnp.dtype(name)), device).block_until_ready()
+    except Exception:  # each plug-in has its own error for what it lacks
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""Work handed to the device, to be waited for later: JAX's asynchronous dispatch."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from exburn.compute.kernels import run_kernel
+
+__all__ = ["Command", "poll", "submit", "wait"]
+
+
+@dataclasses.dataclass
+class Command:
+    """A kernel or function that was submitted.
+
+    Attributes:
+        kernel: Its name.
+        inputs, params: What it was called with.
+        output: Arrays that may not be computed yet; None if it failed at once.
+        error: Why it failed at once.
+    """
+
+    kernel: str
+    inputs: tuple
+    params: Mapping[str, Any]
+    output: Any = None
+    error: Exception | None = None
+
+
+def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
+    """Starts a kernel, a pipeline's ``run`` or any JAX function, and returns.
+
+    Args:
+        work: The name of a kernel, or a function that returns arrays.
+        *inputs, **params: Its arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> command = submit("matmul", jnp.ones((2, 2)), jnp.ones((2, 2)))
+        >>> wait(command).tolist(), poll(command)
+        ([[2.0, 2.0], [2.0, 2.0]], 'completed')
+    """
+    name = work if isinstance(work, str) else getattr(work, "__name__", repr(work))
+    command = Command(name, inputs, params)
+    try:
+        if isinstance(work, str):
+            command.output = run_kernel(work, *inputs, **params)
+        else:
+            command.output = work(*inputs, **params)
+    except Exception as error:  # told by poll, raised by wait
+        command.error = error
+    return command
+
+
+def poll(command: Command) -> str:
+    """``"running"``, ``"completed"`` or ``"failed"``; never waits.
+
+    What fails on the device counts as completed here, and raises in `wait`.
+    """
+    if command.error is not None:
+        return "failed"
+    leaves: list[Any] = jax.tree.leaves(command.output)
+    ready = all(v.is_ready() for v in leaves if hasattr(v, "is_ready"))
+    return "completed" if ready else "running"
+
+
+def wait(command: Command, timeout: float | None = None) -> Any:
+    """The command's output, once it is there.
+
+    Args:
+        command: What `submit` returned.
+        timeout: Seconds to wait at most; the work itself goes on.
+
+    Raises:
+        TimeoutError: It is not there in time.
+        Exception: What the command failed with.
+    """
+    if command.error is not None:
+        raise command.error
+    if timeout is not None:
+        end = time.monotonic() + timeout
+        while poll(command) == "running":
+            if time.monotonic() > end:
+                raise TimeoutError(f"{command.kernel!r} runs for more than {timeout} s")
+            time.sleep(1e-4)
+    return jax.block_until_ready(command.output)

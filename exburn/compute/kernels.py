@@ -1,0 +1,137 @@
+"""A registry of named kernels: functions of arrays, compiled on their first use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.errors import ArgumentError, unknown_name
+
+__all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
+
+_kernels: dict[str, Callable] = {}
+
+
+def register_kernel(name: str, fn: Callable | None = None) -> Any:
+    """Names a kernel: a JAX function, or one around ``pallas_call``.
+
+    Positional arguments are arrays, keyword arguments are compiled in. Also a
+    decorator. A name that exists is replaced.
+
+    Raises:
+        ArgumentError: No name, or no function.
+
+    Example:
+        >>> @register_kernel("saxpy")
+        ... def saxpy(x, y, *, a=1.0):
+        ...     return a * x + y
+        >>> run_kernel("saxpy", jnp.ones(2), jnp.ones(2), a=2.0).tolist()
+        [3.0, 3.0]
+    """
+    if fn is None:
+        return functools.partial(register_kernel, name)
+    if not name or not isinstance(name, str) or not callable(fn):
+        raise ArgumentError(
+            "register_kernel",
+            f"a kernel is a name and a function, received {name!r} and {fn!r}",
+        )
+    _kernels[name] = fn
+    return fn
+
+
+def kernels() -> list[str]:
+    """Names of the registered kernels."""
+    return sorted(_kernels)
+
+
+def kernel(name: str) -> Callable:
+    """The function behind a name.
+
+    Raises:
+        UnknownNameError: No kernel has that name.
+    """
+    if name not in _kernels:
+        raise unknown_name("kernel", name, _kernels, op="kernel")
+    return _kernels[name]
+
+
+def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
+    """Runs a kernel; returns at once, with an array that the device still computes.
+
+    Args:
+        name: Of the kernel.
+        *inputs: Arrays.
+        **params: Other arguments, compiled in.
+
+    Raises:
+        UnknownNameError: No kernel has that name.
+
+    Example:
+        >>> run_kernel("reduce_sum", jnp.ones((2, 3)), axis=1).tolist()
+        [3.0, 3.0]
+    """
+    return _compiled(kernel(name), tuple(params))(*inputs, **static(params))
+
+
+def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
+    """Compiles a kernel ahead, for inputs like these; ``.cost_analysis()`` tells more.
+
+    Example:
+        >>> spec = jax.ShapeDtypeStruct((2, 2), "float32")
+        >>> compile_kernel("matmul", spec, spec)(jnp.eye(2), jnp.eye(2)).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    program = _compiled(kernel(name), tuple(params))
+    return program.lower(*inputs, **static(params)).compile()
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(fn: Callable, names: tuple[str, ...]) -> Any:
+    return jax.jit(fn, static_argnames=names)
+
+
+def static(params: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in params.items()}
+
+
+# ------------------------------------------------------------ the kernels of ExCubecl
+def _layer_norm(x, scale=None, offset=None, *, eps=1e-5):
+    """Over the last axis."""
+    mean = x.mean(-1, keepdims=True)
+    out = (x - mean) * jax.lax.rsqrt(x.var(-1, keepdims=True) + eps)
+    out = out if scale is None else out * scale
+    return out if offset is None else out + offset
+
+
+def _conv2d(x, kernel, *, strides=(1, 1), padding="VALID"):
+    """``[n, h, w, in]`` and ``[kh, kw, in, out]`` → ``[n, h, w, out]``."""
+    strides = (strides,) * 2 if isinstance(strides, int) else strides
+    return jax.lax.conv_general_dilated(
+        x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+_BUILT_IN: dict[str, Callable] = {
+    "elementwise_add": lambda a, b: a + b,
+    "elementwise_sub": lambda a, b: a - b,
+    "elementwise_mul": lambda a, b: a * b,
+    "elementwise_div": lambda a, b: a / b,
+    "relu": lambda x: jax.nn.relu(x),
+    "sigmoid": lambda x: jax.nn.sigmoid(x),
+    "tanh": lambda x: jnp.tanh(x),
+    "matmul": lambda a, b: a @ b,
+    "reduce_sum": lambda x, *, axis=None: x.sum(axis),
+    "reduce_max": lambda x, *, axis=None: x.max(axis),
+    "reduce_min": lambda x, *, axis=None: x.min(axis),
+    "softmax": lambda x, *, axis=-1: jax.nn.softmax(x, axis),
+    "layer_norm": _layer_norm,
+    "conv2d": _conv2d,
+    "transpose": lambda x, *, axes=None: jnp.transpose(x, axes),
+    "reshape": lambda x, *, shape: jnp.reshape(x, shape),
+}
+for _name, _fn in _BUILT_IN.items():
+    register_kernel(_name, _fn)

@@ -1,0 +1,47 @@
+"""How much memory a device has, and waiting for it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+
+__all__ = ["device_count", "memory_info", "synchronize"]
+
+
+def device_count() -> int:
+    """Number of devices of the default kind."""
+    return jax.device_count()
+
+
+def memory_info(device: Any = None) -> dict[str, int | None]:
+    """Bytes of a device: ``total``, ``used``, ``free``; None where it does not tell.
+
+    For a CPU these are the machine's memory, what JAX' arrays take, and what is left.
+
+    Example:
+        >>> sorted(memory_info())
+        ['free', 'total', 'used']
+    """
+    device = device or jax.devices()[0]
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        total, used = stats["bytes_limit"], stats.get("bytes_in_use", 0)
+        return {"total": total, "used": used, "free": total - used}
+    if device.platform != "cpu":
+        return {"total": None, "used": None, "free": None}
+    page = os.sysconf("SC_PAGE_SIZE")
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else None
+    return {
+        "total": os.sysconf("SC_PHYS_PAGES") * page,
+        "used": sum(a.nbytes for a in jax.live_arrays("cpu")),
+        "free": os.sysconf(pages) * page if pages else None,
+    }
+
+
+def synchronize() -> None:
+    """Waits until the devices have done all that was asked of them so far."""
+    for array in jax.live_arrays():
+        array.block_until_ready()
+    jax.effects_barrier()

@@ -1,0 +1,125 @@
+"""Kernels in a row, fused into one compiled program."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from exburn.compute.kernels import kernel, static
+from exburn.errors import ArgumentError
+
+__all__ = ["Pipeline", "Slot"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A value of a pipeline that does not exist yet: an input or a step's result."""
+
+    index: int
+    name: str
+
+
+class Pipeline:
+    """Records kernels and runs all of them as one program, without host round trips.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> pipe = Pipeline()
+        >>> x = pipe.input("x")
+        >>> hidden = pipe.add("matmul", x, jnp.eye(2))
+        >>> out = pipe.add("relu", hidden)
+        >>> pipe.run(x=jnp.array([[1.0, -1.0]])).tolist()
+        [[1.0, 0.0]]
+    """
+
+    def __init__(self):
+        self._inputs: list[Slot] = []
+        self._steps: list[tuple[Slot, Any, tuple, dict[str, Any]]] = []
+        self._programs: dict[tuple[int, ...], Any] = {}
+        #: How often the pipeline was traced, and so compiled.
+        self.traces = 0
+
+    def input(self, name: str) -> Slot:
+        """Declares an input, given by name to `run`.
+
+        Raises:
+            ArgumentError: The name is taken.
+        """
+        if any(slot.name == name for slot in self._inputs):
+            raise ArgumentError("Pipeline.input", f"the name {name!r} is taken")
+        slot = Slot(len(self._inputs) + len(self._steps), name)
+        self._inputs.append(slot)
+        self._programs.clear()
+        return slot
+
+    def add(self, name: str, *inputs: Any, **params: Any) -> Slot:
+        """Appends a kernel.
+
+        Args:
+            name: Of the kernel.
+            *inputs: Slots of this pipeline, or arrays.
+            **params: Other arguments of the kernel.
+
+        Raises:
+            UnknownNameError: No kernel has that name.
+            ArgumentError: A slot of another pipeline.
+        """
+        known = [*self._inputs, *(step[0] for step in self._steps)]
+        for value in inputs:
+            if isinstance(value, Slot) and not any(value is slot for slot in known):
+                raise ArgumentError(
+                    "Pipeline.add", f"{value} belongs to another pipeline"
+                )
+        slot = Slot(len(known), name)
+        self._steps.append((slot, kernel(name), inputs, static(params)))
+        self._programs.clear()
+        return slot
+
+    def run(self, *, outputs: Sequence[Slot] | None = None, **inputs: Any) -> Any:
+        """Runs the pipeline; returns at once, with arrays still being computed.
+
+        Args:
+            outputs: The slots wanted, as a list; by default the last step's result.
+            **inputs: An array for each input.
+
+        Raises:
+            ArgumentError: An input is missing or unknown, or there are no steps.
+        """
+        names = {slot.name for slot in self._inputs}
+        if names != set(inputs) or not self._steps:
+            raise ArgumentError(
+                "Pipeline.run",
+                f"it takes the inputs {sorted(names)} and needs a step, received "
+                f"{sorted(inputs)} and {len(self._steps)} steps",
+            )
+        wanted = [self._steps[-1][0]] if outputs is None else list(outputs)
+        key = tuple(slot.index for slot in wanted)
+        if key not in self._programs:
+            self._programs[key] = self._compile(key)
+        found = self._programs[key](inputs, self._constants())
+        return found[0] if outputs is None else found
+
+    def _constants(self) -> list[Any]:
+        """Recorded arrays: arguments of the program, which would copy them else."""
+        return [v for _, _, given, _ in self._steps for v in given if not _is_slot(v)]
+
+    def _compile(self, wanted: tuple[int, ...]) -> Any:
+        slots, steps = list(self._inputs), list(self._steps)
+
+        def program(inputs, constants):
+            self.traces += 1
+            rest = iter(constants)
+            values = {slot.index: inputs[slot.name] for slot in slots}
+            for slot, fn, given, params in steps:
+                arrays = [values[v.index] if _is_slot(v) else next(rest) for v in given]
+                values[slot.index] = fn(*arrays, **params)
+            return [values[index] for index in wanted]
+
+        return jax.jit(program)
+
+
+def _is_slot(value: Any) -> bool:
+    return isinstance(value, Slot)

@@ -1,0 +1,33 @@
+"""What a model trains on: arrays held whole, or a stream of batches.
+
+``as_dataset`` turns whatever the user passed into an `ArrayDataset` or a
+`StreamDataset` and refuses, before anything is compiled, data that cannot work.
+Loaders of other libraries come in through small adapters (`register_adapter`); the
+built-in ones live in ``exburn.datasets.adapters``.
+
+dtypes: floats become float32, 64-bit and unsigned 32-bit integers become int32 (after
+a range check); bool and the smaller integers stay as they are.
+"""
+
+from __future__ import annotations
+
+from exburn.dataset.adapting import register_adapter
+from exburn.dataset.array_dataset import ArrayDataset
+from exburn.dataset.checks import check_finite
+from exburn.dataset.conversion import as_dataset, as_validation_dataset, split
+from exburn.dataset.py_dataset import PyDataset
+from exburn.dataset.stream_dataset import StreamDataset
+from exburn.dataset.trees import leaves, map_leaves
+
+__all__ = [
+    "ArrayDataset",
+    "PyDataset",
+    "StreamDataset",
+    "as_dataset",
+    "as_validation_dataset",
+    "check_finite",
+    "leaves",
+    "map_leaves",
+    "register_adapter",
+    "split",
+]

@@ -1,0 +1,80 @@
+"""Arrays that are held whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset.arrays import on_host
+from exburn.dataset.checks import prepare
+from exburn.dataset.trees import Tree, leaves, map_leaves
+from exburn.errors import ArgumentError
+
+__all__ = ["ArrayDataset"]
+
+
+class ArrayDataset:
+    """Arrays that are held whole and share their leading length.
+
+    NumPy arrays are not copied unless their dtype must change; JAX arrays stay on
+    their device.
+
+    Args:
+        x: An array, or a nested dict, list or tuple of arrays.
+        y: Targets of the same leading length, or None.
+        sample_weight: One weight a row (or a value), or None.
+        op: The operation named in errors.
+
+    Shape: every array: ``[size, …]``.
+
+    Raises:
+        DataError: Empty data, unequal lengths, negative or NaN weights.
+        DTypeError: Object, string, complex or ragged arrays; integers beyond int32.
+        ShapeError: A scalar instead of an array; weights that do not fit y.
+
+    Example:
+        >>> data = ArrayDataset(np.eye(3), np.array([0, 1, 2]))
+        >>> data.size, data.tree[0].dtype.name, data.take([2, 0])[1].tolist()
+        (3, 'float32', [2, 0])
+    """
+
+    def __init__(
+        self, x: Tree, y: Tree = None, sample_weight: Tree = None, *, op: str = "fit"
+    ):
+        self.tree = prepare(x, y, sample_weight, op)
+        arrays = [leaf for _, leaf in leaves(self.tree, "")]
+        self.size: int = len(arrays[0])
+        self.nbytes: int = sum(leaf.nbytes for leaf in arrays)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def take(self, indices: Any) -> tuple:
+        """Rows as NumPy arrays on the host; a slice of NumPy data is a view."""
+        if not isinstance(indices, slice):
+            indices = np.asarray(indices, dtype=np.intp)
+            if indices.size and not 0 <= indices.min() <= indices.max() < self.size:
+                raise ArgumentError(
+                    "take",
+                    f"indices must lie in 0 … {self.size - 1}",
+                    {"received": f"{indices.min()} … {indices.max()}"},
+                )
+
+        def rows(_: str, leaf: Any) -> np.ndarray:
+            host = on_host(leaf)
+            if host is None:
+                return np.asarray(leaf[indices])
+            return (
+                host[indices] if isinstance(indices, slice) else host.take(indices, 0)
+            )
+
+        return map_leaves(rows, self.tree, "")
+
+    def rows(self, start: int, stop: int) -> ArrayDataset:
+        """The rows from ``start`` to ``stop``, on the device where they are."""
+        part = object.__new__(ArrayDataset)
+        part.tree = map_leaves(lambda _, leaf: leaf[start:stop], self.tree, "")
+        part.size = len(range(self.size)[start:stop])
+        part.nbytes = sum(leaf.nbytes for _, leaf in leaves(part.tree, ""))
+        return part

@@ -1,0 +1,179 @@
+"""Batches that come one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from exburn.dataset.checks import prepare
+from exburn.dataset.trees import leaves, map_leaves
+from exburn.errors import DataError, ExBurnError
+
+__all__ = ["StreamDataset"]
+
+_END = object()
+
+
+class StreamDataset:
+    """Batches that come one after another and are not held.
+
+    Args:
+        factory: ``factory(epoch)`` gives an iterator of raw batches: ``x``, ``(x, y)``
+            or ``(x, y, sample_weight)``. With ``shuffles=True`` it is called as
+            ``factory(epoch, seed)`` and orders its batches by the seed, if any.
+        batches: Batches in an epoch, or None if unknown or endless.
+        reiterable: Whether each epoch starts anew. If not, there is one iterator and
+            every call to ``iterate`` continues it (as Keras does with generators).
+        batch_size: Rows of a full batch, or None if unknown.
+        shuffles: Whether the factory takes a seed.
+        name: What errors call it.
+        op: The operation named in errors.
+
+    Attributes:
+        check: Called with every batch before it is handed out, to raise if its values
+            cannot be used.
+
+    Raises:
+        DataError: While iterating: no batch, an exhausted generator, unequal lengths
+            in a batch, a batch of another structure or rank than the first.
+
+    Example:
+        >>> stream = StreamDataset(lambda epoch: iter([np.ones((2, 3))]), batches=1)
+        >>> [x.shape for x, y, w in stream.iterate(epoch=0)]
+        [(2, 3)]
+    """
+
+    def __init__(
+        self,
+        factory: Callable[..., Iterator],
+        *,
+        batches: int | None = None,
+        reiterable: bool = True,
+        batch_size: int | None = None,
+        shuffles: bool = False,
+        name: str = "loader",
+        op: str = "fit",
+    ):
+        self.batches, self.batch_size = batches, batch_size
+        self.reiterable, self.shuffles = reiterable, shuffles
+        self.name, self.op = name, op
+        self._factory = factory
+        self.check: Callable[[tuple], None] | None = None
+        self._source: Iterator | None = None  # the only iterator, if not reiterable
+        self._started = False
+        self._ahead: tuple | None = None  # (key, source, batch) read by peek
+        self._form: Any = None
+
+    def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
+        """The first batch; ``iterate`` with the same arguments still yields it."""
+        if self._ahead is None or (self.reiterable and self._ahead[0] != (epoch, seed)):
+            source = self._open(epoch, seed)
+            batch = self._read(source, epoch, 0)
+            if batch is None:
+                raise self._nothing()
+            self._drop_ahead()
+            self._ahead = ((epoch, seed), source, batch)
+        return self._ahead[2]
+
+    def iterate(self, epoch: int = 0, seed: int | None = None) -> Iterator[tuple]:
+        """Yields NumPy batches ``(x, y, sample_weight)``; the last two may be None."""
+        key, count = (epoch, seed), 0
+        if self._ahead and (not self.reiterable or self._ahead[0] == key):
+            (_, source, batch), self._ahead = self._ahead, None
+        else:
+            self._drop_ahead()
+            source = self._open(epoch, seed)
+            batch = self._read(source, epoch, 0)
+        try:
+            while batch is not None:
+                count += 1
+                self._started = True
+                yield batch
+                batch = self._read(source, epoch, count)
+            if not count:
+                raise self._nothing()
+        finally:
+            if self.reiterable and hasattr(source, "close"):
+                source.close()  # type: ignore[attr-defined]
+
+    def _open(self, epoch: int, seed: int | None) -> Iterator:
+        if self._source is None or self.reiterable:
+            arguments = (epoch, seed) if self.shuffles else (epoch,)
+            self._source = iter(self._factory(*arguments))
+        return self._source
+
+    def _drop_ahead(self) -> None:
+        if self._ahead and self.reiterable and hasattr(self._ahead[1], "close"):
+            self._ahead[1].close()
+        self._ahead = None
+
+    def _read(self, source: Iterator, epoch: int, index: int) -> tuple | None:
+        try:
+            raw = next(source, _END)
+        except Exception as error:
+            error.add_note(
+                f"while reading batch {index} of epoch {epoch} ({self.name})"
+            )
+            raise
+        if raw is _END:
+            return None
+        batch = self._batch(raw, f"batch {index} of the {self.name}")
+        self._checked(batch, index)
+        return batch
+
+    def check_first(self, batch: tuple) -> None:
+        """Checks a batch that was peeked at before ``check`` was known."""
+        self._checked(batch, 0)
+
+    def _checked(self, batch: tuple, index: int) -> None:
+        if self.check is None:
+            return
+        try:
+            self.check(batch)
+        except ExBurnError as error:
+            error.add_note(f"in batch {index} of the {self.name}")
+            raise
+
+    def _batch(self, raw: Any, what: str) -> tuple:
+        parts = list(raw) if isinstance(raw, list | tuple) else [raw]
+        if not 1 <= len(parts) <= 3:
+            raise DataError(
+                self.op,
+                f"{what} must be x, (x, y) or (x, y, sample_weight)",
+                {"received": f"{type(raw).__name__} of {len(parts)} parts"},
+                hint="Several inputs go into one nested x: ((x1, x2), y).",
+            )
+        try:
+            x, y, weight = parts + [None] * (3 - len(parts))
+            tree = prepare(x, y, weight, self.op, what)
+        except ExBurnError as error:
+            error.add_note(f"in {what}")
+            raise
+        batch = map_leaves(lambda _, leaf: np.asarray(leaf), tree, "")
+        form = [(path, leaf.ndim) for path, leaf in leaves(batch, "")]
+        if self._form is None:
+            self._form = form
+        elif form != self._form:
+            raise DataError(
+                self.op,
+                f"{what} has another structure or rank than the first batch",
+                {"first (path, rank)": self._form, "this (path, rank)": form},
+                hint="Let the loader yield batches of one structure.",
+            )
+        return batch
+
+    def _nothing(self) -> DataError:
+        if self._started and not self.reiterable:
+            return DataError(
+                self.op,
+                f"the {self.name} is exhausted: it gives its batches only once",
+                hint="Set steps_per_epoch with an endless generator, or pass an object "
+                "whose __iter__ starts anew (a PyDataset, a DataLoader).",
+            )
+        return DataError(
+            self.op,
+            f"the {self.name} yielded no batches",
+            hint="A generator that was used up must be made anew.",
+        )

@@ -1,0 +1,46 @@
+"""Nested dicts, lists and tuples of arrays, with a name for every leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["NAMES", "Tree", "leaves", "map_leaves"]
+
+Tree = Any
+NAMES = ("x", "y", "sample_weight")
+
+
+def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yields (name, leaf) of a nested dict, list or tuple; ``None`` is left out.
+
+    Example:
+        >>> list(leaves({"a": 1, "b": [2, None]}, "x"))
+        [("x['a']", 1), ("x['b'][0]", 2)]
+    """
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from leaves(value, f"{name}[{key!r}]", nones=nones)
+    elif isinstance(tree, list | tuple):
+        for index, value in enumerate(tree):
+            yield from leaves(value, f"{name}[{index}]", nones=nones)
+    elif nones or tree is not None:
+        yield name, tree
+
+
+def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tree:
+    """Applies ``function(name, leaf)`` to every leaf and keeps the containers.
+
+    Example:
+        >>> map_leaves(lambda name, leaf: leaf + 1, {"a": 1, "b": (2, None)}, "x")
+        {'a': 2, 'b': (3, None)}
+    """
+    if isinstance(tree, Mapping):
+        items = tree.items()
+        return {k: map_leaves(function, v, f"{name}[{k!r}]") for k, v in items}
+    if isinstance(tree, list | tuple):
+        items = [map_leaves(function, v, f"{name}[{i}]") for i, v in enumerate(tree)]
+        if hasattr(tree, "_fields"):  # a namedtuple takes its fields one by one
+            return type(tree)(*items)
+        return items if isinstance(tree, list) else tuple(items)
+    return None if tree is None else function(name, tree)

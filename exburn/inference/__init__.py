@@ -1,0 +1,5 @@
+"""One call for the predictions of any model, ExBurn's own or not."""
+
+from exburn.inference.dispatch import predict
+
+__all__ = ["predict"]

@@ -1,0 +1,72 @@
+"""Core ML models, which run on macOS."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, DataError, MissingDependencyError
+
+__all__ = ["is_core_ml", "load", "predict_core_ml"]
+
+
+def is_core_ml(model: Any) -> bool:
+    """Whether it is a model of coremltools."""
+    return type(model).__module__.startswith("coremltools.")
+
+
+def load(path: str) -> Any:
+    """The model of a ``.mlmodel`` or ``.mlpackage``.
+
+    Raises:
+        ArgumentError: This is no Mac.
+        MissingDependencyError: coremltools is not installed.
+    """
+    _require_mac()
+    try:
+        import coremltools
+    except ImportError as error:
+        raise MissingDependencyError(
+            "predict",
+            "a Core ML model is run by coremltools",
+            hint="pip install 'exburn[coreml]'  (or: pip install coremltools)",
+        ) from error
+    return coremltools.models.MLModel(path)
+
+
+def predict_core_ml(model: Any, x: Any) -> Any:
+    """Outputs of the model: an array, or a dict by name if there are several.
+
+    Args:
+        model: A ``coremltools.models.MLModel``.
+        x: A dict by the model's input names, or the one array it takes.
+
+    Raises:
+        ArgumentError: This is no Mac.
+        DataError: The inputs are not those of the model.
+    """
+    _require_mac()
+    names = [each.name for each in model.get_spec().description.input]
+    feed = x if isinstance(x, Mapping) else {names[0]: x}
+    if set(feed) != set(names):
+        raise DataError(
+            "predict",
+            f"the Core ML model takes {', '.join(map(repr, names))}",
+            {"received": ", ".join(map(repr, feed))},
+            hint="Pass a dict by these names.",
+        )
+    found = model.predict({name: np.asarray(value) for name, value in feed.items()})
+    found = {name: np.asarray(value) for name, value in found.items()}
+    return found if len(found) > 1 else next(iter(found.values()))
+
+
+def _require_mac() -> None:
+    if sys.platform != "darwin":
+        raise ArgumentError(
+            "predict",
+            f"Core ML runs models on macOS only, this is {sys.platform}",
+            hint="Export the model to ONNX, or as StableHLO: model.export(path).",
+        )

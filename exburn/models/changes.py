@@ -1,0 +1,158 @@
+"""What was done to a model after it was built, so that a file can tell.
+
+A record is JSON-able; a model of the same architecture that repeats the records takes
+the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from exburn import lora
+from exburn.building import materialize
+from exburn.errors import FileFormatError
+from exburn.quantization import (
+    Plan,
+    Settings,
+    carry_out,
+    freeze_parameters,
+    make_plan,
+    packed_schemes,
+)
+from exburn.selection import layer_paths
+from exburn.traversal import iter_modules
+from exburn.weights import Static
+
+__all__ = ["add_record", "quantize_in_place", "records", "remove_record", "repeat"]
+
+
+def records(model: Any) -> list[dict[str, Any]]:
+    """What was done to the layers of a model, in an order in which it can be repeated.
+
+    Stored weights and adapters are read off the layers, so that a model which was made
+    of another one's layers tells of them, too.
+    """
+    stored = list(_stored(model))
+    casts = [r for r in stored if r["kind"] == "quantization"]
+    adapted = lora.adapted_layers(model)
+    terms = [
+        record | {"layers": [path for path in record["layers"] if path in adapted]}
+        for record in stored
+        if record["kind"] == "lora"
+    ]
+    told = {path for record in terms for path in record["layers"]}
+    others = lora.records_of(model, [path for path in adapted if path not in told])
+    found = [*casts, *_packed(model), *terms, *others]
+    return [record for record in found if record["layers"]]
+
+
+def _stored(model: Any) -> Iterator[dict[str, Any]]:
+    """The records that the model and the models in it keep, with paths from here."""
+    layers = layer_paths(model)
+    for path, module in iter_modules(model):
+        held = vars(module).get("_changes")
+        for record in [] if held is None else held.value:
+            full = {
+                key: [f"{path}/{p}" if path else p for p in record[key]]
+                for key in ("layers", "frozen_layers", "frozen_weights")
+                if key in record
+            }
+            full["layers"] = [p for p in full["layers"] if p in layers]
+            yield record | full
+
+
+def _packed(model: Any) -> list[dict[str, Any]]:
+    """A record for each way in which weights are stored."""
+    groups: dict[tuple, list[str]] = {}
+    for path, layer in layer_paths(model).items():
+        schemes = packed_schemes(layer)
+        if schemes:
+            scheme = schemes[0]
+            dtype = f"{scheme.dtype}_dynamic" if scheme.dynamic else scheme.dtype
+            key = (dtype, scheme.block_size, layer.precision.compute)
+            groups.setdefault(key, []).append(path)
+    return [
+        {
+            "kind": "quantization",
+            "dtype": dtype,
+            "block_size": block_size,
+            "compute_dtype": compute,
+            "layers": paths,
+        }
+        for (dtype, block_size, compute), paths in groups.items()
+    ]
+
+
+def add_record(model: Any, record: dict[str, Any]) -> None:
+    held = vars(model).get("_changes")
+    model._changes = Static([*([] if held is None else held.value), record])
+
+
+def remove_record(model: Any, kind: str) -> None:
+    held = vars(model).get("_changes")
+    kept = [] if held is None else [r for r in held.value if r["kind"] != kind]
+    model._changes = Static(kept)
+
+
+def quantize_in_place(model: Any, plan: Plan) -> None:
+    """Carries a plan out and records it."""
+    carry_out(plan)
+    if plan.settings.casts:
+        paths = [target.path for target in plan.targets]
+        record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
+        add_record(model, record)
+    else:
+        freeze_parameters(model)
+    if getattr(model, "graph", None) is not None:
+        retrace(model)
+    materialize(model)
+
+
+def retrace(model: Any) -> None:
+    """Symbols anew, of nested models first: dtypes and layers are others now."""
+    nested = [m for _, m in iter_modules(model) if getattr(m, "is_model", False)]
+    for inner in reversed(nested):
+        if inner.graph is not None:
+            inner._retrace()
+
+
+def repeat(model: Any, changes: Any) -> Any:
+    """Does to a fresh model what the records say was done to it; returns the model.
+
+    Raises:
+        FileFormatError: The records do not fit the model.
+    """
+    for record in changes or ():
+        kind = record.get("kind") if isinstance(record, dict) else None
+        if kind == "quantization":
+            _quantize_again(model, record)
+        elif kind == "lora":
+            lora.restore(model, record)
+            add_record(model, record)
+        else:
+            raise FileFormatError("from_config", f"unknown change {record!r}")
+    return model
+
+
+def _quantize_again(model: Any, record: dict[str, Any]) -> None:
+    try:
+        settings = Settings.of(
+            record["dtype"], record.get("block_size"), record.get("compute_dtype")
+        )
+        layers = [str(path) for path in record["layers"]]
+        plan = make_plan(model, settings, set(layers), again=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            "from_config",
+            "the record of the quantization does not fit the model",
+            {"cause": error},
+        ) from error
+    done = {target.path for target in plan.targets}
+    if done != set(layers):
+        raise FileFormatError(
+            "from_config",
+            "the record of the quantization belongs to another model",
+            {"layers that do not fit": sorted(done ^ set(layers))},
+        )
+    quantize_in_place(model, plan)

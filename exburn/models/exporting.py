@@ -1,0 +1,122 @@
+"""A model as one portable program, weights included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+
+from exburn.device import device_info
+from exburn.errors import ArgumentError, MissingDependencyError, NotBuiltError
+from exburn.saving.atomic import write_atomically
+from exburn.symbol import INCONCLUSIVE, dim, spec_of
+from exburn.training.module import SplitModule
+
+__all__ = ["Exporting"]
+
+
+class Exporting:
+    """The part of a model that is exported; mixed into ``Model``."""
+
+    built: bool
+    graph: Any
+    input: Any
+
+    def export(
+        self,
+        filepath: Any,
+        format: str = "stablehlo",
+        verbose: Any = None,
+        input_signature: Any = None,
+        *,
+        batch_size: int | None = None,
+        platforms: Sequence[str] | None = None,
+    ) -> None:
+        """Writes inference as a StableHLO program that runs without ExBurn.
+
+        ``exburn.predict(filepath, x)`` runs it, and so does
+        ``jax.export.deserialize(data).call(x)`` in any process with JAX; the program
+        takes any number of rows.
+
+        Args:
+            filepath: The file, by custom ``….stablehlo``.
+            format: ``"stablehlo"``.
+            verbose: Taken for Keras' sake; nothing is printed.
+            input_signature: Arrays or specs in the structure of the inputs, where the
+                model does not know them. Their first axis is taken to be free.
+            batch_size: A fixed number of rows, for a model that JAX cannot trace with
+                an unknown one.
+            platforms: ``("cpu", "cuda", "rocm", "tpu")`` or some of them; by default
+                the CPU and the platform in use.
+
+        Raises:
+            MissingDependencyError: flatbuffers is not installed.
+            NotBuiltError: The model has no weights, or its inputs are not known.
+            ArgumentError: Another format, or it cannot be traced with free rows.
+
+        Example:
+            >>> import tempfile
+            >>> from exburn import Sequential, layers
+            >>> model = Sequential([layers.Input((3,)), layers.Dense(2)])
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.export(f"{folder}/model.stablehlo")
+        """
+        if format != "stablehlo":
+            raise ArgumentError(
+                "export",
+                f"the format must be 'stablehlo', received {format!r}",
+                hint="TensorFlow and ONNX have converters that start from StableHLO.",
+            )
+        try:
+            import flatbuffers  # noqa: F401 - jax.export writes with it
+        except ImportError as error:
+            raise MissingDependencyError(
+                "export",
+                "writing StableHLO needs flatbuffers",
+                hint="pip install 'exburn[export]'  (or: pip install flatbuffers)",
+            ) from error
+        specs = self._export_specs(input_signature, batch_size)
+        split = SplitModule(self)
+        groups = split.read()
+
+        def infer(x):
+            key = jax.random.key(0)
+            return split.forward(groups, x, training=False, key=key)[0]
+
+        here = device_info()["backend"]
+        if platforms is None:
+            platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+        try:
+            program = export.export(jax.jit(infer), platforms=platforms)(specs)
+        except INCONCLUSIVE as error:
+            raise ArgumentError(
+                "export",
+                "the model cannot be traced for an unknown number of rows",
+                {"cause": str(error).partition("\n")[0]},
+                hint="Fix it: model.export(path, batch_size=32).",
+            ) from error
+        data = program.serialize()
+        write_atomically(Path(filepath), lambda file: file.write(data))
+
+    def _export_specs(self, signature: Any, batch_size: int | None) -> Any:
+        if not self.built:
+            raise NotBuiltError(
+                "export",
+                "the model has no weights before it is built",
+                hint="Give it an Input(shape), or call it on data first.",
+            )
+        if signature is None and self.graph is None:
+            raise NotBuiltError(
+                "export",
+                "the inputs of this model are not known",
+                hint="model.export(path, input_signature=x[:1]).",
+            )
+        given = self.input if signature is None else signature
+        rows = dim(0) if batch_size is None else batch_size
+        known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
+        return jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), known
+        )

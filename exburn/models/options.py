@@ -1,0 +1,216 @@
+"""ExBurn's training options, for ``compile`` or for a single ``fit``.
+
+They are settings of the optimizer under ExBurn's names, applied in its order: gradients
+are accumulated, clipped by their global norm, clipped by value, the L2 weight decay is
+added, and the optimizer's rule follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from exburn.callbacks import WarmUp
+from exburn.errors import ArgumentError, unknown_name
+from exburn.metrics import Metric
+from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
+from exburn.optimizers.arguments import real, whole
+
+__all__ = ["OptimizerOptions", "device_of", "set_options", "warm_up", "with_accuracy"]
+
+#: Option → the optimizer's attribute.
+_ATTRIBUTES = {
+    "clip_norm": "global_clipnorm",
+    "clip_value": "clipvalue",
+    "weight_decay": "l2_weight_decay",
+    "accumulate_gradients": "gradient_accumulation_steps",
+    "nesterov": "nesterov",
+    "lr_schedule": "_learning_rate",
+}
+
+
+class OptimizerOptions:
+    """Options for a while; mixed into ``Model``."""
+
+    _run: Any
+    _trainer: Any
+
+    @contextlib.contextmanager
+    def options(self, **options: Any) -> Iterator[None]:
+        """Trains with other options inside the block.
+
+        Args:
+            **options: ``clip_norm``, ``clip_value``, ``weight_decay``,
+                ``accumulate_gradients``, ``nesterov``, ``lr_schedule``, as of ``fit``;
+                None keeps what ``compile`` was given.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            ArgumentError: A value can never work, or does not suit the optimizer.
+
+        Example:
+            >>> import numpy as np
+            >>> import exburn
+            >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+            >>> model.compile("adam", "mse")
+            >>> with model.options(clip_norm=1.0):
+            ...     _ = model.train_on_batch(np.ones((4, 2)), np.ones((4, 1)))
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        trainer = self._trainer("options")
+        if not given:
+            yield
+            return
+        optimizer = trainer.optimizer
+        values = _checked("fit", optimizer, given)
+        key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
+        key += (optimizer.revision,)
+        variants = self._run.value.variants
+        targets = _targets(optimizer)
+        if key not in variants:
+            # One schedule object for all these fits: it knows their epochs.
+            variants[key] = (values, [t._revision for t in targets])
+        values, revisions = variants[key]
+        names = [*values, "_revision"]
+        before = [{n: getattr(t, n) for n in names if hasattr(t, n)} for t in targets]
+        old = trainer.variant
+        for target, revision in zip(targets, revisions, strict=True):
+            _put(target, values | {"_revision": revision})
+        trainer.variant = key
+        accumulates = "gradient_accumulation_steps" in values
+        try:
+            if accumulates:
+                trainer.refit_state()
+            yield
+        finally:
+            variants[key] = (values, [t._revision for t in targets])
+            for target, saved in zip(targets, before, strict=True):
+                _put(target, saved)
+            trainer.variant = old
+            if accumulates:
+                trainer.refit_state()
+
+
+def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> None:
+    """Sets options that are not None for good: those of ``compile``."""
+    given = {name: value for name, value in options.items() if value is not None}
+    values = _checked("compile", optimizer, given)
+    if learning_rate is not None:
+        optimizer.learning_rate = learning_rate
+    for target in _targets(optimizer):
+        for name, value in values.items():
+            if name == "_learning_rate":
+                target.learning_rate = value
+            else:
+                setattr(target, name, value)
+
+
+def _put(optimizer: Optimizer, values: dict[str, Any]) -> None:
+    """Sets attributes without telling that the optimizer has changed."""
+    for name, value in values.items():
+        object.__setattr__(optimizer, name, value)
+
+
+def _targets(optimizer: Optimizer) -> list[Optimizer]:
+    """The optimizers that do the work."""
+    if isinstance(optimizer, LossScaleOptimizer):
+        return _targets(optimizer.inner_optimizer)
+    if isinstance(optimizer, MultiOptimizer):
+        return [t for inner in optimizer.optimizers for t in _targets(inner)]
+    return [optimizer]
+
+
+def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str, Any]:
+    """The options as attributes of the optimizer."""
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in _ATTRIBUTES:
+            raise unknown_name("option", name, _ATTRIBUTES, op=op)
+        if name in ("clip_norm", "clip_value"):
+            value = real(op, name, value, open_low=True)
+        elif name == "weight_decay":
+            value = real(op, name, value)
+        elif name == "accumulate_gradients":
+            value = whole(op, name, value, low=1)
+            value = None if value == 1 else value
+        elif name == "nesterov":
+            value = bool(value)
+            missing = [t for t in _targets(optimizer) if not hasattr(t, "nesterov")]
+            if missing:
+                raise ArgumentError(
+                    op,
+                    f"nesterov is an option of SGD, received {missing[0]!r}",
+                    hint='compile(optimizer="sgd", nesterov=True), or "nadam".',
+                )
+        elif name == "lr_schedule":
+            value = schedules.get(tuple(value) if isinstance(value, list) else value)
+        values[_ATTRIBUTES[name]] = value
+    return values
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def warm_up(warmup: Any, op: str) -> WarmUp | None:
+    """The callback of the option ``warmup``: epochs, or ``(epochs, start, target)``."""
+    if warmup is None or isinstance(warmup, WarmUp):
+        return warmup
+    if isinstance(warmup, tuple | list):
+        if len(warmup) != 3:
+            raise ArgumentError(
+                op,
+                "warmup is a number of epochs or (epochs, start, target), received "
+                f"{warmup!r}",
+            )
+        epochs, start, target = warmup
+        return WarmUp(target, epochs=epochs, initial=start)
+    epochs = real(op, "warmup", warmup)
+    return WarmUp(epochs=epochs) if epochs else None
+
+
+def with_accuracy(metrics: Any) -> Any:
+    """The metrics of ``compile`` with accuracy among them."""
+    if metrics is None:
+        return ["accuracy"]
+    if isinstance(metrics, str | Metric) or callable(metrics):
+        metrics = [metrics]
+    if isinstance(metrics, dict) or any(isinstance(m, list | tuple) for m in metrics):
+        raise ArgumentError(
+            "compile",
+            "accuracy=True is for models with one output",
+            hint='Name it where you want it: metrics={"output": ["accuracy"]}.',
+        )
+    known = [m for m in metrics if m in ("accuracy", "acc")]
+    return list(metrics) if known else [*metrics, "accuracy"]
+
+
+def device_of(device: Any, op: str) -> Any:
+    """A JAX device from ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a device.
+
+    Raises:
+        ArgumentError: There is no such device here.
+    """
+    if device is None or isinstance(device, jax.Device):
+        return device
+    kind, _, number = str(device).partition(":")
+    names = {"gpu": ("gpu", "METAL", "mps"), "metal": ("METAL", "mps")}.get(
+        kind, (kind,)
+    )
+    found = []
+    for name in names:
+        try:
+            found += jax.local_devices(backend=name)
+        except RuntimeError:  # this process has no such platform
+            continue
+    if (number and not number.isdigit()) or int(number or 0) >= len(found):
+        raise ArgumentError(
+            op,
+            f"device must be one of this process, received {device!r}",
+            {"devices": ", ".join(map(str, jax.local_devices()))},
+            hint="exburn.doctor() tells what is missing.",
+        )
+    return found[int(number or 0)]

@@ -1,0 +1,188 @@
+"""``model.quantize``: a copy of a model with weights in fewer bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn import optimizers, registry
+from exburn.building import materialize, spec_like
+from exburn.dataset import ArrayDataset, as_dataset, check_finite
+from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
+from exburn.models.changes import quantize_in_place, records
+from exburn.quantization import (
+    QuantizationReport,
+    Settings,
+    choose,
+    make_plan,
+    measure,
+    quantized_weights,
+    twin,
+)
+from exburn.traversal import iter_modules, iter_weights
+from exburn.weights import Static
+
+__all__ = ["Quantizing"]
+
+
+class Quantizing:
+    """Fewer bits for the weights; mixed into ``Model``."""
+
+    _run: Any
+    _report: Any = None
+    built: bool
+
+    def quantize(
+        self,
+        dtype: Any,
+        *,
+        filter: Any = None,
+        calibration: Any = None,
+        dry_run: bool = False,
+        block_size: int | None = None,
+        compute_dtype: Any = None,
+    ) -> Any:
+        """A new model with weights in fewer bits; this one stays as it is.
+
+        Dense, EinsumDense, convolutions, Embedding, the projections of attention and
+        recurrent layers are quantized. Normalization keeps its parameters, and its
+        statistics, in float32. A compiled model gives a compiled one.
+
+        Args:
+            dtype: ``"float16"`` or ``"bfloat16"``: all layers in that dtype.
+                ``"int8"``: weights with a scale for each output.
+                ``"int8_dynamic"``: also the inputs of Dense and EinsumDense, rounded
+                row by row as they come, and multiplied as integers.
+                ``"int4"``: weights with a scale for each block of ``block_size``.
+                ``"float8"``: weights (e4m3) with a scale for each output.
+            filter: Which layers: a name, path or pattern as for ``freeze``, a list of
+                them, or a function called with each layer. All by default.
+            calibration: A batch of inputs, on which the report compares outputs;
+                without it, it compares weights.
+            dry_run: Returns only the report.
+            block_size: Of int4: from 32 to 128; 64 by default.
+            compute_dtype: ``"bfloat16"`` or ``"float16"``: what layers compute in, with
+                weights in int8, int4 or float8; unchanged by default.
+
+        Returns:
+            The model, whose ``quantization_report`` tells what became of each layer;
+            with ``dry_run`` the ``QuantizationReport`` itself.
+
+        Raises:
+            UnknownNameError: No such ``dtype``, or a pattern of ``filter`` names no
+                layer.
+            ArgumentError: The model is quantized or has adapters, no layer can be
+                quantized, or an argument is out of range.
+            DataError, ShapeError: The calibration batch does not fit the model.
+            NotBuiltError: The model has no weights yet.
+
+        Example:
+            >>> from exburn import Sequential
+            >>> from exburn.layers import Dense, Input
+            >>> model = Sequential([Input((64,)), Dense(128, "relu"), Dense(10)])
+            >>> small = model.quantize("int8")
+            >>> report = small.quantization_report
+            >>> report.bytes_before, report.bytes_after
+            (38440, 10300)
+        """
+        settings = Settings.of(dtype, block_size, compute_dtype)
+        if any(record["kind"] == "quantization" for record in records(self)):
+            raise ArgumentError(
+                "quantize",
+                "the model is quantized already",
+                hint="Quantize the exact model again; quantize() leaves it alone.",
+            )
+        if not self.built:
+            raise NotBuiltError(
+                "quantize",
+                "the model has no weights before it is built",
+                hint="Give it an Input(shape), or call it on data first.",
+            )
+        self._require_idle("quantize")
+        materialize(self)
+        chosen = choose(self, filter, op="quantize")
+        make_plan(self, settings, chosen)  # its errors come before anything is copied
+        batch = self._calibration(calibration)
+        small = twin(self)
+        for _, module in iter_modules(small):
+            if isinstance(module, Quantizing):
+                object.__setattr__(module, "_run", Static(type(self._run.value)()))
+        plan = make_plan(small, settings, chosen)
+        quantize_in_place(small, plan)
+        report = measure(self, small, plan, batch)
+        if dry_run:
+            return report
+        small._report = Static(report)
+        self._compile_like_me(small)
+        return small
+
+    @property
+    def quantization_report(self) -> QuantizationReport | None:
+        """What ``quantize`` did to make this model; None of one that was loaded."""
+        return None if self._report is None else self._report.value
+
+    def _require_idle(self, op: str) -> None:
+        trainer = self._run.value.trainer
+        if trainer is not None and trainer.state is not None:
+            raise ArgumentError(
+                op,
+                "the model is being trained",
+                hint="End this fit first (model.stop_training = True).",
+            )
+
+    def _require_trainable(self, op: str) -> None:
+        """Raises for a model of packed weights without adapters."""
+        packed = quantized_weights(self)
+        if packed and not any(learns for _, _, learns in iter_weights(self)):
+            raise ArgumentError(
+                op,
+                f"{len(packed) // 2} weights are stored in few bits, which have no "
+                "gradient",
+                {"first": packed[0].rpartition("/")[0]},
+                hint="Train adapters beside them: model.add_lora(rank=8); or train the "
+                "exact model, and quantize that.",
+            )
+
+    def _calibration(self, data: Any) -> Any:
+        """The batch on the device, checked against the model."""
+        if data is None:
+            return None
+        dataset = as_dataset(data, op="quantize (calibration)")
+        if not isinstance(dataset, ArrayDataset):
+            raise DataError(
+                "quantize",
+                "calibration is one batch of inputs, received a loader",
+                hint="Pass the inputs of one of its batches.",
+            )
+        batch = dataset.tree[0]
+        check_finite((batch, None, None), op="quantize (calibration)")
+        module: Any = self
+        try:
+            jax.eval_shape(twin(module), jax.tree.map(spec_like, batch))
+        except ExBurnError:
+            raise
+        except (TypeError, ValueError) as error:
+            shapes = [tuple(v.shape) for v in jax.tree.leaves(batch)]
+            raise DataError(
+                "quantize",
+                "the model cannot be called on the calibration batch",
+                {"received": shapes, "cause": str(error).partition("\n")[0]},
+            ) from error
+        return jax.tree.map(jnp.asarray, batch)
+
+    def _compile_like_me(self, other: Any) -> None:
+        """Compiles another model as this one, with an optimizer of its own."""
+        run = self._run.value
+        if run.settings is None:
+            return
+        options = dict(run.settings)
+        try:
+            config = registry.serialize(run.optimizer)
+            options["optimizer"] = registry.deserialize(config)
+        except ExBurnError:  # an optax transformation: it has no state of its own
+            options["optimizer"] = optimizers.get(options["optimizer"])
+        options["seed"] = None
+        other.compile(**options, check_numerics=run.check_numerics)
+        other._run.value.trainer._seed = run.trainer._seed

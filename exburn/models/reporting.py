@@ -1,0 +1,125 @@
+"""What was compiled, and how training was planned: reports for a user."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from exburn.compilation_cache import compilation_cache
+from exburn.errors import ArgumentError
+from exburn.training.compiled import Compilation
+from exburn.training.plan import Decision
+
+__all__ = ["CompileReport", "ExecutionPlan", "Reporting"]
+
+
+class _Listing(list):
+    """A list that prints as a table."""
+
+    title: Any = ""
+    kind: Any = None
+
+    def __rich__(self) -> Table:
+        table = Table(title=self.title, title_justify="left")
+        for field in dataclasses.fields(self.kind):
+            table.add_column(field.name, overflow="fold")
+        for item in self:
+            table.add_row(*map(_text, dataclasses.astuple(item)))
+        return table
+
+    def __str__(self) -> str:
+        page = io.StringIO()
+        console = Console(file=page, width=100, color_system=None, force_jupyter=False)
+        console.print(self)
+        return page.getvalue()
+
+    __repr__ = __str__
+
+
+class CompileReport(_Listing):
+    """The compilations of a model since ``compile``, in order."""
+
+    kind = Compilation
+
+    @property
+    def title(self) -> str:
+        seconds = sum(entry.seconds for entry in self)
+        cache = compilation_cache()
+        where = f"cache on disk: {cache}" if cache else "no cache on disk"
+        return f"{len(self)} compilations, {seconds:.2f} s ({where})"
+
+
+class ExecutionPlan(_Listing):
+    """What was chosen for the last ``fit``, why, and how to choose otherwise."""
+
+    kind = Decision
+    title = "How the last fit ran"
+
+
+class Reporting:
+    """Reports about compilations and plans; mixed into ``Model``."""
+
+    _run: Any
+    _trainer: Any
+
+    def compile_report(self) -> CompileReport:
+        """What was compiled since ``compile``: program, reason, seconds and time.
+
+        Seconds run from the call to its dispatch. A program that was found in the cache
+        on disk is read in less, but is traced all the same.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+
+        Example:
+            >>> import numpy as np, exburn
+            >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+            >>> model.compile("sgd", loss="mse")
+            >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
+            >>> [(entry.program, entry.reason) for entry in model.compile_report()]
+            [('train', 'first use')]
+        """
+        return CompileReport(self._trainer("compile_report").compilations.entries)
+
+    def explain_plan(self) -> ExecutionPlan:
+        """What ExBurn chose for the last ``fit``, with the reason and the switch.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            ArgumentError: ``fit`` has not run yet.
+
+        Example:
+            >>> import numpy as np, exburn
+            >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+            >>> model.compile("sgd", loss="mse")
+            >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
+            >>> [decision.choice for decision in model.explain_plan()][:2]
+            ['data', 'steps per call']
+        """
+        decisions = self._trainer("explain_plan").decisions
+        if not decisions:
+            raise ArgumentError(
+                "explain_plan", "nothing was planned yet", hint="Call fit first."
+            )
+        return ExecutionPlan([*decisions, _attention()])
+
+
+def _attention() -> Decision:
+    gpu = jax.default_backend() == "gpu"
+    return Decision(
+        "attention",
+        "cuDNN's flash attention where it can run" if gpu else "matrix products",
+        "the device is a GPU; float16 or bfloat16, no dropout of weights"
+        if gpu
+        else f"the device is a {jax.default_backend()}",
+        "flash_attention= of the layer, config.enable_flash_attention()",
+    )
+
+
+def _text(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

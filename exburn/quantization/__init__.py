@@ -1,0 +1,36 @@
+"""Weights in few bits: what is stored how, and layers that compute with it."""
+
+from exburn.quantization.convert import carry_out, freeze_parameters, twin
+from exburn.quantization.measure import measure
+from exburn.quantization.plan import (
+    Plan,
+    Settings,
+    choose,
+    make_plan,
+    packed_schemes,
+    quantized_weights,
+)
+from exburn.quantization.report import LayerReport, QuantizationReport
+from exburn.quantization.scheme import Scheme
+from exburn.quantization.stand_ins import LowRank, put_back, put_in_place
+from exburn.quantization.weight import QuantizedWeight
+
+__all__ = [
+    "LayerReport",
+    "LowRank",
+    "Plan",
+    "QuantizationReport",
+    "QuantizedWeight",
+    "Scheme",
+    "Settings",
+    "carry_out",
+    "choose",
+    "freeze_parameters",
+    "make_plan",
+    "measure",
+    "packed_schemes",
+    "put_back",
+    "put_in_place",
+    "quantized_weights",
+    "twin",
+]

@@ -1,0 +1,84 @@
+"""Carrying out a plan on a model."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from exburn.dtypes import is_float
+from exburn.layer import Layer
+from exburn.quantization.plan import Plan, Target
+from exburn.quantization.stand_ins import has_own_product, put_in_place
+from exburn.quantization.weight import QuantizedWeight
+from exburn.traversal import children, iter_modules, iter_weights
+from exburn.weights import Static
+
+__all__ = ["carry_out", "twin"]
+
+
+def twin(model: Any) -> Any:
+    """A copy of a module that shares neither variables, arrays nor bookkeeping.
+
+    Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
+    """
+    graphdef, state = nnx.split(model)
+    own = lambda v: jnp.array(v, copy=True) if isinstance(v, jax.Array) else v  # noqa: E731
+    result = nnx.merge(graphdef, jax.tree.map(own, state))
+    _order_like(model, result, set())
+    for _, module in iter_modules(result):
+        if isinstance(module, Layer):
+            book = copy.copy(module._book.value)
+            book.calls, book.initial = [], {}
+            object.__setattr__(module, "_book", Static(book))
+    return result
+
+
+def _order_like(first: Any, second: Any, seen: set[int]) -> None:
+    """Puts attributes in the order of the first: ``nnx.merge`` sorts them by name."""
+    if id(first) in seen:
+        return
+    seen.add(id(first))
+    mine, other = vars(first), vars(second)
+    ordered = {key: other[key] for key in mine if key in other}
+    rest = {key: value for key, value in other.items() if key not in ordered}
+    other.clear()
+    other.update(ordered | rest)
+    for key, value in mine.items():
+        if isinstance(value, nnx.Pytree) and not isinstance(value, nnx.Variable):
+            _order_like(value, other[key], seen)
+
+
+def carry_out(plan: Plan) -> None:
+    """Exchanges weights and policies of the plan's layers, in place."""
+    for target in plan.targets:
+        layer = target.layer
+        layer._policy, layer._own_policy = target.policy, True
+        if plan.settings.casts:
+            _cast(target)
+        for name, scheme in target.schemes.items():
+            setattr(layer, name, QuantizedWeight(getattr(layer, name), scheme))
+        if target.schemes and has_own_product(type(layer)):
+            put_in_place(layer)
+
+
+def freeze_parameters(model: Any) -> None:
+    """Keeps the weights that are still arrays out of training."""
+    for _, weight, _ in iter_weights(model):
+        if isinstance(weight, nnx.Param):
+            weight.set_metadata("frozen", True)
+
+
+def _cast(target: Target) -> None:
+    dtype = jnp.dtype(target.policy.param)
+    for _, weight in children(target.layer):
+        value = weight.get_raw_value() if isinstance(weight, nnx.Param) else None
+        if value is None or not is_float(value.dtype) or value.dtype == dtype:
+            continue
+        if isinstance(value, jax.ShapeDtypeStruct):
+            weight.set_raw_value(jax.ShapeDtypeStruct(value.shape, dtype))
+        else:
+            weight.set_raw_value(value.astype(dtype))

@@ -1,0 +1,362 @@
+"""What of a model is quantized, how, and what is left alone for which reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn.dtypes import Precision, is_float
+from exburn.errors import ArgumentError, NotBuiltError, unknown_name
+from exburn.layer import Layer
+from exburn.layers import (
+    BatchNormalization,
+    Dense,
+    EinsumDense,
+    Embedding,
+    GroupNormalization,
+    LayerNormalization,
+    ModuleLayer,
+    RMSNormalization,
+    SpectralNormalization,
+)
+from exburn.layers.convolution.conv import Conv
+from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
+from exburn.layers.convolution.transposed import ConvTranspose
+from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.quantization.scheme import Scheme
+from exburn.quantization.weight import Packed, QuantizedWeight
+from exburn.selection import layer_paths, select_layers
+from exburn.traversal import children, iter_weights
+
+__all__ = [
+    "Plan",
+    "Settings",
+    "Target",
+    "choose",
+    "make_plan",
+    "packed_schemes",
+    "quantized_weights",
+]
+
+_CASTS = ("float16", "bfloat16")
+_PACKED = ("int8", "int8_dynamic", "int4", "float8")
+_NORMALIZATIONS = (
+    BatchNormalization,
+    LayerNormalization,
+    GroupNormalization,
+    RMSNormalization,
+)
+_BLOCK = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a model is quantized.
+
+    Attributes:
+        dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``, ``"int4"``
+            or ``"float8"``.
+        block_size: Weights that share a scale; int4 only.
+        compute_dtype: Dtype of the computation; unchanged if None.
+    """
+
+    dtype: str
+    block_size: int | None = None
+    compute_dtype: str | None = None
+
+    @classmethod
+    def of(
+        cls, dtype: Any, block_size: int | None = None, compute_dtype: Any = None
+    ) -> Settings:
+        """The settings, checked.
+
+        Raises:
+            UnknownNameError: There is no such ``dtype`` or ``compute_dtype``.
+            ArgumentError: ``block_size`` is out of range, or given without int4.
+        """
+        name = _dtype_name(dtype)
+        if name not in (*_CASTS, *_PACKED):
+            raise unknown_name(
+                "quantized dtype", dtype, (*_CASTS, *_PACKED), op="quantize"
+            )
+        if name == "int4":
+            block_size = _BLOCK if block_size is None else block_size
+            whole = isinstance(block_size, int) and not isinstance(block_size, bool)
+            if not whole or not 32 <= block_size <= 128:
+                raise ArgumentError(
+                    "quantize",
+                    "block_size must be an integer from 32 to 128, received "
+                    f"{block_size!r}",
+                )
+        elif block_size is not None:
+            raise ArgumentError(
+                "quantize",
+                f"only int4 has blocks, received block_size={block_size!r} and {name}",
+            )
+        if compute_dtype is not None:
+            known = ("float32", *_CASTS)
+            compute_dtype = _dtype_name(compute_dtype)
+            if compute_dtype not in known:
+                raise unknown_name("compute dtype", compute_dtype, known, op="quantize")
+            if name in _CASTS and compute_dtype != name:
+                raise ArgumentError(
+                    "quantize",
+                    f"{name} is computed in {name}, received "
+                    f"compute_dtype={compute_dtype!r}",
+                )
+        return cls(name, block_size, compute_dtype)
+
+    @property
+    def casts(self) -> bool:
+        """Whether the weights stay arrays, of a shorter floating dtype."""
+        return self.dtype in _CASTS
+
+    @property
+    def computes(self) -> str | None:
+        """Dtype that the chosen layers compute in from now on."""
+        return self.dtype if self.casts else self.compute_dtype
+
+    def scheme(self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any):
+        """How a weight of this shape is stored."""
+        return Scheme(
+            self.dtype.removesuffix("_dynamic"),
+            shape,
+            summed,
+            self.block_size,
+            self.dtype == "int8_dynamic",
+            jnp.dtype(dtype).name,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A layer that is quantized.
+
+    Attributes:
+        schemes: How each weight is stored, by its attribute; empty for a cast.
+        policy: The layer's precision afterwards.
+    """
+
+    path: str
+    layer: Layer
+    schemes: dict[str, Scheme]
+    policy: Precision
+    label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The layers to quantize, and those with weights that are left alone."""
+
+    settings: Settings
+    targets: list[Target]
+    skipped: list[tuple[str, Layer, str]]
+
+
+def make_plan(
+    model: Any, settings: Settings, chosen: set[str], *, again: bool = False
+) -> Plan:
+    """Decides layer by layer; changes nothing.
+
+    Args:
+        model: A built model.
+        settings: How to quantize.
+        chosen: Paths of the layers that may be quantized.
+        again: Whether layers may have the dtype already, from their configurations.
+
+    Raises:
+        NotBuiltError: The model has no weights yet.
+        ArgumentError: It has adapters, or no layer can be quantized.
+    """
+    if not model.built:
+        raise NotBuiltError(
+            "quantize",
+            "the model has no weights before it is built",
+            hint="Give it an Input(shape), or call it on data first.",
+        )
+    layers = layer_paths(model)
+    targets, skipped = [], []
+    for path, layer in layers.items():
+        own = list(_own_weights(layer))
+        if any("lora" in w.get_metadata() for _, w in own):
+            raise ArgumentError(
+                "quantize",
+                f"{path!r} has a low-rank adapter",
+                hint="Call model.merge_lora() first, or add_lora() after quantize().",
+            )
+        target = reason = None
+        if path not in chosen:
+            reason = "not selected by filter"
+        elif settings.casts:
+            target, reason = _cast_target(path, layer, settings, again)
+        else:
+            target, reason = _packed_target(path, layer, settings, layers)
+        if target is not None:
+            targets.append(target)
+        if reason is not None and any(is_float(w.dtype) for _, w in own):
+            skipped.append((path, layer, reason))
+    if any(True for _ in _own_weights(model)):
+        skipped.append(("", model, "weights of the model itself"))
+    if not any(any(True for _ in _own_weights(t.layer)) for t in targets):
+        raise ArgumentError(
+            "quantize",
+            "no layer can be quantized",
+            {path: reason for path, _, reason in skipped} or {"layers": "no weights"},
+            hint="Dense, EinsumDense, convolutions, Embedding, attention and recurrent "
+            "layers can.",
+        )
+    return Plan(settings, targets, skipped)
+
+
+def choose(model: Any, selection: Any, *, op: str) -> set[str]:
+    """Paths of the selected layers, and of all layers within them.
+
+    Args:
+        model: The model.
+        selection: A pattern, a list of them, a function of a layer; all if None.
+        op: The operation named in errors.
+
+    Raises:
+        UnknownNameError: A pattern names no layer.
+        ArgumentError: The function takes no layer.
+    """
+    layers = layer_paths(model)
+    if selection is None:
+        return set(layers)
+    if callable(selection) and not isinstance(selection, Layer):
+        found = _by_function(selection, layers, op)
+    else:
+        listed = isinstance(selection, list | tuple | set)
+        patterns = tuple(selection) if listed else (selection,)
+        found = set(select_layers(model, patterns, op=op))
+    return {p for p in layers if any(_within(p, outer) for outer in found)}
+
+
+def _by_function(selection: Callable, layers: dict[str, Any], op: str) -> set[str]:
+    found = {path for path, layer in layers.items() if selection(layer)}
+    if not found:
+        raise ArgumentError(
+            op,
+            "filter returned False for every layer",
+            {"layers": ", ".join(layers)},
+            hint="It is called with each layer, also those within others.",
+        )
+    return found
+
+
+def _within(path: str, outer: str) -> bool:
+    return path == outer or path.startswith(f"{outer}/")
+
+
+def packed_schemes(layer: Any) -> list[Scheme]:
+    """How the layer's own weights are stored, those in few bits."""
+    values = vars(layer).values()
+    return [value.scheme for value in values if isinstance(value, QuantizedWeight)]
+
+
+def quantized_weights(model: Any) -> list[str]:
+    """Paths of packed weights in a model."""
+    return [path for path, w, _ in iter_weights(model) if isinstance(w, Packed)]
+
+
+# ------------------------------------------------------------------------- one layer
+def _own_weights(layer: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters that are attributes of the layer itself."""
+    for key, child in children(layer):
+        if isinstance(child, nnx.Param):
+            yield key, child
+
+
+def _cast_target(path, layer, settings, again):
+    kept = _stays_float32(layer)
+    if kept == "preprocessing":
+        return None, "preprocessing is computed in float32"
+    if isinstance(layer, ModuleLayer):
+        return None, "a flax module has dtypes of its own"
+    before, dtype = layer.precision, settings.dtype
+    if before.param == before.compute == dtype and not again:
+        return None, f"is {dtype} already"
+    policy = dataclasses.replace(
+        before, param="float32" if kept else dtype, compute=dtype
+    )
+    reason = "normalization stays in float32" if kept else None
+    return Target(path, layer, {}, policy, dtype), reason
+
+
+def _packed_target(path, layer, settings, layers):
+    policy = layer.precision
+    preprocesses = _stays_float32(layer) == "preprocessing"
+    if settings.compute_dtype is not None and not preprocesses:
+        policy = dataclasses.replace(policy, compute=settings.compute_dtype)
+    reason, schemes = None, {}
+    rule = _rule(layer)
+    outer = layers.get(path.rpartition("/")[0])
+    if _stays_float32(layer):
+        reason = "normalization stays in float32"
+    elif isinstance(outer, SpectralNormalization):
+        reason = "SpectralNormalization divides its kernel at every call"
+    elif rule is None:
+        reason = f"no rule for {type(layer).__name__}"
+    else:
+        for name, summed in rule.items():
+            weight = getattr(layer, name, None)
+            if not isinstance(weight, nnx.Variable):
+                continue
+            value = weight.get_raw_value()
+            scheme = settings.scheme(tuple(value.shape), summed, value.dtype)
+            if scheme.nbytes < int(np.prod(value.shape)) * value.dtype.itemsize:
+                schemes[name] = scheme
+            else:
+                reason = f"{name} would not get smaller"
+    if not schemes and policy == layer.precision:
+        return None, reason
+    label = next(iter(schemes.values())).name if schemes else policy.compute
+    return Target(path, layer, schemes, policy, label), reason if not schemes else None
+
+
+def _stays_float32(layer: Layer) -> str | None:
+    if isinstance(layer, _NORMALIZATIONS):
+        return "normalization"
+    package = "exburn.layers.preprocessing"
+    inside = any(cls.__module__.startswith(package) for cls in type(layer).__mro__)
+    return "preprocessing" if inside else None
+
+
+def _rule(layer: Any) -> dict[str, tuple[int, ...]] | None:
+    """For each weight that is packed: the axes that its product sums over."""
+    if isinstance(layer, Dense):
+        return {"kernel": (0,)}
+    if isinstance(layer, EinsumDense):
+        into, kernel, out = layer._terms
+        axes = (i for i, c in enumerate(kernel) if c in into and c not in out)
+        return {"kernel": tuple(axes)}
+    if isinstance(layer, Embedding):  # and ReversibleEmbedding, whose way back it is
+        return {"embeddings": (1,), "reverse_embeddings": (0,)}
+    if isinstance(layer, SeparableConv):
+        space = tuple(range(layer.rank))
+        return {"depthwise_kernel": space, "pointwise_kernel": (*space, layer.rank)}
+    if isinstance(layer, DepthwiseConv):
+        return {"kernel": tuple(range(layer.rank))}
+    if isinstance(layer, ConvTranspose):
+        return {"kernel": (*range(layer.rank), layer.rank + 1)}
+    if isinstance(layer, Conv):
+        return {"kernel": tuple(range(layer.rank + 1))}
+    if isinstance(layer, RecurrentCell):
+        axes = tuple(range(len(layer.kernel.shape) - 1))  # type: ignore[union-attr]
+        return {"kernel": axes, "recurrent_kernel": axes}
+    return None
+
+
+def _dtype_name(dtype: Any) -> Any:
+    if isinstance(dtype, str):
+        return {"float8_e4m3fn": "float8", "half": "float16"}.get(dtype, dtype)
+    try:
+        name = jnp.dtype(dtype).name
+    except TypeError:
+        return dtype
+    return {"float8_e4m3fn": "float8"}.get(name, name)

@@ -1,0 +1,174 @@
+"""A weight of few bits in the place of an exact one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+
+from exburn.initializers import Zeros
+from exburn.quantization.scheme import Scheme
+from exburn.weights import Buffer, Weight
+
+__all__ = ["Packed", "QuantizedWeight"]
+
+
+class Packed(Buffer):
+    """Values or scales of a :class:`QuantizedWeight`."""
+
+
+class QuantizedWeight(nnx.Pytree):
+    """Values and scales that read as the weight they were made from.
+
+    ``layer.cast(weight)`` and ``weight.get_value()`` compute the weight; inside a
+    compiled program that takes no memory where XLA fuses it into what reads it.
+
+    Args:
+        weight: The exact weight: a variable that holds an array or, in a model that is
+            about to be loaded, only a shape.
+        scheme: How to store it.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn.weights import Parameter
+        >>> weight = Parameter(127 * np.eye(4, 2, dtype=np.float32))
+        >>> small = QuantizedWeight(weight, Scheme("int8", (4, 2), summed=(0,)))
+        >>> small.shape, small.nbytes, bool((small.numpy() == weight.numpy()).all())
+        ((4, 2), 12, True)
+    """
+
+    def __init__(self, weight: Weight, scheme: Scheme):
+        self.scheme = scheme
+        raw: Any = weight.get_raw_value()
+        if isinstance(raw, jax.ShapeDtypeStruct):
+            parts: tuple = tuple(
+                jax.ShapeDtypeStruct(*spec)
+                for spec in (scheme.values_spec, scheme.scale_spec)
+            )
+        else:
+            parts = tuple(jax.device_put(part) for part in scheme.encode(raw))
+        label = weight.get_metadata().get("label", "weight")
+        # "own_dtype": another precision of the layer leaves them as they are
+        common = {"initializer": Zeros(), "own_dtype": True, "stored": scheme.name}
+        count = math.prod(scheme.shape)
+        self.values = Packed(parts[0], label=f"{label}_values", scalars=count, **common)
+        self.scale = Packed(parts[1], label=f"{label}_scale", scalars=0, **common)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.scheme.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.scheme.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Dtype that the weight is read in."""
+        return jnp.dtype(self.scheme.exact)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that values and scales take."""
+        return self.scheme.nbytes
+
+    def get_value(self, dtype: Any = None) -> jax.Array:
+        """The weight that the stored values stand for."""
+        values, scale = self.values.get_value(), self.scale.get_value()
+        return self.scheme.decode(values, scale, dtype)
+
+    def get_raw_value(self) -> jax.Array:
+        return self.get_value()
+
+    def numpy(self) -> np.ndarray:
+        return np.asarray(self.get_value())
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.array(self.get_value(), dtype=dtype)
+
+    # ------------------------------------------------------------------ computation
+    def take(self, indices: Any, dtype: Any) -> jax.Array:
+        """Rows of a table, of which only these are computed: ``[…, columns]``."""
+        values = jnp.take(self.values.get_value(), indices, 0, mode="clip")
+        scale = jnp.take(self.scale.get_value(), indices, 0, mode="clip")
+        return self.scheme.decode_rows(values, scale, dtype)
+
+    def multiply(self, x: Any) -> jax.Array:
+        """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype."""
+        values, scale = self.values.get_value(), self.scale.get_value()
+        if self.scheme.dynamic:
+            return _dynamic(x, values, scale)
+        if _is_vector(x):
+            return self._vector(x, values, scale)
+        if self.scheme.dtype == "int4":
+            matrix = self.scheme.decode_rows(values, scale, x.dtype)
+            return _dot(x, matrix, jnp.float32).astype(x.dtype)
+        y = _dot(x, values.astype(x.dtype), jnp.float32)
+        return (y * scale.astype(jnp.float32)).astype(x.dtype)
+
+    def _vector(self, x, values, scale) -> jax.Array:
+        """One row: a product and a sum, which XLA fuses with reading few bits.
+
+        As a matrix product it would be bound by reading the weight in x's dtype.
+        """
+        scheme, wide = self.scheme, x.astype(jnp.float32).reshape(-1)
+        if scheme.dtype != "int4":
+            y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
+        else:
+            wide = jnp.pad(wide, (0, scheme.blocks * scheme.block - scheme.columns))
+            parts = wide.reshape(scheme.blocks, 2, scheme.block // 2)
+            low, high = scheme.halves(values)
+            terms = low.astype(jnp.float32) * parts[:, 0]
+            terms += high.astype(jnp.float32) * parts[:, 1]
+            y = (terms * scale.astype(jnp.float32)[..., None]).sum((-2, -1))
+        return y.astype(x.dtype).reshape(*x.shape[:-1], scheme.rows)
+
+
+def _is_vector(x: Any) -> bool:
+    """Whether x is one row. On a CPU, XLA's matrix product is the faster one."""
+    sizes = x.shape[:-1]
+    known = all(isinstance(size, int) for size in sizes)
+    return known and math.prod(sizes) == 1 and jax.default_backend() != "cpu"
+
+
+def _dot(x: Any, matrix: Any, dtype: Any) -> jax.Array:
+    """Products of rows with rows: ``[…, k], [n, k] → […, n]``."""
+    axes = (((x.ndim - 1,), (1,)), ((), ()))
+    return lax.dot_general(x, matrix, axes, preferred_element_type=dtype)
+
+
+@jax.custom_vjp
+def _dynamic(x: Any, values: Any, scale: Any) -> jax.Array:
+    """The product with x rounded to int8, row by row; summed in int32."""
+    wide = x.astype(jnp.float32)
+    step = jnp.max(jnp.abs(wide), axis=-1, keepdims=True) / 127
+    step = jnp.where(step > 0, step, 1)
+    whole = jnp.rint(wide / step).astype(jnp.int8)
+    if _is_vector(x):
+        row = whole.reshape(-1).astype(jnp.int32)
+        y = (values.astype(jnp.int32) * row).sum(-1)
+        y = y.reshape(*x.shape[:-1], -1)
+    else:
+        y = _dot(whole, values, jnp.int32)
+    return (y * step * scale.astype(jnp.float32)).astype(x.dtype)
+
+
+def _dynamic_forward(x, values, scale):
+    return _dynamic(x, values, scale), (values, scale)
+
+
+def _dynamic_backward(saved, gradient):
+    """As if x had not been rounded: rounding has no useful derivative."""
+    values, scale = saved
+    scaled = gradient * scale.astype(gradient.dtype)
+    axes = (((gradient.ndim - 1,), (0,)), ((), ()))
+    d_x = lax.dot_general(scaled, values.astype(gradient.dtype), axes)
+    return d_x, None, None
+
+
+_dynamic.defvjp(_dynamic_forward, _dynamic_backward)

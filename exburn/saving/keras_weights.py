@@ -1,0 +1,253 @@
+"""Weights from files of Keras 3, ``.weights.h5`` and ``.keras``, read with suspicion.
+
+HDF5 can refer to other files, compress without bound, and load plugins; a zip file can
+be a bomb. Links, external and virtual data and unknown filters are refused, and no
+dataset is read before its shape is known to be that of a weight of the model.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import MissingDependencyError
+from exburn.saving.header import damaged
+from exburn.saving.keras_layout import Place, own_weights, places
+from exburn.traversal import iter_weights
+
+__all__ = ["KerasWeights", "read_member"]
+
+_OP = "load_weights"
+_FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
+_MOST_ENTRIES = 100_000
+_DEEPEST = 64
+_ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take
+
+
+class KerasWeights:
+    """The weights of a file of Keras', by their paths in a model of ours.
+
+    Args:
+        path: The file.
+        model: The model that they are for.
+
+    Attributes:
+        shapes: Shape of each by its path; what the model does not have, by its name
+            in the file.
+
+    Raises:
+        ModelFormatError: The file is damaged, or holds what is refused.
+        MissingDependencyError: h5py is not installed.
+    """
+
+    def __init__(self, path: Path, model: Any):
+        self.path = path
+        try:
+            import h5py
+        except ImportError as error:
+            raise MissingDependencyError(
+                _OP,
+                "reading weights of Keras needs h5py",
+                {"file": path},
+                hint='pip install "exburn[keras]"',
+            ) from error
+        self._h5py = h5py
+        self._datasets: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+        try:
+            self._file = h5py.File(self._stream(model), "r")
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self._damaged("the HDF5 file is damaged", cause=error) from error
+        try:
+            self._collect()
+            self._match(model)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> KerasWeights:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _damaged(self, reason: str, **details: Any):
+        return damaged(_OP, self.path, reason, **details)
+
+    def _stream(self, model: Any) -> Any:
+        """The HDF5 file; out of a ``.keras`` archive, in memory."""
+        if not zipfile.is_zipfile(self.path):
+            return self.path
+        size = sum(int(np.prod(w.shape)) * 8 for _, w, _ in iter_weights(model))
+        # Adam's two slots beside every weight, and the structure of the file.
+        data = read_member(self.path, "model.weights.h5", 3 * size + _ROOM, _OP)
+        return io.BytesIO(data)
+
+    # ------------------------------------------------------------------ the file
+    def _collect(self) -> None:
+        """Every dataset and the names of groups, by path; nothing is read yet."""
+        try:
+            if "layer_names" in self._file.attrs:
+                raise self._damaged("this is a file of Keras 2, which is not read")
+            self._visit(self._file, "", 0, set())
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, ValueError) and hasattr(error, "op"):
+                raise
+            raise self._damaged("the HDF5 file is damaged", cause=error) from error
+
+    def _visit(self, group: Any, path: str, depth: int, above: set[int]) -> None:
+        h5py: Any = self._h5py
+        if depth > _DEEPEST or len(self._datasets) + len(self._names) > _MOST_ENTRIES:
+            raise self._damaged("the HDF5 file has too many entries, or a cycle")
+        address = h5py.h5o.get_info(group.id).addr
+        if address in above:
+            raise self._damaged(f"{path} is a link to a group around it")
+        for key in group:
+            name = f"{path}/{key}" if path else key
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                raise self._damaged(f"{name} is a link, which is not followed")
+            item = group[key]
+            if isinstance(item, h5py.Dataset):
+                self._check(name, item)
+                self._datasets[name] = item
+            elif isinstance(item, h5py.Group):
+                if key == "vars":
+                    self._names[path] = self._name_of(item)
+                self._visit(item, name, depth + 1, above | {address})
+            else:
+                raise self._damaged(f"{name} is neither a group nor a dataset")
+
+    def _name_of(self, group: Any) -> str:
+        """The layer's name, which Keras writes beside its weights."""
+        if "name" not in group.attrs:
+            return ""
+        attribute = group.attrs.get_id("name")
+        if attribute.shape != () or attribute.dtype.kind not in "OSU":
+            return ""
+        name = group.attrs["name"]
+        return name if isinstance(name, str) else ""
+
+    def _check(self, name: str, data: Any) -> None:
+        if data.dtype.kind not in "biufV" or data.dtype.hasobject or data.dtype.fields:
+            raise self._damaged(f"{name} holds {data.dtype}, not numbers")
+        if data.is_virtual or data.external:
+            raise self._damaged(f"{name} refers to another file")
+        plan = data.id.get_create_plist()
+        filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
+        if filters - _FILTERS:
+            raise self._damaged(f"{name} needs a plugin to be read")
+        if data.chunks is not None:
+            chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
+            if chunk > max(1 << 20, 4 * data.size * data.dtype.itemsize):
+                raise self._damaged(f"{name} is stored in chunks larger than itself")
+
+    # ------------------------------------------------------------------ matching
+    def _match(self, model: Any) -> None:
+        paths = {id(w): path for path, w, _ in iter_weights(model)}
+        self._source: dict[str, str] = {}
+        used: set[str] = set()
+        self._match_place(places(model), "", paths, used)
+        self.shapes: dict[str, tuple[int, ...]] = {
+            path: tuple(self._datasets[name].shape)
+            for path, name in self._source.items()
+        }
+        for name, data in self._datasets.items():
+            # The optimizer's slots and streams of seeds are no weights of the model.
+            own = name.startswith("optimizer/") or "seed_generator/" in name
+            if name not in used and not own:
+                self.shapes[name] = tuple(data.shape)
+
+    def _match_place(
+        self, place: Place, group: str, paths: Mapping[int, str], used: set[str]
+    ) -> None:
+        for number, weight in enumerate(own_weights(place.layer)):
+            name = f"{group}/vars/{number}".lstrip("/")
+            if name in self._datasets:
+                self._source[paths[id(weight)]] = name
+                used.add(name)
+        for inner, found in self._pairs(place, group):
+            self._match_place(inner, found, paths, used)
+
+    def _pairs(self, place: Place, group: str) -> list[tuple[Place, str]]:
+        """The layers inside, each with its group."""
+        below = self._groups_below(group)
+        pairs, rest = [], []
+        for inner in place.inner:
+            target = f"{group}/{inner.groups[0]}".lstrip("/")
+            if any(n == target or n.startswith(target + "/") for n in below):
+                pairs.append((inner, target))
+            else:
+                rest.append(inner)
+        # MultiHeadAttention's query is kept as query_dense, under the name "query".
+        taken = {target for _, target in pairs}
+        for inner in rest:
+            named = [g for g, n in below.items() if n == inner.name and g not in taken]
+            if len(named) == 1:
+                pairs.append((inner, named[0]))
+                taken.add(named[0])
+        return pairs
+
+    def _groups_below(self, group: str) -> dict[str, str]:
+        start = group + "/" if group else ""
+        return {g: n for g, n in self._names.items() if g.startswith(start) and g}
+
+    # ------------------------------------------------------------------ reading
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        """The arrays of these paths; their shapes have been found to fit."""
+        arrays = {}
+        for path in names:
+            data = self._datasets[self._source[path]]
+            try:
+                arrays[path] = self._array(data)
+            except (OSError, RuntimeError, ValueError, TypeError) as error:
+                raise self._damaged(f"{path} cannot be read", cause=error) from error
+        return arrays
+
+    def _array(self, data: Any) -> np.ndarray:
+        array = data[()]
+        if data.attrs.get("dtype") == "bfloat16":
+            import ml_dtypes
+
+            array = np.asarray(array).view(ml_dtypes.bfloat16)
+        return np.asarray(array)
+
+
+def read_member(path: Path, name: str, most: int, op: str) -> bytes:
+    """One file out of a zip archive, in memory.
+
+    Args:
+        path: The archive.
+        name: The file in it.
+        most: Bytes that it may have.
+        op: The operation named in errors.
+
+    Raises:
+        ModelFormatError: It is not there, larger, or damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.namelist().count(name) != 1:
+                raise damaged(op, path, f"the archive has no single {name}")
+            size = archive.getinfo(name).file_size
+            if size > most:
+                raise damaged(
+                    op, path, f"{name} is too large: {size} bytes, at most {most}"
+                )
+            with archive.open(name) as file:
+                data = file.read(size + 1)
+    except (
+        OSError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        zipfile.error,
+    ) as error:
+        raise damaged(op, path, "the archive is damaged", cause=error) from error
+    if len(data) != size:
+        raise damaged(op, path, f"{name} is not as long as the archive says")
+    return data

@@ -1,0 +1,291 @@
+"""A model as plain data: its classes, how they were called, and what is frozen.
+
+What cannot be described is an error here, before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn import registry
+from exburn.building import infer, materialize
+from exburn.errors import ArgumentError, FileFormatError
+from exburn.layer import Layer
+from exburn.symbol import public_shape, spec_of
+from exburn.traversal import iter_modules, iter_weights
+
+__all__ = ["describe_model", "from_json", "hoist", "make_model", "restore", "to_json"]
+
+_LONG = 256  # entries of a list of words or numbers that is kept as a tensor
+_MAX_RANK = 32
+_LARGEST = 2**22  # sizes in a description, unless a tensor has a larger one
+# Values, not sizes: nothing is as large as they are.
+_NO_SIZES = frozenset(
+    "seed salt num_bins max_tokens vocabulary mask_token oov_token mask_value value "
+    "max_value min_value threshold fill_value shared_object_id".split()
+)
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Classes and arguments of a model, JSON-able; ``make_model`` is the inverse.
+
+    Raises:
+        ArgumentError: A part of it has no description (see ``exburn.register``).
+    """
+    with registry.sharing():
+        described = registry.serialize(model)
+        _number_only_shared(described)
+        calls = [[path, _describe_call(layer)] for path, layer in _called(model)]
+        layers = [(p, m) for p, m in iter_modules(model) if isinstance(m, Layer)]
+        described["calls"] = calls
+        described["changes"] = model.changes  # of quantize() and add_lora()
+        described["built"] = bool(model.built)
+        described["frozen"] = {
+            "layers": [path for path, layer in layers if not layer._trainable],
+            "weights": [
+                path
+                for path, weight, _ in iter_weights(model)
+                if weight.get_metadata().get("frozen")
+            ],
+        }
+        return registry.serialize(described)  # a user's get_config may hold objects
+
+
+def to_json(description: Any, **options: Any) -> str:
+    """JSON of a description.
+
+    Raises:
+        ArgumentError: A ``get_config`` returned something that is no plain data.
+    """
+    try:
+        return json.dumps(description, **options)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            "get_config",
+            f"a configuration holds what JSON cannot: {error}",
+            hint="get_config returns numbers, strings, lists and dicts.",
+        ) from error
+
+
+def _number_only_shared(described: Any) -> None:
+    """Takes away the numbers of objects that occur once."""
+    found: list[dict] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            if "shared_object_id" in value:
+                found.append(value)
+            for inner in value.values():
+                collect(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                collect(inner)
+
+    collect(described)
+    often = Counter(value["shared_object_id"] for value in found)
+    for value in found:
+        if often[value["shared_object_id"]] == 1:
+            del value["shared_object_id"]
+
+
+def _called(model: Any) -> Iterator[tuple[str, Layer]]:
+    """Layers whose calls tell what is built in them; a graph knows its own calls."""
+    known: set[int] = set()
+    for path, module in iter_modules(model):
+        if id(module) in known or not isinstance(module, Layer):
+            continue
+        if getattr(module, "graph", None) is not None:
+            known |= {id(inner) for _, inner in iter_modules(module)}
+        elif module._book.value.traced is not None:
+            yield path, module
+
+
+def largest_size(tensors: Iterable[Any]) -> int:
+    """The largest number that a description of a model with these tensors may hold."""
+    return max([_LARGEST, *(size for tensor in tensors for size in tensor.shape)])
+
+
+def check_numbers(described: Any, most: int) -> None:
+    """Refuses sizes that no tensor has: a layer may allocate or count by them.
+
+    Raises:
+        FileFormatError: There is one.
+    """
+    if isinstance(described, dict):
+        for key, value in described.items():
+            if key not in _NO_SIZES and not (key == "$value" and _is_int(value)):
+                check_numbers(value, most)
+    elif isinstance(described, list):
+        for value in described:
+            check_numbers(value, most)
+    elif _is_int(described) and abs(described) > most:
+        raise FileFormatError(
+            "save",
+            f"the model has a size of {described}, which none of its weights has",
+            hint="Leave axes longer than that open: Input((None, …)).",
+        )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# ---------------------------------------------------------------------- calls
+def _describe_call(layer: Layer) -> Any:
+    traced = layer._book.value.traced
+    assert traced is not None
+    rebuild, specs = traced
+    return _encode(rebuild(specs))
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return {"$spec": [list(public_shape(value.shape)), np.dtype(value.dtype).name]}
+    if isinstance(value, tuple):
+        return {"$tuple": [_encode(v) for v in value]}
+    if isinstance(value, list):
+        return [_encode(v) for v in value]
+    if isinstance(value, Mapping):
+        return {"$dict": [[k, _encode(v)] for k, v in value.items()]}
+    return {"$value": registry.serialize(value)}
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(v) for v in value]
+    (kind, body), *more = value.items()
+    match kind:
+        case "$spec" if not more:
+            shape, dtype = body
+            if len(shape) > _MAX_RANK:
+                raise FileFormatError("load", f"an input of rank {len(shape)}")
+            return spec_of(tuple(shape), dtype)
+        case "$tuple":
+            return tuple(_decode(v) for v in body)
+        case "$dict":
+            return {k: _decode(v) for k, v in body}
+        case "$value":
+            return registry.deserialize(body)
+    raise FileFormatError("load", f"unknown entry {kind!r} in a call")
+
+
+def _repeat_call(layer: Layer, described: Any) -> None:
+    leaves, treedef = jax.tree.flatten(_decode(described))
+    places = [i for i, v in enumerate(leaves) if isinstance(v, jax.ShapeDtypeStruct)]
+
+    def rebuild(values: Any) -> Any:
+        full = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            full[i] = value
+        return jax.tree.unflatten(treedef, full)
+
+    infer(layer, rebuild, [leaves[i] for i in places])
+
+
+# ---------------------------------------------------------------------- rebuilding
+def make_model(description: Any) -> Any:
+    """The model of a description; its weights are specs while a file is being read.
+
+    Raises:
+        FileFormatError: The description is not of a model.
+        UnknownNameError: It names a class or function that is not registered.
+    """
+    with registry.sharing():
+        model = registry.deserialize(description)
+    if not (isinstance(model, Layer) and getattr(model, "is_model", False)):
+        raise FileFormatError("load", "the outermost object is not a model")
+    modules = dict(iter_modules(model))
+    for path, call in description.get("calls", []):
+        if path in modules:
+            _repeat_call(modules[path], call)
+            modules = dict(iter_modules(model))
+    if description.get("built"):
+        model.built = True
+    root: Any = model
+    root.repeat_changes(description.get("changes"))
+    restore(model, description.get("frozen"))
+    return model
+
+
+def restore(model: Any, frozen: Any) -> None:
+    """Freezes the layers and weights that are listed, and no others."""
+    if frozen is None:
+        return
+    layers, weights = set(frozen["layers"]), set(frozen["weights"])
+    for path, module in iter_modules(model):
+        if isinstance(module, Layer) and module._trainable == (path in layers):
+            module._trainable = path not in layers
+    for path, weight, _ in iter_weights(model):
+        if path in weights:
+            weight.set_metadata("frozen", True)
+
+
+def from_json(description: Any) -> Any:
+    """The model of a description, with fresh weights; nothing else is read."""
+    with registry.reading_file():
+        model = make_model(description)
+    if model.built:
+        materialize(model)
+    return model
+
+
+# ---------------------------------------------------------------------- long lists
+def hoist(described: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """Moves long lists of words or numbers out of a description, into arrays.
+
+    Returns:
+        The description with a reference in each list's place, and the arrays.
+
+    Example:
+        >>> described, arrays = hoist({"vocabulary": ["a"] * 300})
+        >>> described, arrays["/words/0"].size
+        ({'vocabulary': {'$words': '/words/0'}}, 599)
+    """
+    arrays: dict[str, np.ndarray] = {}
+
+    def replace(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: replace(v) for k, v in value.items()}
+        if not isinstance(value, list):
+            return value
+        array = _as_array(value) if len(value) >= _LONG else None
+        if array is None:
+            return [replace(v) for v in value]
+        kind = "words" if array.dtype == np.uint8 else "numbers"
+        name = f"/{kind}/{len(arrays)}"
+        arrays[name] = array
+        return {f"${kind}": name}
+
+    return replace(described), arrays
+
+
+def _as_array(values: list) -> np.ndarray | None:
+    kinds = {type(v) for v in values}
+    if kinds == {str} and not any("\0" in v for v in values):
+        text = "\0".join(values).encode("utf-8", "surrogatepass")
+        return np.frombuffer(text, np.uint8)
+    if kinds == {float}:
+        return np.array(values, np.float64)
+    if kinds == {int} and all(-(2**63) <= v < 2**63 for v in values):
+        return np.array(values, np.int64)
+    return None
+
+
+def lower(described: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The inverse of :func:`hoist`."""
+    if isinstance(described, dict):
+        if set(described) == {"$words"}:
+            text = arrays[described["$words"]].tobytes()
+            return text.decode("utf-8", "surrogatepass").split("\0")
+        if set(described) == {"$numbers"}:
+            return arrays[described["$numbers"]].tolist()
+        return {k: lower(v, arrays) for k, v in described.items()}
+    if isinstance(described, list):
+        return [lower(v, arrays) for v in described]
+    return described

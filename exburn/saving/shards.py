@@ -1,0 +1,398 @@
+"""Tensors in safetensors files with digests: one file, or several with an index.
+
+The index is written last and atomically, and names shards that nobody else names; so
+at any moment it stands for either the old set or the new one. What a killed writer
+leaves beside it is removed when the file is opened next.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ArgumentError, ModelFormatError
+from exburn.saving.atomic import (
+    ONCE,
+    Source,
+    Staged,
+    remove_leftovers,
+    status,
+    target_of,
+)
+from exburn.saving.header import (
+    MAX_HEADER,
+    STORED_AS,
+    Entry,
+    damaged,
+    make_header,
+    parse_json,
+    read_header,
+    seal,
+    sealed,
+)
+
+__all__ = ["TensorFile", "byte_count", "write_tensors"]
+
+_INDEX = "exburn-index-1"
+_SHARD = "exburn-shard-1"
+_MOST_TENSORS = 8192  # in one file, so that no header grows too large
+_MOST_SHARDS = 512
+_THREADS = 2  # that compute digests while the disk is busy
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def byte_count(size: Any, op: str = "save") -> int | None:
+    """A number of bytes from ``"5GB"``, a number, or ``None`` for no limit.
+
+    A plain number below 2**16 means gigabytes, as in Keras.
+
+    Raises:
+        ArgumentError: It is none of these.
+
+    Example:
+        >>> byte_count("1.5MB"), byte_count(5), byte_count(None)
+        (1500000, 5000000000, None)
+    """
+    if size is None:
+        return None
+    if isinstance(size, int | float) and not isinstance(size, bool) and size > 0:
+        return int(size if size >= 2**16 else size * 10**9)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", str(size).upper())
+    if found is None or not float(found[1]):
+        raise ArgumentError(
+            op, f"max_shard_size is a size such as '5GB', received {size!r}"
+        )
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+# ---------------------------------------------------------------------- writing
+def write_tensors(
+    path: Any,
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    *,
+    format: str,
+    max_shard_size: int | None = None,
+    op: str = "save",
+) -> Path:
+    """Writes named arrays; the file that was there before survives any failure.
+
+    Args:
+        path: The file.
+        tensors: Arrays of NumPy or JAX; the latter are fetched one after another.
+        metadata: Further strings.
+        format: What the file is, ``exburn-…``.
+        max_shard_size: Bytes of the tensors in one file; more go into several files,
+            beside an index under the given name.
+        op: The operation named in errors.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        SaveError: The system refuses.
+        ArgumentError: The folder does not exist, or a folder is in the file's place.
+    """
+    target = target_of(path, op)
+    metadata = {"format": format, **metadata}
+    parts = _parts(tensors, max_shard_size)
+    if len(parts) == 1:
+        staged = Staged(target, op=op)
+        try:
+            _write_part(staged, tensors, metadata)
+            staged.commit()
+        except BaseException:
+            staged.discard()
+            raise
+        staged.close()
+    else:
+        _write_parts(target, tensors, parts, metadata, op)
+    remove_leftovers(target, _spare_shards(target))
+    return target
+
+
+def _parts(tensors: Mapping[str, Any], limit: int | None) -> list[list[str]]:
+    """Names of the tensors of each file, in order, filled up one after another."""
+    parts: list[list[str]] = [[]]
+    size = 0
+    for name, value in tensors.items():
+        bytes_ = math.prod(value.shape) * np.dtype(value.dtype).itemsize
+        full = limit is not None and size + bytes_ > limit
+        if parts[-1] and (full or len(parts[-1]) >= _MOST_TENSORS):
+            parts.append([])
+            size = 0
+        parts[-1].append(name)
+        size += bytes_
+    return parts
+
+
+def _write_part(
+    staged: Staged, tensors: Mapping[str, Any], metadata: Mapping[str, str]
+) -> str:
+    """One file; returns the digest of its header, and so of all that is in it."""
+    # Large items first: then every tensor is aligned for who maps the file.
+    ordered = dict(
+        sorted(tensors.items(), key=lambda i: -np.dtype(i[1].dtype).itemsize)
+    )
+    specs = {}
+    for name, value in ordered.items():
+        dtype = np.dtype(value.dtype)
+        specs[name] = (STORED_AS.get(dtype, dtype), tuple(value.shape))
+    digest = hashlib.sha256().hexdigest()
+    blank = {**metadata, "tensors": "0" * len(digest) * len(ordered)}
+    staged.write(make_header(specs, blank))
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        digests: list[concurrent.futures.Future[str]] = []
+        for name, value in ordered.items():
+            if len(digests) > _THREADS:  # no more copies of device memory than that
+                digests[-_THREADS].result()
+            array = np.ascontiguousarray(jax.device_get(value)).reshape(-1)
+            array = array.astype(specs[name][0], copy=False).view(np.uint8)
+            digests.append(pool.submit(_digest, array))
+            staged.write(array)
+    found = "".join(future.result() for future in digests)
+    header = make_header(specs, {**metadata, "tensors": found})
+    staged.rewrite(header)
+    return hashlib.sha256(header).hexdigest()
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.data).hexdigest()
+
+
+def _write_parts(
+    target: Path,
+    tensors: Mapping[str, Any],
+    parts: list[list[str]],
+    metadata: Mapping[str, str],
+    op: str,
+) -> None:
+    mark, many = secrets.token_hex(4), len(parts)
+    written: list[Staged] = []
+    try:
+        shards = []
+        for number, names in enumerate(parts, 1):
+            name = f"{target.name}-{mark}-{number:05d}-of-{many:05d}.safetensors"
+            written.append(Staged(target.with_name(name), op=op))
+            part = {key: tensors[key] for key in names}
+            digest = _write_part(written[-1], part, {"format": _SHARD})
+            shards.append({"file": name, "digest": digest})
+        index = {
+            "digest": "0" * 64,
+            "format": _INDEX,
+            "metadata": dict(metadata),
+            "shards": shards,
+        }
+        text = json.dumps(index, separators=(",", ":")).encode()
+        for shard in written:
+            shard.commit()
+        head = Staged(target, op=op)
+        written.append(head)
+        head.write(seal(text, 1))
+        head.commit()
+    except BaseException:
+        spare = _spare_shards(target)  # the index may be in its place already
+        for staged in written:
+            staged.discard()
+            with contextlib.suppress(OSError):  # the next opening removes the rest
+                if spare(staged.path.name):
+                    os.unlink(staged.path)
+        raise
+    for staged in written:
+        staged.close()
+
+
+def _spare_shards(target: Path) -> Callable[[str], bool]:
+    """Whether a name is that of a shard of this file which its index does not name."""
+    pattern = re.compile(
+        re.escape(target.name) + r"-[0-9a-f]{8}-\d{5}-of-\d{5}\.safetensors"
+    )
+
+    def spare(name: str) -> bool:
+        if not pattern.fullmatch(name):
+            return False
+        try:
+            return name not in _shards_of(target)
+        except ModelFormatError:
+            return False  # a damaged index names nothing, but its shards may be saved
+
+    return spare
+
+
+def _shards_of(target: Path) -> list[str]:
+    """Names of the shards of an index of ours; none for another kind of file."""
+    if status(target) is None:
+        return []
+    with Source(target) as file:
+        if not _is_index(file):
+            return []
+        return [name for name, _ in _read_index(file)[1]]
+
+
+def _is_index(file: Source) -> bool:
+    # The ninth byte of a safetensors file is the brace of its header.
+    return file.read(0, 1) == b"{" != file.read(8, 1)
+
+
+# ---------------------------------------------------------------------- reading
+def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | None]]]:
+    """Metadata, and shards with their digests: our own index, or Hugging Face's."""
+    op, path = file.op, file.path
+    if file.size > MAX_HEADER:
+        raise damaged(op, path, "the index is too large")
+    raw = file.read(0, file.size)
+    own = sealed(op, path, raw, 1) is not None
+    index = parse_json(raw, op, path, "the index")
+    listed = index.get("shards" if own else "weight_map", {})
+    metadata = index.get("metadata", {}) if own else {}
+    shards: list[tuple[Any, Any]]
+    if own:
+        shards = [(shard.get("file"), shard.get("digest")) for shard in listed]
+    else:
+        shards = [(name, None) for name in dict.fromkeys(listed.values())]
+    if not 0 < len(shards) <= _MOST_SHARDS:
+        raise damaged(op, path, "an index names at least one file, and not thousands")
+    for name, digest in shards:
+        plain = isinstance(name, str) and os.path.basename(name) == name
+        if not plain or not name.endswith(".safetensors") or {*"\\\0"} & {*name}:
+            raise damaged(
+                op,
+                path,
+                "an index names only safetensors files of its own folder",
+                received=repr(name),
+            )
+        if own and not isinstance(digest, str):
+            raise damaged(op, path, f"{name} has no digest in the index")
+    strings = isinstance(metadata, dict) and all(
+        isinstance(value, str) for value in metadata.values()
+    )
+    if not strings:
+        raise damaged(op, path, "metadata must hold strings only")
+    return metadata, shards
+
+
+class TensorFile:
+    """The tensors of a safetensors file, or of the files that an index names.
+
+    Args:
+        path: The file.
+        op: The operation named in errors.
+
+    Attributes:
+        entries: What the tensors are, by name.
+        metadata: The strings in the file.
+        format: What the file says it is; ``""`` if it is not of ExBurn's making.
+
+    Raises:
+        ModelFormatError: Something is wrong with a header.
+        ArgumentError: There is no such file.
+        LoadError: The system refuses to read it.
+    """
+
+    def __init__(self, path: Any, *, op: str = "load"):
+        self.op, self.path = op, Path(os.path.realpath(path))
+        self._files: list[Source] = []
+        self._places: dict[str, tuple[Source, int, str | None]] = {}
+        self.entries: dict[str, Entry] = {}
+        try:
+            self._open(Source(path, op=op))
+        except BaseException:
+            self.close()
+            raise
+        self.format = self.metadata.get("format", "")
+
+    def _open(self, file: Source) -> None:
+        self._files.append(file)
+        if not _is_index(file):
+            self.metadata = self._add(file, None)
+            return
+        try:
+            self.metadata, shards = _read_index(file)
+        except (AttributeError, TypeError) as error:  # another type than expected
+            reason = "this is no index of a model in parts"
+            raise damaged(self.op, file.path, reason, cause=error) from error
+        for name, digest in shards:
+            try:
+                part = Source(self.path.with_name(name), op=self.op)
+            except ArgumentError as error:
+                reason = f"the part {name} is missing"
+                raise damaged(self.op, file.path, reason) from error
+            self._files.append(part)
+            self._add(part, digest)
+
+    def _add(self, file: Source, digest: str | None) -> dict[str, str]:
+        header = read_header(file)
+        if digest is not None:
+            whole = hashlib.sha256(file.read(0, header.start)).hexdigest()
+            if whole != digest:
+                raise damaged(self.op, file.path, "this part belongs to another model")
+        digests = self._digests(header) if header.digest else {}
+        for name, entry in header.entries.items():
+            if name in self.entries:
+                raise damaged(self.op, file.path, f"tensor {name!r} occurs twice")
+            self.entries[name] = entry
+            self._places[name] = (file, header.start, digests.get(name))
+        return header.metadata
+
+    def _digests(self, header: Any) -> dict[str, str]:
+        text, many = header.metadata.get("tensors", ""), len(header.entries)
+        if len(text) != 64 * many:
+            raise damaged(self.op, self.path, "digests of tensors are missing")
+        parts = [text[i : i + 64] for i in range(0, len(text), 64)]
+        return dict(zip(header.entries, parts, strict=True))
+
+    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The arrays of these names, compared with their digests.
+
+        Raises:
+            ModelFormatError: The content does not fit its digest.
+        """
+        names = list(names)
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            arrays = dict(zip(names, pool.map(self._read, names), strict=True))
+        return {
+            name: data.view(self.entries[name].dtype).reshape(self.entries[name].shape)
+            for name, data in arrays.items()
+        }
+
+    def _read(self, name: str) -> np.ndarray:
+        entry, (file, start, digest) = self.entries[name], self._places[name]
+        data = np.empty(entry.stop - entry.start, np.uint8)
+        view, made = data.data, hashlib.sha256()
+        for at in range(0, len(view), ONCE):  # digested while it is in the cache
+            part = view[at : at + ONCE]
+            if file.read_into(start + entry.start + at, part) != len(part):
+                raise damaged(self.op, file.path, f"the file ends within {name!r}")
+            if digest is not None:
+                made.update(part)
+        if digest is not None and made.hexdigest() != digest:
+            reason = f"the content of {name!r} does not fit its digest"
+            raise damaged(self.op, self.path, reason)
+        return data
+
+    def clean(self) -> None:
+        """Removes what killed writers of this file left behind."""
+        remove_leftovers(self.path, _spare_shards(self.path))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def __enter__(self) -> TensorFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

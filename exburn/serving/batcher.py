@@ -1,0 +1,331 @@
+"""Where requests wait, and how they become batches.
+
+Partitions pull: a batch is made when a partition asks for one, of what waits at that
+moment. So a batch keeps growing while all partitions are busy, and no timer has to be
+set or stopped: the time at which a stack is due follows from its oldest request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import DeadlineExceededError, QueueFullError, ServingClosedError
+from exburn.serving.answer import Answer
+from exburn.serving.statistics import Recorder
+
+__all__ = ["Batch", "Batcher", "Request"]
+
+_WAITING, _RUNNING, _DONE = range(3)
+
+
+class Request:
+    """One request: rows that are cut into pieces, run, and joined again.
+
+    Args:
+        key: Its batch key.
+        values: The arrays, rows first.
+        answer: What the caller holds.
+        listener: Called with the name and rows of each hook's value, or ``None``.
+    """
+
+    __slots__ = (
+        *("answer", "arrived", "key", "left", "listener", "outputs", "rows"),
+        *("started", "state", "taken", "values"),
+    )
+
+    def __init__(
+        self,
+        key: Hashable,
+        values: list[np.ndarray],
+        answer: Answer,
+        listener: Callable[[str, Any], None] | None = None,
+    ):
+        self.key, self.values, self.answer = key, values, answer
+        self.listener = listener
+        self.rows = self.left = len(values[0])
+        self.taken = 0  # rows that are in a batch
+        self.state = _WAITING
+        self.arrived = self.started = 0.0
+        self.outputs: list[np.ndarray] | None = None
+
+
+@dataclasses.dataclass
+class Batch:
+    """Rows that run together.
+
+    Attributes:
+        key: Their batch key; batches of different keys never merge.
+        pieces: ``(request, first row, rows)`` in the order of the batch.
+        rows: How many there are.
+        waits: Seconds that the requests waited whose first rows these are.
+    """
+
+    key: Hashable
+    pieces: list[tuple[Request, int, int]]
+    rows: int
+    waits: list[float]
+
+
+class _Stack:
+    """The requests of one key, oldest first."""
+
+    def __init__(self):
+        self.requests: dict[int, Request] = {}
+        self.rows = 0
+
+
+class Batcher:
+    """The queue between callers and partitions.
+
+    Args:
+        keys: The batch keys.
+        batch_size: Most rows of a batch.
+        timeout: Seconds that the oldest request waits for others.
+        most: Requests that may wait.
+        whole: Whether a request must not be split.
+        recorder: Where statistics go.
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[Hashable],
+        *,
+        batch_size: int,
+        timeout: float,
+        most: int,
+        whole: bool,
+        recorder: Recorder,
+    ):
+        self.batch_size, self.timeout, self.most = batch_size, timeout, most
+        self.whole, self.recorder = whole, recorder
+        self.closing = False
+        self._stacks = {key: _Stack() for key in keys}
+        # Reentrant: the garbage collector may close a serving inside of any block.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._idle = 0  # partitions that wait for work
+        self._waiting = 0  # requests of which no row is in a batch yet
+
+    # ------------------------------------------------------------------ callers
+    def put(self, request: Request) -> None:
+        """Queues a request.
+
+        Raises:
+            QueueFullError: Too many wait.
+            ServingClosedError: ``close`` was called.
+        """
+        with self._lock:
+            if self.closing:
+                self.recorder.count("refused")
+                raise _closed()
+            if self._waiting >= self.most:
+                self.recorder.count("refused")
+                raise QueueFullError(
+                    "serving",
+                    f"{self._waiting} requests wait, as many as max_queue allows",
+                    hint="Try again later, add partitions, or raise max_queue.",
+                )
+            stack = self._stacks[request.key]
+            request.arrived = time.monotonic()
+            # Only the first request of a stack sets its time, and only one that fills
+            # it makes it due: nobody has to wake up for the others.
+            first, before = not stack.requests, stack.rows
+            stack.requests[id(request)] = request
+            stack.rows += request.rows
+            self._waiting += 1
+            self.recorder.count("accepted")
+            if first or before < self.batch_size <= stack.rows:
+                self._changed.notify()
+
+    def expire(self, request: Request) -> None:
+        """Fails a request whose deadline has passed."""
+        self._withdraw(request, _late(), "expired")
+
+    def cancelled(self, request: Request) -> None:
+        """Drops a request whose caller cancelled it."""
+        self._withdraw(request, None, "cancelled")
+
+    def fail(self, request: Request, error: Exception) -> None:
+        """Fails a request with what its batch raised."""
+        self._withdraw(request, error, "failed")
+
+    def _withdraw(self, request: Request, error: Exception | None, what: str) -> None:
+        with self._lock:
+            if request.state == _DONE or not self._start(request):
+                return
+            self._drop(request)
+            request.state = _DONE
+            self.recorder.count(what)
+        request.answer.set_exception(error)
+
+    def _start(self, request: Request) -> bool:
+        """Whether the request was not cancelled; from now on it cannot be."""
+        if request.state != _WAITING:
+            return True
+        if request.answer.set_running_or_notify_cancel():
+            request.state = _RUNNING
+            request.started = time.monotonic()
+            self._waiting -= 1
+            return True
+        request.state = _DONE
+        self._waiting -= 1
+        self._drop(request)
+        self.recorder.count("cancelled")
+        return False
+
+    def _drop(self, request: Request) -> None:
+        """Takes what is left of a request off its stack."""
+        stack = self._stacks[request.key]
+        if stack.requests.pop(id(request), None) is not None:
+            stack.rows -= request.rows - request.taken
+
+    # ------------------------------------------------------------------ partitions
+    def take(self, *, idle: bool) -> Batch | None:
+        """The next batch.
+
+        Args:
+            idle: Whether the partition has nothing to do: then this waits for a batch,
+                which may be short. A busy partition gets a full batch to run next, or
+                ``None`` at once, so that the others go on growing.
+
+        Returns:
+            ``None`` for an idle partition when the serving is closed and empty.
+        """
+        while True:
+            late: list[Request] = []
+            with self._lock:
+                stack = self._due(wait=idle)
+                batch = None if stack is None else self._fill(stack, late)
+                if any(other.requests for other in self._stacks.values()):
+                    self._changed.notify()  # another partition looks after the rest
+            for request in late:
+                self.expire(request)
+            if batch is not None or stack is None:
+                return batch
+
+    def _due(self, *, wait: bool) -> _Stack | None:
+        """The stack that is due the longest; waits for one if asked to."""
+        while True:
+            now, wake, best = time.monotonic(), None, None
+            for stack in self._stacks.values():
+                if not stack.requests:
+                    continue
+                head = next(iter(stack.requests.values())).arrived
+                full = stack.rows >= self.batch_size
+                due = full or self.closing or now >= head + self.timeout
+                if due and (full or wait) and (best is None or head < best[0]):
+                    best = head, stack
+                elif not due:
+                    at = head + self.timeout
+                    wake = at if wake is None else min(wake, at)
+            if best is not None:
+                # A partition with work leaves the batch to one that has none.
+                return best[1] if wait or not self._idle else None
+            if not wait or (self.closing and wake is None):
+                return None
+            self._idle += 1
+            self._changed.wait(None if wake is None else wake - now)
+            self._idle -= 1
+
+    def _fill(self, stack: _Stack, late: list[Request]) -> Batch | None:
+        now, pieces, rows, key = time.monotonic(), [], 0, None
+        waits: list[float] = []
+        # Each holds a row at least, so no more than these can have a part.
+        for request in list(itertools.islice(stack.requests.values(), self.batch_size)):
+            if rows == self.batch_size:
+                break
+            if self.whole and rows + request.rows > self.batch_size:
+                break
+            if request.state == _WAITING:
+                deadline = request.answer.deadline
+                if deadline is not None and now >= deadline:
+                    late.append(request)
+                    continue
+                if not self._start(request):
+                    continue
+                waits.append(now - request.arrived)
+            count = min(self.batch_size - rows, request.rows - request.taken)
+            pieces.append((request, request.taken, count))
+            request.taken += count
+            stack.rows -= count
+            rows += count
+            key = request.key
+            if request.taken == request.rows:
+                del stack.requests[id(request)]
+        return Batch(key, pieces, rows, waits) if pieces else None
+
+    def deliver(
+        self, request: Request, start: int, rows: int, outputs: list[np.ndarray]
+    ) -> list[np.ndarray] | None:
+        """Copies the outputs of a piece to their place.
+
+        Returns:
+            All outputs if this was the last piece; else ``None``.
+        """
+        with self._lock:
+            if request.state == _DONE:
+                return None
+            if request.outputs is None:
+                request.outputs = [
+                    np.empty((request.rows, *v.shape[1:]), v.dtype) for v in outputs
+                ]
+            whole = request.outputs
+        for target, value in zip(whole, outputs, strict=True):
+            target[start : start + rows] = value
+        late = False
+        with self._lock:
+            request.left -= rows
+            if request.left or request.state == _DONE:
+                return None
+            deadline = request.answer.deadline
+            late = deadline is not None and time.monotonic() > deadline
+            if not late:
+                request.state = _DONE
+                self.recorder.answered(time.monotonic() - request.arrived)
+        if late:
+            self.expire(request)
+            return None
+        return whole
+
+    # ------------------------------------------------------------------ the end
+    def close(self, *, drain: bool) -> None:
+        """Refuses new requests; what waits runs at once, or fails at once."""
+        with self._lock:
+            self.closing = True
+            self._changed.notify_all()
+        if not drain:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Fails every request that is still waiting, wholly or in part."""
+        with self._lock:
+            held = [r for s in self._stacks.values() for r in s.requests.values()]
+        for request in held:
+            self._withdraw(request, _closed(), "failed")
+
+    def depth(self) -> dict[Hashable, tuple[int, int]]:
+        """Requests and rows that wait, by key."""
+        with self._lock:
+            return {
+                key: (len(stack.requests), stack.rows)
+                for key, stack in self._stacks.items()
+            }
+
+
+def _late() -> DeadlineExceededError:
+    return DeadlineExceededError(
+        "serving",
+        "the request was not answered within its timeout",
+        hint="Give it more time, add partitions, or let fewer requests wait.",
+    )
+
+
+def _closed() -> ServingClosedError:
+    return ServingClosedError("serving", "it is closed: it takes no requests any more")

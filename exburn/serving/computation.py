@@ -1,0 +1,207 @@
+"""What is served: a pure function of weights and rows, and the weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from exburn.building import spec_like
+from exburn.dataset import ArrayDataset
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.layer import Layer
+from exburn.models.arguments import check_rows
+from exburn.serving.hooks import Hooks
+from exburn.serving.inputs import Inputs
+from exburn.symbol import describe
+from exburn.training.check import check_ids, lookups
+from exburn.training.module import SplitModule
+from exburn.training.trainer import Trainer
+
+__all__ = ["Computation"]
+
+_ROWS = 2  # of the abstract pass: any number will do
+
+
+class Computation:
+    """A model, module or function as ``run(weights, rows)``.
+
+    Args:
+        model: An ExBurn model, an ``nnx.Module``, or a function: ``f(x)``, or
+            ``f(weights, x)`` if ``weights`` are given.
+        examples: For each batch key an example of the input, or ``None``: the model's
+            own inputs.
+        weights: A tree of arrays for a function, or ``None``.
+        hooks: The hooks to compile in.
+
+    Attributes:
+        inputs: The inputs of each batch key.
+        traces: How often each ``(key, rows)`` was traced.
+    """
+
+    def __init__(
+        self, model: Any, examples: Mapping[Hashable, Any], weights: Any, hooks: Hooks
+    ):
+        self.model, self.hooks = model, hooks
+        self.name = getattr(model, "name", None) or getattr(
+            model, "__name__", type(model).__name__
+        )
+        self.traces: Counter[tuple[Hashable, int]] = Counter()
+        self.inputs: dict[Hashable, Inputs] = {}
+        self._lookups: dict[Hashable, Any] = {}
+        self._split: SplitModule | None = None
+        self._weights = weights
+        if isinstance(model, nnx.Module):
+            if weights is not None:
+                raise ArgumentError(
+                    "Serving", "weights are given for functions; a module has its own"
+                )
+        elif not callable(model):
+            raise DTypeError(
+                "Serving",
+                "a model, an nnx.Module or a function is needed, received "
+                f"{type(model).__name__}",
+            )
+        for key, example in examples.items():
+            self.inputs[key] = self._inputs(model, key, example)
+        if isinstance(model, nnx.Module):
+            for inputs in self.inputs.values():
+                self._build(inputs)
+            self._split = SplitModule(model)
+        self._like = jax.tree.map(spec_like, self._current())
+        self._out_trees: dict[Hashable, Any] = {}
+        for key in self.inputs:
+            self._lookups[key] = self._discover(key)
+
+    def _inputs(self, model: Any, key: Hashable, example: Any) -> Inputs:
+        graph = getattr(model, "graph", None)
+        names = tuple(graph.input_names) if graph is not None else None
+        if example is not None:
+            specs = _specs(example)
+            if names is None:
+                return Inputs(specs)
+            if isinstance(specs, Mapping) and set(names) <= set(specs):
+                specs = [specs[name] for name in names]
+            specs = jax.tree.leaves(specs)
+            return Inputs(specs[0] if len(specs) == 1 else specs, names)
+        if graph is None:
+            raise NotBuiltError(
+                "Serving",
+                f"the shape of a request to {self.name!r} is not known",
+                hint="Pass an example: Serving(model, example=x[:1]).",
+            )
+        for name, spec in zip(names or (), graph.inputs, strict=True):
+            if any(not isinstance(size, int) for size in spec.shape[1:]):
+                raise ArgumentError(
+                    "Serving",
+                    f"programs are compiled for sizes that are known, but input "
+                    f"{name!r} is {describe(spec)}",
+                    hint="Pass an example, or one for each size that is served: "
+                    "batch_keys={64: x64, 128: x128}.",
+                )
+        specs = list(graph.inputs)
+        return Inputs(specs[0] if len(specs) == 1 else specs, names)
+
+    def _build(self, inputs: Inputs) -> None:
+        """Makes the weights of a model that has none, and checks shapes."""
+        if isinstance(self.model, Layer) and not self.model.built:
+            specs = inputs.pack(inputs.specs(_ROWS))
+            Trainer(self.model).prepare((specs, None, None), kind="predict")
+
+    def _discover(self, key: Hashable) -> Any:
+        """Traces one abstract pass: errors of shapes come now."""
+        told: dict[str, Any] = {}
+
+        def forward(weights, values):
+            outputs, told["lookups"] = self._forward(weights, values, key)
+            return outputs
+
+        inputs = self.inputs[key]
+        outputs = jax.eval_shape(forward, self._like, inputs.specs(_ROWS))
+        packed = inputs.pack(inputs.specs(_ROWS))
+        check_rows("Serving", packed, outputs)
+        self._out_trees[key] = jax.tree.structure(outputs)
+        return told["lookups"]
+
+    def _forward(self, weights: Any, values: Any, key: Hashable) -> tuple[Any, Any]:
+        x = self.inputs[key].pack(values)
+        if self._split is None:
+            args = (x,) if self._weights is None else (weights, x)
+            return self.model(*args), ()
+        # The key that predict() uses for its first batch.
+        draw = jax.random.fold_in(jax.random.key(0), 0)
+        outputs, _, pass_ = self._split.forward((weights,), x, training=False, key=draw)
+        return outputs, lookups(x, pass_)
+
+    def run(self, key: Hashable, size: int) -> Callable:
+        """The function that is compiled for batches of ``size`` rows."""
+
+        def serve(weights, values, slot=None):
+            self.traces[key, size] += 1
+            with self.hooks.tracing(slot, size):
+                outputs = self._forward(weights, values, key)[0]
+            return jax.tree.leaves(outputs)
+
+        return serve
+
+    def unpack(self, key: Hashable, leaves: list[np.ndarray]) -> Any:
+        """Outputs in the structure of the model's."""
+        return jax.tree.unflatten(self._out_trees[key], leaves)
+
+    def match(
+        self, x: Any, key: Hashable, *, finite: bool, copy: bool
+    ) -> list[np.ndarray]:
+        """A request's arrays, checked against the key's inputs.
+
+        Raises:
+            DataError, DTypeError, ShapeError: The request does not fit the model.
+        """
+        inputs = self.inputs[key]
+        values = inputs.match(x, finite=finite, copy=copy)
+        if self._lookups[key]:
+            check_ids(inputs.pack(values), self._lookups[key], "serving")
+        return values
+
+    # ------------------------------------------------------------------ weights
+    def _current(self) -> Any:
+        """The weights as they are in the model now."""
+        if self._split is None:
+            return self._weights
+        groups = SplitModule(self.model).read()
+        return {name: value for group in groups for name, value in group.items()}
+
+    def read(self, weights: Any = None) -> Any:
+        """The model's weights, or the given ones, if they are such as are served.
+
+        Raises:
+            ArgumentError: Other names, shapes or dtypes.
+        """
+        weights = self._current() if weights is None else weights
+        if jax.tree.structure(weights) != jax.tree.structure(self._like):
+            raise ArgumentError(
+                "Serving.update_weights",
+                "the weights must have the names of those that are served",
+                hint="A model with other layers needs another Serving.",
+            )
+        named = jax.tree_util.tree_leaves_with_path(weights)
+        for (path, value), spec in zip(named, jax.tree.leaves(self._like), strict=True):
+            if np.shape(value) != spec.shape or value.dtype != spec.dtype:
+                raise ArgumentError(
+                    "Serving.update_weights",
+                    f"{jax.tree_util.keystr(path)} must be {describe(spec)}, "
+                    f"received {describe(value)}",
+                    hint="Weights of other shapes need another Serving.",
+                )
+        return weights
+
+
+def _specs(example: Any) -> Any:
+    """Specs of an example: arrays, or specs already."""
+    leaves = jax.tree.leaves(example)
+    if leaves and all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return example
+    return jax.tree.map(spec_like, ArrayDataset(example, op="Serving").tree[0])

@@ -1,0 +1,118 @@
+"""From the start of the threads to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import time
+import weakref
+from typing import Any, Self
+
+from exburn.serving.batcher import Batcher
+from exburn.serving.options import seconds
+from exburn.serving.partition import Partition
+
+__all__ = ["Lifecycle"]
+
+
+class Lifecycle:
+    """The part of a ``Serving`` that starts, tells how it is, and ends."""
+
+    batch_size: int
+    batch_timeout: float
+    buckets: tuple[int, ...]
+    devices: list[Any]
+    _batcher: Batcher
+    _computation: Any
+    _partitions: list[Partition]
+
+    def _start(self) -> None:
+        self._closing = threading.Lock()
+        self._started = time.monotonic()
+        # The threads know the batcher, not this object: dropping it ends them.
+        end = weakref.finalize(self, _stop, self._batcher, self._partitions, 0)
+        end.atexit = False  # but _close_all, before JAX takes its devices down
+        for partition in self._partitions:
+            partition.thread.start()
+        _open.add(self)
+
+    def status(self) -> dict[str, Any]:
+        """What is served, where, and what waits now.
+
+        Returns:
+            ``state`` (``"running"``, ``"closing"``, ``"closed"``), ``model``,
+            ``batch_size``, ``batch_timeout`` (seconds), ``buckets``, ``devices``,
+            ``running`` (batches on each device), ``queue_depth``, ``rows_waiting``,
+            ``keys`` (what waits by key) and ``uptime`` (seconds).
+        """
+        alive = any(p.thread.is_alive() for p in self._partitions)
+        state = "closing" if self._batcher.closing else "running"
+        depth = self._batcher.depth()
+        return {
+            "state": state if alive else "closed",
+            "model": self._computation.name,
+            "batch_size": self.batch_size,
+            "batch_timeout": self.batch_timeout,
+            "buckets": self.buckets,
+            "devices": [str(device) for device in self.devices],
+            "running": [partition.running for partition in self._partitions],
+            "queue_depth": sum(requests for requests, _ in depth.values()),
+            "rows_waiting": sum(rows for _, rows in depth.values()),
+            "keys": {key: requests for key, (requests, _) in depth.items()},
+            "uptime": time.monotonic() - self._started,
+        }
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._batcher.closing
+
+    def close(self, *, drain: bool = True, timeout: Any = 30.0) -> None:
+        """Takes no more requests, and ends when those it has are answered.
+
+        Args:
+            drain: Whether requests that wait still run, at once; else they fail.
+            timeout: Seconds after which what still waits fails with
+                ``ServingClosedError``. Batches that run are not interrupted.
+        """
+        limit = seconds("serving", "timeout", timeout)
+        self._batcher.close(drain=drain)
+        with self._closing:
+            _stop(self._batcher, self._partitions, limit)
+        _open.discard(self)
+
+    async def aclose(self, *, drain: bool = True, timeout: Any = 30.0) -> None:
+        """As ``close``, without blocking the event loop."""
+        await asyncio.to_thread(self.close, drain=drain, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error) -> None:
+        await self.aclose()
+
+
+_open: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """An interpreter that exits answers what it has, before JAX ends."""
+    for serving in list(_open):
+        serving.close(timeout=5)
+
+
+def _stop(batcher: Batcher, partitions: list[Partition], limit: float) -> None:
+    batcher.close(drain=limit > 0)
+    until = time.monotonic() + limit
+    for partition in partitions:
+        if partition.thread is not threading.current_thread():
+            partition.thread.join(max(until - time.monotonic(), 0))
+    batcher.abandon()

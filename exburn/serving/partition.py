@@ -1,0 +1,170 @@
+"""One device with its programs, its copy of the weights, and its thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Hashable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from exburn.building import spec_like
+from exburn.errors import BatchFailedError
+from exburn.serving.batcher import Batch, Batcher
+from exburn.serving.computation import Computation
+from exburn.serving.statistics import Recorder
+
+__all__ = ["Partition"]
+
+_AHEAD = 1  # full batches that are dispatched behind the one that runs
+
+
+class Partition:
+    """Runs batches on one device.
+
+    While a batch runs, the next one is put together and dispatched behind it, if rows
+    for a full one wait; so the device does not wait for the host under load.
+
+    Args:
+        index: Number of the partition.
+        device: Its device.
+        computation: What runs.
+        batcher: Where batches come from.
+        recorder: Where statistics go.
+        buckets: Sizes that programs are compiled for, ascending.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        device: Any,
+        computation: Computation,
+        batcher: Batcher,
+        recorder: Recorder,
+        buckets: tuple[int, ...],
+    ):
+        self.device, self.computation = device, computation
+        self.batcher, self.recorder, self.buckets = batcher, recorder, buckets
+        self.weights: Any = None
+        self.running = 0  # batches that are dispatched
+        self._programs: dict[tuple[Hashable, int], Any] = {}
+        self._done = 0.0
+        self.thread = threading.Thread(
+            target=self._loop, name=f"exburn-serving-{index}", daemon=True
+        )
+
+    def load(self, weights: Any) -> None:
+        """Copies weights to the device; batches from now on use them."""
+        copy = jax.device_put(weights, self.device, may_alias=False)
+        self.weights = jax.block_until_ready(copy)
+
+    # ------------------------------------------------------------------ programs
+    def lower(self, jitted: dict[tuple[Hashable, int], Any]) -> list[tuple]:
+        """Lowers every program for the device: ``[(key and size, lowered)]``."""
+        here = SingleDeviceSharding(self.device)
+        place = lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype, sharding=here)  # noqa: E731
+        weights = jax.tree.map(place, self.weights)
+        slot = [place(spec_like(np.int32(0)))] if self.computation.hooks else []
+        lowered = []
+        for (key, size), program in jitted.items():
+            specs = self.computation.inputs[key].specs(size, sharding=here)
+            lowered.append(((key, size), program.lower(weights, specs, *slot)))
+        return lowered
+
+    def adopt(self, at: tuple[Hashable, int], compiled: Any) -> None:
+        """Takes a compiled program, and runs it once: the first run is a slow one."""
+        self._programs[at] = compiled
+        inputs = self.computation.inputs[at[0]]
+        zeros = [np.zeros(s.shape, s.dtype) for s in inputs.specs(at[1])]
+        slot = [np.int32(0)] if self.computation.hooks else []
+        jax.block_until_ready(compiled(self.weights, zeros, *slot))
+
+    # ------------------------------------------------------------------ batches
+    def _loop(self) -> None:
+        flight: deque[tuple] = deque()
+        while True:
+            batch = self.batcher.take(idle=not flight)
+            if batch is None and not flight:
+                return
+            if batch is not None:
+                self._start(batch, flight)
+            if flight and (batch is None or len(flight) > _AHEAD):
+                self._finish(*flight.popleft())
+
+    def _start(self, batch: Batch, flight: deque[tuple]) -> None:
+        """Dispatches a batch behind those in flight; does not wait for it."""
+        self.running += 1
+        began, hooks, slot = time.monotonic(), self.computation.hooks, []
+        try:
+            size = next(n for n in self.buckets if n >= batch.rows)
+            values = _gather(batch, size)
+            if hooks:
+                slot = [hooks.listen(batch)]
+            outputs = self._programs[batch.key, size](self.weights, values, *slot)
+        except Exception as error:
+            self._fail(batch, slot, error)
+            return
+        for leaf in outputs:
+            leaf.copy_to_host_async()
+        flight.append((batch, size, slot, began, outputs))
+
+    def _finish(self, batch, size, slot, began, outputs) -> None:
+        """Waits for a batch and hands each caller its rows."""
+        try:
+            host = [np.asarray(leaf) for leaf in outputs]
+            if slot:
+                jax.effects_barrier()  # the last values of its hooks
+        except Exception as error:
+            self._fail(batch, slot, error)
+            return
+        now = time.monotonic()
+        seconds = now - max(began, self._done)
+        self.recorder.ran(size, batch.rows, seconds, batch.waits)
+        self._done = now
+        self._release(slot)
+        offset = 0
+        for request, start, rows in batch.pieces:
+            part = [leaf[offset : offset + rows] for leaf in host]
+            offset += rows
+            whole = self.batcher.deliver(request, start, rows, part)
+            if whole is not None:
+                outputs = self.computation.unpack(batch.key, whole)
+                request.answer.set_result(outputs)
+
+    def _fail(self, batch: Batch, slot: list, error: Exception) -> None:
+        self._release(slot)
+        for request, _, _ in batch.pieces:
+            own = BatchFailedError(
+                "serving",
+                f"the batch raised {type(error).__name__}: {error}",
+                {"device": self.device, "rows": batch.rows},
+                hint="Later requests are not affected.",
+            )
+            own.__cause__ = error
+            self.batcher.fail(request, own)
+
+    def _release(self, slot: list) -> None:
+        self.running -= 1
+        if slot:
+            self.computation.hooks.release(slot[0])
+
+
+def _gather(batch: Batch, size: int) -> list[np.ndarray]:
+    """The rows of all pieces in one array a leaf, filled up with the first row."""
+    if len(batch.pieces) == 1 and batch.rows == size:
+        request, start, rows = batch.pieces[0]
+        return [value[start : start + rows] for value in request.values]
+    arrays = []
+    for leaf, first in enumerate(batch.pieces[0][0].values):
+        array = np.empty((size, *first.shape[1:]), first.dtype)
+        offset = 0
+        for request, start, rows in batch.pieces:
+            array[offset : offset + rows] = request.values[leaf][start : start + rows]
+            offset += rows
+        array[offset:] = array[:1]
+        arrays.append(array)
+    return arrays

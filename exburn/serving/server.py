@@ -1,0 +1,361 @@
+"""The serving that callers hold."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+
+from exburn.errors import ArgumentError, ShapeError, unknown_name
+from exburn.models.arguments import positive
+from exburn.serving.answer import Answer
+from exburn.serving.batcher import Batcher, Request
+from exburn.serving.computation import Computation
+from exburn.serving.hooks import Hooks
+from exburn.serving.lifecycle import Lifecycle
+from exburn.serving.options import buckets_of, devices_of, examples_of, seconds
+from exburn.serving.partition import Partition
+from exburn.serving.statistics import Recorder, ServingStatistics
+from exburn.serving.streams import Streams
+
+__all__ = ["Serving"]
+
+
+class Serving(Streams, Lifecycle):
+    """Answers requests of many threads and coroutines in shared, compiled batches.
+
+    Rows of different callers run together: a batch starts when ``batch_size`` rows
+    wait, or ``batch_timeout`` after its first row, and goes on growing while every
+    device is busy. Batches are padded to a few sizes, whose programs are all compiled
+    before this returns. The weights are a snapshot: training the model further changes
+    no answers until ``update_weights``.
+
+    Args:
+        model: An ExBurn model, any ``flax.nnx.Module``, or a function that ``jax.jit``
+            takes: ``f(x)``, or ``f(weights, x)`` with ``weights``.
+        batch_size: Most rows of a batch. Larger requests are split and joined again.
+        batch_timeout: How long the first row of a batch waits for others: a string
+            with a unit, a number of seconds, or a ``datetime.timedelta``.
+        partitions: Devices, each with a copy of the weights and a thread of its own:
+            a number of them, a list, or ``None`` for all local ones.
+        padding: Sizes that batches are padded to. ``True``: powers of two up to
+            ``batch_size``; ``False``: none, so that every size has its program; or the
+            sizes, of which the largest must be ``batch_size``.
+        example: An input with any number of rows, or specs of one, where the shapes do
+            not follow from the model.
+        batch_keys: ``{key: example}`` for requests of several shapes. Each key has its
+            own queue and programs.
+        weights: A tree of arrays for ``f(weights, x)``.
+        preprocessing: ``f(request) -> (x, info)``, run in the caller's thread.
+        postprocessing: ``f(output, info) -> answer``, run in the thread that asks for
+            the answer. Without preprocessing ``info`` is ``None``.
+        max_queue: Requests that may wait; one more raises ``QueueFullError``.
+        check_numerics: Whether requests with NaN or infinity are refused.
+        hooks: Names under which the program streams values by ``serving.emit``; see
+            ``events``. Requests are then not split.
+
+    Raises:
+        ArgumentError, DTypeError, NotBuiltError: What is to be served is not clear.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Sequential, layers
+        >>> model = Sequential([layers.Input((3,)), layers.Dense(2)])
+        >>> x = np.ones((5, 3), np.float32)
+        >>> with Serving(model, batch_size=4, batch_timeout="5 ms") as serving:
+        ...     answer = serving(x)  # or: serving.submit(x).result()
+        >>> bool(np.allclose(answer, model.predict(x, verbose=0)))
+        True
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        batch_size: int = 32,
+        batch_timeout: Any = "50 ms",
+        *,
+        partitions: int | Sequence[Any] | None = None,
+        padding: bool | Sequence[int] = True,
+        example: Any = None,
+        batch_keys: Mapping[Hashable, Any] | None = None,
+        weights: Any = None,
+        preprocessing: Callable[[Any], tuple[Any, Any]] | None = None,
+        postprocessing: Callable[[Any, Any], Any] | None = None,
+        max_queue: int = 1024,
+        check_numerics: bool = False,
+        hooks: Sequence[str] = (),
+    ):
+        self.batch_size = positive("Serving", "batch_size", batch_size, 32)
+        timeout = seconds("Serving", "batch_timeout", batch_timeout, most=10)
+        self.batch_timeout, self.check_numerics = timeout, check_numerics
+        self.buckets = buckets_of(padding, self.batch_size)
+        self.devices = devices_of(partitions)
+        self._preprocessing, self._postprocessing = preprocessing, postprocessing
+        examples = examples_of(example, batch_keys)
+        self._options = {
+            "batch_size": batch_size,
+            "batch_timeout": batch_timeout,
+            "partitions": partitions,
+            "padding": padding,
+            "example": example,
+            "batch_keys": batch_keys,
+            "weights": weights,
+            "preprocessing": preprocessing,
+            "postprocessing": postprocessing,
+            "max_queue": max_queue,
+            "check_numerics": check_numerics,
+            "hooks": hooks,
+        }
+        self._hooks = Hooks((hooks,) if isinstance(hooks, str) else tuple(hooks))
+        self._computation = Computation(model, examples, weights, self._hooks)
+        self._recorder = Recorder(self.batch_size, self.buckets)
+        self._batcher = Batcher(
+            examples,
+            batch_size=self.batch_size,
+            timeout=timeout,
+            most=positive("Serving", "max_queue", max_queue, 1024),
+            whole=bool(self._hooks),
+            recorder=self._recorder,
+        )
+        self._partitions = [
+            Partition(
+                i,
+                device,
+                self._computation,
+                self._batcher,
+                self._recorder,
+                self.buckets,
+            )
+            for i, device in enumerate(self.devices)
+        ]
+        self.update_weights()
+        self._compile()
+        self._hooks.check()
+        self._recorder.reset()
+        self._start()
+
+    def _compile(self) -> None:
+        computation = self._computation
+        programs = {
+            (key, size): jax.jit(computation.run(key, size))
+            for key in computation.inputs
+            for size in self.buckets
+        }
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for partition in self._partitions:
+                keys, lowered = zip(*partition.lower(programs), strict=True)
+                for at, compiled in zip(
+                    keys, pool.map(lambda one: one.compile(), lowered), strict=True
+                ):
+                    partition.adopt(at, compiled)
+
+    # ------------------------------------------------------------------ requests
+    def __call__(
+        self, x: Any, *, key: Hashable | None = None, timeout: Any = None
+    ) -> Any:
+        """The answer to one request; waits for it. The same as ``run``."""
+        return self._request(x, key, timeout, copy=False).result()
+
+    def run(self, x: Any, *, key: Hashable | None = None, timeout: Any = None) -> Any:
+        """The answer to one request; waits for it.
+
+        Args:
+            x: The rows: an array or a tree of arrays, as for ``predict``.
+            key: The batch key; found by the shapes if there are several.
+            timeout: Seconds (or ``"200 ms"``) after which the request fails.
+
+        Returns:
+            The output for the rows as NumPy arrays, postprocessed.
+
+        Raises:
+            DataError, DTypeError, ShapeError: The request does not fit the model.
+            QueueFullError: ``max_queue`` requests wait already.
+            DeadlineExceededError: There was no answer within ``timeout``.
+            BatchFailedError: The batch that it ran in raised.
+            ServingClosedError: The serving was closed.
+        """
+        return self(x, key=key, timeout=timeout)
+
+    def submit(
+        self, x: Any, *, key: Hashable | None = None, timeout: Any = None
+    ) -> Answer:
+        """Queues a request, whose arrays are copied, and returns its future at once.
+
+        Raises:
+            As ``run``; what happens after the request is queued, ``result`` raises.
+        """
+        return self._request(x, key, timeout, copy=True)
+
+    async def arun(
+        self, x: Any, *, key: Hashable | None = None, timeout: Any = None
+    ) -> Any:
+        """As ``run``, for coroutines: ``await serving.arun(x)``.
+
+        Cancelling the task drops the request, if none of it is in a batch yet.
+        """
+        answer = self._request(x, key, timeout, copy=True)
+        alarm = None
+        if answer.deadline is not None and answer._expire is not None:
+            left = answer.deadline - time.monotonic()
+            alarm = asyncio.get_running_loop().call_later(left, answer._expire)
+        try:
+            return await asyncio.wrap_future(answer)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _request(
+        self,
+        x: Any,
+        key: Hashable | None,
+        timeout: Any,
+        *,
+        copy: bool,
+        listener: Callable[[str, Any], None] | None = None,
+    ) -> Answer:
+        asked = time.monotonic()
+        x, info = self._prepared(x)
+        return self._queue(x, info, key, timeout, asked, copy=copy, listener=listener)
+
+    def _prepared(self, x: Any) -> tuple[Any, Any]:
+        if self._preprocessing is None:
+            return x, None
+        prepared = self._preprocessing(x)
+        if not isinstance(prepared, tuple) or len(prepared) != 2:
+            raise ArgumentError(
+                "serving",
+                "preprocessing must return (x, info), received "
+                f"{type(prepared).__name__}",
+                hint="info goes to postprocessing(output, info); None will do.",
+            )
+        return prepared
+
+    def _queue(
+        self,
+        x: Any,
+        info: Any,
+        key: Hashable | None,
+        timeout: Any,
+        asked: float | None = None,
+        *,
+        copy: bool = True,
+        listener: Callable[[str, Any], None] | None = None,
+    ) -> Answer:
+        deadline = None
+        if timeout is not None:
+            asked = time.monotonic() if asked is None else asked
+            deadline = asked + seconds("serving", "timeout", timeout)
+        try:
+            key = self._key(x, key)
+            values = self._computation.match(
+                x, key, finite=self.check_numerics, copy=copy
+            )
+            if self._hooks and len(values[0]) > self.batch_size:
+                raise ArgumentError(
+                    "serving",
+                    "with hooks a request is not split: it may have at most "
+                    f"{self.batch_size} rows, received {len(values[0])}",
+                    hint="Raise batch_size, or send fewer rows.",
+                )
+        except Exception:
+            self._recorder.count("invalid")
+            raise
+        finish = None
+        if self._postprocessing is not None:
+            finish = functools.partial(_finish, self._postprocessing, info)
+        answer = Answer(deadline, finish=finish)
+        request = Request(key, values, answer, listener)
+        batcher = self._batcher
+        if deadline is not None:
+            answer._expire = functools.partial(batcher.expire, request)
+        batcher.put(request)
+        answer.add_done_callback(
+            lambda done: batcher.cancelled(request) if done.cancelled() else None
+        )
+        return answer
+
+    def _key(self, x: Any, key: Hashable | None) -> Hashable:
+        known = self._computation.inputs
+        if key is not None:
+            if key not in known:
+                raise unknown_name("batch key", key, map(str, known), op="serving")
+            return key
+        if len(known) == 1:
+            return next(iter(known))
+        for name, inputs in known.items():
+            if inputs.fits(x):
+                return name
+        raise ShapeError(
+            "serving",
+            "the request fits none of the batch keys",
+            {
+                str(name): ", ".join(map(str, inputs.shapes))
+                for name, inputs in known.items()
+            },
+            hint="Pad its rows to one of these shapes.",
+        )
+
+    # ------------------------------------------------------------------ operation
+    def update_weights(self, weights: Any = None) -> None:
+        """Serves the model's weights as they are now, or the given ones.
+
+        Nothing is compiled. Batches that run keep the old weights; no batch mixes them.
+
+        Args:
+            weights: ``{path: array}`` for modules, a tree for functions; by default the
+                model is read again.
+
+        Raises:
+            ArgumentError: Other names, shapes or dtypes than those that are served.
+        """
+        new = self._computation.read(weights)
+        for partition in self._partitions:
+            partition.load(new)
+
+    @property
+    def trace_counts(self) -> dict[tuple[Hashable, int], int]:
+        """How often the program of each batch key and size was traced."""
+        return dict(self._computation.traces)
+
+    def statistics(self) -> ServingStatistics:
+        """Counts, fill, waiting and running times; prints as a table."""
+        depths = self._batcher.depth().values()
+        requests, rows = (sum(each) for each in zip(*depths, strict=True))
+        return self._recorder.read((requests, rows))
+
+    def reset_statistics(self) -> None:
+        """Counts from zero."""
+        self._recorder.reset()
+
+    def with_options(self, **changes: Any) -> Serving:
+        """Another serving of the same model, with some options changed.
+
+        It reads the model's weights anew. This one stays open.
+
+        Args:
+            changes: Options of the constructor: ``batch_size=64``.
+
+        Raises:
+            UnknownNameError: There is no such option.
+        """
+        for name in changes:
+            if name not in self._options:
+                raise unknown_name("option", name, self._options, op="with_options")
+        return Serving(self._computation.model, **self._options | changes)
+
+    def __repr__(self) -> str:
+        status = self.status()
+        return (
+            f"<Serving of {status['model']!r}, {status['state']}: batches of "
+            f"{self.batch_size} rows on {len(self.devices)} devices>"
+        )
+
+
+def _finish(postprocessing: Callable, info: Any, output: Any) -> Any:
+    return postprocessing(output, info)

@@ -1,0 +1,135 @@
+"""What was compiled, when, how long it took, and why again."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from exburn.errors import RecompileWarning
+
+__all__ = ["Compilation", "CompileLog"]
+
+MANY = 8  # programs for sizes of a training batch, or for shapes of a row elsewhere
+
+Spec = tuple[tuple[int, ...], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """One compilation.
+
+    Attributes:
+        program: ``"train"``, ``"evaluate"`` or ``"predict"``.
+        reason: ``"first use"``, or what differs from the most similar program before.
+        seconds: From the call to its dispatch: tracing and compiling, or reading the
+            compiled program from the cache on disk.
+        at: When, in seconds since the epoch.
+    """
+
+    program: str
+    reason: str
+    seconds: float
+    at: float
+
+
+class CompileLog:
+    """Notes each compilation; warns once when a shape or dtype keeps changing."""
+
+    def __init__(self):
+        self.entries: list[Compilation] = []
+        self._seen: dict[str, list[dict[str, Spec]]] = {}
+        self._odd: Counter[str] = Counter()
+        self._warned = False
+
+    def watched(
+        self, call: Callable, name: str, traces: Callable[[], int], data: int
+    ) -> Callable:
+        """The compiled function, noting the calls that compile.
+
+        Args:
+            call: A function made by ``jax.jit``.
+            name: The program's name.
+            traces: How often it was traced so far.
+            data: Which of its arguments are the data; row numbers come next.
+        """
+
+        def watching(*args):
+            before, start = traces(), time.perf_counter()
+            out = call(*args)
+            if traces() != before:
+                seconds = time.perf_counter() - start
+                self._note(name, _specs(*args[data : data + 2]), seconds)
+            return out
+
+        return watching
+
+    def _note(self, name: str, specs: dict[str, Spec], seconds: float) -> None:
+        earlier = self._seen.setdefault(name, [])
+        changes = min((_changes(old, specs) for old in earlier), key=len, default=None)
+        earlier.append(specs)
+        if changes is None:
+            reason = "first use"
+        elif changes:
+            reason = "; ".join(text for text, _ in changes[:3])
+        else:
+            reason = "the model, its optimizer or an option changed"
+        self.entries.append(Compilation(name, reason, seconds, time.time()))
+        odd = bool(changes) and any(not expected for _, expected in changes)
+        self._odd[name] += odd
+        if name == "train":
+            often = odd or len(earlier) > MANY
+        else:
+            often = self._odd[name] > MANY
+        if self._warned or not often:
+            return
+        self._warned = True
+        warnings.warn(
+            f"The {name} program was compiled again ({seconds:.1f} s): {reason}.\n"
+            "  → Give batches of one shape and dtype: pad sequences to few lengths, "
+            "cast once before fit. model.compile_report() lists all compilations.",
+            RecompileWarning,
+            stacklevel=2,
+        )
+
+
+def _specs(data: Any, rows: Any) -> dict[str, Spec]:
+    """Shapes and dtypes of the data that a program was called with."""
+    found = {}
+    for part, value in (("data", data), ("rows", rows)):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+            name = part + jax.tree_util.keystr(path)
+            found[name] = (tuple(leaf.shape), str(leaf.dtype))
+    return found
+
+
+def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, bool]]:
+    """What differs, and whether it is expected: sizes of batches and chunks are."""
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        before, now = old.get(name), new.get(name)
+        if before == now:
+            continue
+        if before is None or now is None:
+            gone = "is given no more" if now is None else "is new"
+            changes.append((f"{name} {gone}", True))
+            continue
+        text = f"{name} {_describe(before)} → {_describe(now)}"
+        same = name.startswith("rows") or _row(before, old) == _row(now, new)
+        changes.append((text, same))
+    return changes
+
+
+def _row(spec: Spec, specs: dict[str, Spec]) -> Spec:
+    """Shape and dtype of one row: of data on the device, or of a chunk of batches."""
+    resident = any(name.startswith("rows") for name in specs)
+    return spec[0][1 if resident else 2 :], spec[1]
+
+
+def _describe(spec: Spec) -> str:
+    return f"{spec[1]}[{', '.join(map(str, spec[0]))}]"

@@ -1,0 +1,70 @@
+"""Where the time of each epoch went, seen from the host."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+__all__ = ["Timing"]
+
+_PARTS = ("data", "device", "validation")
+
+
+class Timing:
+    """Milliseconds of every epoch: waiting for data, for the device, and the rest.
+
+    The device works while the host prepares, so ``device_ms`` is what the host had to
+    wait for it, not its computing time; ``host_ms`` holds dispatch and callbacks.
+
+    Attributes:
+        epochs: A dictionary for each finished epoch: ``data_ms``, ``device_ms``,
+            ``host_ms``, ``validation_ms``, ``total_ms``.
+
+    Example:
+        >>> timing = Timing()
+        >>> timing.begin()
+        >>> list(timing.data(iter("ab")))
+        ['a', 'b']
+        >>> timing.end()
+        >>> sorted(timing.epochs[0])
+        ['data_ms', 'device_ms', 'host_ms', 'total_ms', 'validation_ms']
+    """
+
+    def __init__(self):
+        self.epochs: list[dict[str, float]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self._spent: dict[str, float] = {part: 0.0 for part in _PARTS}
+        self._start = time.perf_counter()
+
+    def end(self) -> None:
+        """The epoch ends."""
+        total = time.perf_counter() - self._start
+        times = {**self._spent, "host": total - sum(self._spent.values())}
+        self.epochs.append(
+            {f"{name}_ms": 1e3 * value for name, value in times.items()}
+            | {"total_ms": 1e3 * total}
+        )
+
+    @contextlib.contextmanager
+    def on(self, part: str) -> Generator[None]:
+        """Counts the block as time spent on a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent[part] += time.perf_counter() - start
+
+    def data(self, chunks: Iterator[Any]) -> Iterator[Any]:
+        """The same chunks; waiting for each of them counts as data."""
+        end = object()
+        while True:
+            with self.on("data"):
+                chunk = next(chunks, end)
+            if chunk is end:
+                return
+            yield chunk

@@ -1,0 +1,325 @@
+"""Frozen layers: outside of the gradient, the optimizer and every moving average."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers, optimizers
+from exburn.errors import ArgumentError, UnknownNameError
+from exburn.training.module import SplitModule
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((96, 6)).astype(np.float32)
+Y = RNG.integers(0, 3, 96)
+
+
+def block(name):
+    stack = [layers.Dense(5, "relu"), layers.BatchNormalization(), layers.Dense(4)]
+    return exburn.Sequential(stack, name=name)
+
+
+def network(optimizer=None, **settings):
+    model = exburn.Sequential(
+        [exburn.Input((6,)), block("block_0"), block("block_1"), layers.Dense(3)]
+    )
+    if optimizer is not None:
+        model.compile(optimizer, "cross_entropy", seed=0, **settings)
+    return model
+
+
+def values(model):
+    return {p: np.array(w.get_value()) for p, w, _ in exburn.layer.iter_weights(model)}
+
+
+def slot_paths(model):
+    """The parameters that the optimizer keeps anything for."""
+    state = model._run.value.trainer.opt_state
+    names = [str(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
+    known = {p for p, _, _ in exburn.layer.iter_weights(model)}
+    return {p for p in known if any(f"'{p}'" in name for name in names)}
+
+
+OPTIMIZERS = {
+    "adamw, averaged": lambda: optimizers.AdamW(
+        0.01, weight_decay=0.1, use_ema=True, ema_overwrite_frequency=2
+    ),
+    "momentum, L2": lambda: optimizers.SGD(
+        0.1, momentum=0.9, l2_weight_decay=0.1, use_ema=True
+    ),
+    "accumulation": lambda: optimizers.Adam(0.01, gradient_accumulation_steps=2),
+    "by path": lambda: optimizers.MultiOptimizer(
+        optimizers.OptimizerMap(optimizers.Adam(0.01), {"dense/.*": optimizers.SGD(1)})
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "compiled_first"),
+    [
+        ("adamw, averaged", True),
+        ("momentum, L2", False),
+        pytest.param("accumulation", True, marks=pytest.mark.slow),
+        pytest.param("by path", False, marks=pytest.mark.slow),
+    ],
+)
+def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
+    model = network(OPTIMIZERS[kind]() if compiled_first else None)
+    assert model.freeze("block_0") == ["block_0"]
+    if not compiled_first:
+        model.compile(OPTIMIZERS[kind](), "cross_entropy", seed=0)
+    before = values(model)
+    model.fit(X, Y, epochs=3, verbose=0)
+    after = values(model)
+    for path, value in before.items():
+        changed = (after[path] != value).any()
+        assert changed == (not path.startswith("block_0/")), path
+    learned = {p for p, _, learns in exburn.layer.iter_weights(model) if learns}
+    assert slot_paths(model) == learned
+    assert not any(path.startswith("block_0/") for path in learned)
+
+
+@pytest.mark.parametrize(
+    "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.slow)]
+)
+def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
+    model = network(OPTIMIZERS[kind]())
+    model.fit(X, Y, epochs=2, verbose=0)
+    trainer = model._run.value.trainer
+
+    def slots():
+        leaves = jax.tree_util.tree_leaves_with_path(trainer.opt_state)
+        return {jax.tree_util.keystr(p): np.array(v) for p, v in leaves}
+
+    def prepare():
+        batch = (X[:32], Y[:32], None)
+        trainer.prepare(batch, names=model._output_names_of, kind="train")
+
+    first = slots()
+    model.freeze("block_1")
+    prepare()
+    frozen = slots()
+    assert set(frozen) < set(first)
+    assert all("block_1" in name for name in set(first) - set(frozen))
+    for name, value in frozen.items():
+        np.testing.assert_array_equal(value, first[name])
+    weights = values(model)
+    model.unfreeze("block_1")
+    prepare()
+    again = slots()
+    assert set(again) == set(first)
+    for name, value in again.items():
+        if "block_1" not in name:
+            np.testing.assert_array_equal(value, first[name])
+        elif "average" in name:
+            path = re.search(r"'(block_1/[^']*)'", name)[1]
+            np.testing.assert_array_equal(value, weights[path])
+        else:
+            np.testing.assert_array_equal(value, 0)
+    model.fit(X, Y, verbose=0)
+    assert (
+        values(model)["block_1/dense/kernel"] != weights["block_1/dense/kernel"]
+    ).any()
+
+
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        lambda model: model.freeze("block_0"),
+        lambda model: model.freeze("batch_normalization"),
+        lambda model: setattr(model.layers[0], "trainable", False),
+        lambda model: setattr(model, "trainable", False),
+    ],
+)
+def test_frozen_batch_normalization_runs_in_inference_mode(freeze):
+    model = network()
+    model.layers[0].layers[1].moving_mean.assign(np.full(5, 0.5))
+    freeze(model)
+    inner = model.layers[0].layers[1]
+    split = SplitModule(model)
+    _, others, _ = split.forward(split.read(), X, training=True, key=jax.random.key(0))
+    path = "block_0/batch_normalization/moving_mean"
+    np.testing.assert_array_equal(others[path], np.full(5, 0.5))
+    expected = model.layers[0](X, training=False)
+    np.testing.assert_allclose(model.layers[0](X, training=True), expected, atol=1e-6)
+    assert not inner.trainable
+
+
+def test_normalization_in_a_model_made_frozen_uses_its_moving_statistics():
+    inner = exburn.Sequential([layers.BatchNormalization()], trainable=False)
+    model = exburn.Sequential([exburn.Input((6,)), inner, layers.Dense(3)])
+    model.compile("sgd", "cross_entropy")
+    model.fit(X, Y, verbose=0)
+    np.testing.assert_array_equal(inner.layers[0].moving_mean, np.zeros(6))
+
+
+PATTERNS = {
+    "a path": ("block_0/dense", ["block_0/dense"]),
+    "a name at any depth": (
+        "batch_normalization",
+        ["block_0/batch_normalization", "block_1/batch_normalization"],
+    ),
+    "a name at the top, which is a path": ("dense", ["dense"]),
+    "a shell pattern for names": ("block_*", ["block_0", "block_1"]),
+    "a shell pattern for paths": ("block_0/d*", ["block_0/dense", "block_0/dense_1"]),
+    "a shell pattern for names at any depth": (
+        "*norm*",
+        ["block_0/batch_normalization", "block_1/batch_normalization"],
+    ),
+    "a regular expression": (r"block_[01]/dense(_\d)?", 4),
+    "a compiled one": (re.compile(r".*_1"), ["block_0/dense_1", "block_1"]),
+}
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_patterns(kind):
+    pattern, expected = PATTERNS[kind]
+    model = network()
+    found = model.freeze(pattern)
+    if isinstance(expected, int):
+        assert len(found) == expected
+    elif kind == "a compiled one":
+        assert set(expected) <= set(found)
+    else:
+        assert found == expected
+    assert model.is_frozen(pattern)
+    assert set(found) <= set(model.frozen_layers)
+    model.unfreeze(pattern)
+    assert model.frozen_layers == []
+
+
+def test_a_layer_names_itself_and_attributes_are_paths():
+    class Net(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = block("encoder"), layers.Dense(3)
+
+        def call(self, x):
+            return self.head(self.body(x))
+
+    model = Net()
+    model(X)
+    assert model.freeze(model.head) == model.freeze("head") == ["head"]
+    assert model.freeze("encoder") == ["body"]
+    assert [w.path for w in model.head.weights] == ["head/kernel", "head/bias"]
+
+
+def test_everything_at_once():
+    model = network()
+    assert not model.is_frozen()
+    model.freeze()
+    assert model.is_frozen() and model.trainable_weights == []
+    model.unfreeze()
+    assert model.frozen_layers == []
+
+
+def test_a_layer_of_a_frozen_block_can_be_unfrozen_alone():
+    model = network("adam")
+    model.freeze("block_1")
+    model.unfreeze("block_1/dense_1")
+    learned = [p for p, _, learns in exburn.layer.iter_weights(model) if learns]
+    assert [p for p in learned if p.startswith("block_1")] == [
+        "block_1/dense_1/kernel",
+        "block_1/dense_1/bias",
+    ]
+    before = values(model)
+    model.fit(X, Y, verbose=0)
+    after = values(model)
+    moved = {p for p in before if (before[p] != after[p]).any()}
+    assert "block_1/dense_1/kernel" in moved and "block_1/dense/kernel" not in moved
+    assert "block_1/batch_normalization/moving_mean" not in moved
+
+
+def test_unfreezing_inside_of_a_layer_with_weights_of_its_own_is_an_error():
+    class Wrapped(exburn.Layer):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.inner = layers.Dense(6)
+
+        def build(self, shape):
+            self.scale = self.add_weight((6,), "ones")
+
+        def call(self, x):
+            return self.inner(x) * self.scale
+
+    model = exburn.Sequential([exburn.Input((6,)), Wrapped(name="wrapped")])
+    model.freeze("wrapped")
+    with pytest.raises(ArgumentError, match="weights of its own"):
+        model.unfreeze("wrapped/inner")
+    assert model.is_frozen("wrapped/inner")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "error", "said"),
+    [
+        ("blok_0", UnknownNameError, "Did you mean 'block_0'"),
+        ("block_9/*", UnknownNameError, "unknown layer"),
+        (re.compile("nothing"), UnknownNameError, "unknown layer"),
+        ("dense/kernel", UnknownNameError, "name its layer: 'dense'"),
+        (3, ArgumentError, "named by strings"),
+        (layers.Dense(1), UnknownNameError, "unknown layer"),
+    ],
+)
+@pytest.mark.parametrize("op", ["freeze", "unfreeze", "is_frozen", "remat"])
+def test_what_matches_nothing_is_a_typed_error(op, pattern, error, said):
+    model = network()
+    with pytest.raises(error, match=re.escape(said)):
+        getattr(model, op)(pattern)
+    if op == "freeze":
+        with pytest.raises(error):
+            model.freeze("block_0", pattern)
+        assert model.frozen_layers == []
+
+
+def test_freezing_while_training_is_an_error():
+    model = network("adam")
+
+    def freeze(logs):
+        model.freeze("block_0")
+
+    with pytest.raises(ArgumentError, match="being trained"):
+        model.fit(X, Y, verbose=0, callbacks=[freeze])
+    assert model.frozen_layers == []
+    model.fit(X, Y, verbose=0)
+
+
+def test_summary_and_info_show_it(capsys):
+    model = network("adam")
+    model.freeze("block_0")
+    model.summary(expand_nested=True)
+    text = capsys.readouterr().out
+    assert text.count("[frozen]") == 4 and "Frozen params: 69" in text
+    info = model.info()
+    assert info["frozen"] == 69 and info.frozen_layers[0] == "block_0"
+    assert info.trainable + info.frozen + info.state == info.parameters
+    assert info.parameters == model.count_params()
+
+
+def test_patterns_of_optimizers_are_those_of_weights():
+    inner = exburn.Sequential([exburn.Input((6,)), layers.Dense(4)], name="body")
+    assert [w.path for w in inner.weights] == ["dense/kernel", "dense/bias"]
+    model = exburn.Sequential([exburn.Input((6,)), inner, layers.Dense(3)])
+    assert [w.path for w in model.weights] == list(values(model))
+    assert inner.weights[0].path == "body/dense/kernel"
+    still = optimizers.OptimizerMap(
+        optimizers.SGD(0.1), {"body/.*": optimizers.SGD(0.0)}
+    )
+    assert still(inner.weights[0]).learning_rate == 0.0
+    model.compile(optimizers.MultiOptimizer(still), "cross_entropy", seed=0)
+    before = values(model)
+    model.fit(X, Y, verbose=0)
+    for path, value in values(model).items():
+        assert (value != before[path]).any() == (not path.startswith("body/"))
+
+
+def test_inner_and_outer_models_train_by_turns_without_compiling_again():
+    inner = exburn.Sequential([exburn.Input((6,)), layers.Dense(4)])
+    model = exburn.Sequential([exburn.Input((6,)), inner, layers.Dense(3)])
+    inner.compile("sgd", "mse")
+    model.compile("sgd", "cross_entropy")
+    for _ in range(3):
+        model.train_on_batch(X, Y)
+        inner.train_on_batch(X, X[:, :4])
+    assert model.trace_counts["train"] == inner.trace_counts["train"] == 1

@@ -1,0 +1,268 @@
+"""Low-rank adapters: what they compute, train, freeze, merge and store."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import exburn
+from exburn import errors, layers
+from exburn.layer import iter_weights
+from exburn.saving import load_model
+
+
+def weights(model):
+    return {path: np.array(w.get_raw_value()) for path, w, _ in iter_weights(model)}
+
+
+def same(before, model):
+    after = weights(model)
+    return all((after[path] == value).all() for path, value in before.items())
+
+
+def shared(model, paths):
+    found = weights(model)
+    return {path: found[path] for path in paths}
+
+
+def make():
+    model = exburn.Sequential(
+        [
+            exburn.Input((64,)),
+            layers.Dense(256, "relu", name="a"),
+            layers.BatchNormalization(name="norm"),
+            layers.Dense(256, "relu", name="b"),
+            layers.Dense(10, name="head"),
+        ]
+    )
+    model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load_digits()
+    return (data.data[:600] / 16).astype(np.float32), data.target[:600]
+
+
+@pytest.fixture(scope="module")
+def trained(digits):
+    model = make()
+    model.fit(*digits, epochs=3, verbose=0)
+    return model
+
+
+# ------------------------------------------------------------------------- every layer
+def every_layer():
+    x = layers.Input((6, 16), name="x")
+    ids = layers.Input((7,), dtype="int32", name="ids")
+    parts = [
+        layers.Dense(40, name="dense")(x),
+        layers.EinsumDense("...x,xy->...y", 20, bias_axes="y", name="einsum")(x),
+        layers.EinsumDense("ab...,bc->ac...", (20,), name="tail")(x),
+        layers.EinsumDense("bnd,nde->bne", (6, 24), name="batch")(x),
+        layers.MultiHeadAttention(2, 16, name="mha")(x, x),
+        layers.Conv1D(24, 3, name="conv")(x),
+        layers.Conv1DTranspose(24, 3, 2, name="transposed")(x),
+        layers.Embedding(50, 32, name="embedding")(ids),
+    ]
+    pooled = [layers.GlobalAveragePooling1D()(part) for part in parts]
+    return exburn.Model(
+        [x, ids], layers.Dense(3, name="top")(layers.Concatenate()(pooled))
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", [None, "int4"])
+def test_every_layer_adapts_and_merges(stored, tmp_path):
+    rng = np.random.default_rng(0)
+    x = [rng.standard_normal((64, 6, 16)).astype(np.float32)]
+    x.append(rng.integers(0, 50, (64, 7)).astype(np.int32))
+    y = rng.integers(0, 3, 64)
+    model = every_layer()
+    exact = model
+    if stored:
+        model = model.quantize(stored)
+    outputs, before = model.predict(x, verbose=0), weights(model)
+    adapted = model.add_lora(rank=2)
+    assert adapted == [
+        "dense", "einsum", "tail", "batch", "mha/query", "mha/key", "mha/value",
+        "mha/attention_output", "conv", "transposed", "embedding", "top",
+    ]  # fmt: skip
+    started = model.predict(x, verbose=0)
+    np.testing.assert_allclose(started, outputs, atol=1e-5)  # B is zero
+    model.compile("adam", "cross_entropy")
+    model.fit(x, y, epochs=3, verbose=0)
+    moved = [
+        p for p, w, _ in iter_weights(model) if p.endswith("lora_b") and w.numpy().any()
+    ]
+    assert len(moved) == len(adapted)  # a gradient reached each of them
+    assert same(before, model)
+    final = model.predict(x, verbose=0)
+    assert np.abs(final - outputs).max() > 1e-3
+    model.save(tmp_path / "m.exburn")
+    loaded = load_model(tmp_path / "m.exburn")
+    assert (loaded.predict(x, verbose=0) == final).all()
+    if stored:
+        with pytest.raises(errors.ArgumentError, match="quantized"):
+            model.merge_lora()
+        return
+    model.merge_lora()
+    assert not exact.changes and set(weights(model)) == set(before)
+    np.testing.assert_allclose(model.predict(x, verbose=0), final, atol=1e-5)
+    assert all(learns for _, w, learns in iter_weights(model) if w.trainable)
+
+
+# ------------------------------------------------------------------------- training
+def test_few_parameters_learn_beside_frozen_ones(trained, digits):
+    model = trained.clone()
+    model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
+    x, y = digits[0], (digits[1] + 1) % 10  # another task on the same images
+    before = weights(model)
+    model.add_lora(rank=1, filter=["a", "b"])
+    learned = sum(w.numpy().size for w in model.trainable_weights)
+    assert learned / model.count_params() < 0.02
+    first = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    model.fit(x, y, epochs=6, verbose=0)
+    assert model.evaluate(x, y, verbose=0, return_dict=True)["loss"] < 0.8 * first
+    assert same(before, model)  # the statistics of BatchNormalization as well
+    slots = jax.tree_util.tree_leaves_with_path(model._run.value.trainer.opt_state)
+    names = {str(key.key) for path, _ in slots for key in path if hasattr(key, "key")}
+    assert {"a/lora_a", "b/lora_b"} <= names
+    assert not {path for path in before} & names
+
+
+@pytest.mark.slow
+def test_adapters_added_after_training_keep_it_going(trained, digits):
+    model = trained.clone()
+    model.compile("adam", "cross_entropy", seed=0)
+    model.fit(*digits, epochs=1, verbose=0)
+    before = weights(model)
+    model.add_lora(4)
+    model.fit(*digits, epochs=1, verbose=0)
+    assert same(before, model)
+    outputs = model.predict(digits[0], verbose=0)
+    model.merge_lora()
+    np.testing.assert_allclose(
+        model.predict(digits[0], verbose=0), outputs, atol=1e-5, rtol=1e-5
+    )
+    merged = weights(model)
+    model.fit(*digits, epochs=1, verbose=0)  # everything learns again
+    assert not any((weights(model)[path] == v).all() for path, v in merged.items())
+
+
+def test_layers_frozen_before_stay_frozen_after(trained):
+    model = trained.clone()
+    model.freeze("a")
+    model.add_lora(2, filter="b")
+    model.merge_lora()
+    assert model.frozen_layers == ["a"]
+
+
+def test_a_head_may_learn_beside_adapters(trained, digits):
+    model = trained.clone()
+    model.compile("adam", "cross_entropy")
+    model.add_lora(2, filter=["a", "b"])
+    model.unfreeze("head")
+    before = weights(model)
+    model.fit(*digits, epochs=1, verbose=0)
+    changed = {path for path, v in before.items() if (weights(model)[path] != v).any()}
+    adapters = {f"{layer}/lora_{part}" for layer in "ab" for part in "ab"}
+    assert changed == {"head/kernel", "head/bias"} | adapters
+
+
+def test_alpha_scales_the_term(trained, digits):
+    models = [trained.clone() for _ in range(2)]
+    for model, alpha in zip(models, (None, 8.0), strict=True):
+        model.add_lora(2, alpha)
+        layer = model.get_layer("b")
+        layer.lora_b.assign(np.ones(layer.lora_b.shape))
+        layer.lora_a.assign(np.full(layer.lora_a.shape, 1e-3))
+    exact = trained.get_layer("b").kernel.numpy()
+    changes = []
+    for model in models:
+        model.merge_lora()
+        changes.append(model.get_layer("b").kernel.numpy() - exact)
+    np.testing.assert_allclose(changes[0], 2e-3, atol=1e-6)
+    np.testing.assert_allclose(changes[1], 8e-3, atol=1e-6)
+
+
+# ------------------------------------------------------------------------- files
+def test_adapters_alone_in_a_file(trained, digits, tmp_path):
+    model = trained.clone()
+    model.compile("adam", "cross_entropy", seed=0)
+    model.add_lora(2, alpha=4)
+    model.fit(*digits, epochs=1, verbose=0)
+    model.save_lora(tmp_path / "adapter")
+    assert (tmp_path / "adapter.safetensors").stat().st_size < 20_000
+    with pytest.raises(errors.ArgumentError, match="exists"):
+        model.save_lora(tmp_path / "adapter", overwrite=False)
+    fresh = trained.clone()
+    assert fresh.load_lora(tmp_path / "adapter") == ["a", "b", "head"]
+    wanted = model.predict(digits[0], verbose=0)
+    assert (fresh.predict(digits[0], verbose=0) == wanted).all()
+    small = trained.quantize("int8")  # the same adapters beside stored weights
+    small.load_lora(tmp_path / "adapter")
+    np.testing.assert_allclose(
+        small.predict(digits[0], verbose=0), wanted, atol=0.05 * wanted.std()
+    )
+
+
+def test_files_that_do_not_fit_change_nothing(trained, tmp_path):
+    model = trained.clone()
+    model.add_lora(2)
+    model.save_lora(tmp_path / "adapter.safetensors")
+    model.save_weights(tmp_path / "weights.safetensors")
+    other = exburn.Sequential([exburn.Input((8,)), layers.Dense(99, name="a")])
+    for target, name, error in (
+        (other, "adapter.safetensors", errors.FileFormatError),
+        (trained.clone(), "weights.safetensors", errors.FileFormatError),
+        (trained.clone(), "nothing.safetensors", errors.ArgumentError),
+    ):
+        before = weights(target)
+        with pytest.raises(error):
+            target.load_lora(tmp_path / name)
+        assert same(before, target) and target.changes == []
+    wide = trained.clone()
+    wide.add_lora(3)
+    with pytest.raises(errors.FileFormatError):
+        wide.load_lora(tmp_path / "adapter.safetensors")
+    raw = (tmp_path / "adapter.safetensors").read_bytes()
+    (tmp_path / "bad.safetensors").write_bytes(raw[:-4] + b"\1\2\3\4")
+    with pytest.raises(errors.FileFormatError):
+        trained.clone().load_lora(tmp_path / "bad.safetensors")
+
+
+# ------------------------------------------------------------------------- errors
+BAD = {
+    "rank 0": ((0,), errors.ArgumentError),
+    "a rank of 1.5": ((1.5,), errors.ArgumentError),
+    "alpha 0": ((2, 0), errors.ArgumentError),
+    "alpha NaN": ((2, float("nan")), errors.ArgumentError),
+    "no such layer": ((2, None, "nowhere"), errors.UnknownNameError),
+    "a norm alone": ((2, None, "norm"), errors.ArgumentError),
+    "too high a rank": ((10_000,), errors.ArgumentError),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_leave_the_model_as_it_is(trained, case):
+    args, error = BAD[case]
+    model = trained.clone()
+    before = weights(model)
+    with pytest.raises(error):
+        model.add_lora(*args)
+    assert same(before, model) and model.changes == []
+    assert len(model.trainable_weights) == 8
+
+
+def test_twice_or_never(trained):
+    model = trained.clone()
+    for act in (model.merge_lora, lambda: model.save_lora("x")):
+        with pytest.raises(errors.ArgumentError, match="no adapters"):
+            act()
+    model.add_lora(2)
+    with pytest.raises(errors.ArgumentError, match="already"):
+        model.add_lora(2)
+    with pytest.raises(errors.NotBuiltError):
+        exburn.Sequential([layers.Dense(3)]).add_lora()

@@ -1,0 +1,191 @@
+"""What Keras code does with models and optimizers besides training them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import exburn
+from exburn import layers
+from exburn.errors import ArgumentError, MissingFileError, NotBuiltError
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((64, 4)).astype(np.float32)
+Y = X.sum(1, keepdims=True)
+IMAGES = RNG.random((4, 8, 8, 3)).astype(np.float32)
+
+
+def trained(**settings):
+    model = exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Dense(8, activation=jax.nn.relu, kernel_regularizer="l2"),
+            layers.BatchNormalization(),
+            layers.Dense(1),
+        ]
+    )
+    model.compile(**{"optimizer": "adam", "loss": "mse", "seed": 0} | settings)
+    model.fit(X, Y, epochs=2, verbose=0)
+    return model
+
+
+# ------------------------------------------------------------------------ losses
+class Activity(layers.Layer):
+    def call(self, x):
+        self.add_loss(0.1 * jnp.mean(jnp.square(x)))
+        return x
+
+
+def test_losses_are_those_of_the_last_call_and_the_weights():
+    model = exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Dense(3, kernel_regularizer="l2", activity_regularizer="l1"),
+            Activity(),
+        ]
+    )
+    kernel = model.layers[0].kernel
+    penalty = 0.01 * float(jnp.sum(jnp.square(kernel[...])))
+    assert [float(loss) for loss in model.losses] == pytest.approx([penalty])
+    out = np.asarray(model(X))
+    wanted = [0.01 * np.abs(out).sum() / len(X), 0.1 * np.mean(out**2), penalty]
+    assert [float(v) for v in model.losses] == pytest.approx(wanted, rel=1e-5)
+    model.layers[0].trainable = False
+    assert len(model.losses) == 2
+
+    @nnx.jit
+    def added(model, x):
+        model(x)
+        return sum(model.losses)
+
+    assert float(added(model, X)) == pytest.approx(sum(wanted[:2]), rel=1e-5)
+    assert all(not isinstance(v, jax.core.Tracer) for v in model.losses)
+
+
+# ---------------------------------------------------------------------- deepcopy
+def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
+    model = trained()
+    before = model.predict(X, verbose=0)
+    twin, again = copy.deepcopy([model, model])
+    assert twin is again
+    np.testing.assert_array_equal(twin.predict(X, verbose=0), before)
+    twin.compile("adam", "mse")
+    twin.fit(X, Y, verbose=0)
+    np.testing.assert_array_equal(model.predict(X, verbose=0), before)
+    part = exburn.Model(twin.input, twin.layers[0].output)
+    np.testing.assert_array_equal(part(X), twin.layers[0](X))
+
+
+def test_deepcopy_of_a_layer_before_it_is_built():
+    layer = layers.Dense(3)
+    layer.note = "kept"
+    twin = copy.deepcopy(layer)
+    assert twin.note == "kept"
+    layer(X)
+    assert not twin.built
+    assert not np.array_equal(layer.kernel[...], copy.deepcopy(twin)(X)[:4, :3])
+
+
+# ---------------------------------------------------------------------- optimizer
+def test_numbers_of_an_optimizer_are_read_and_assigned():
+    model = trained(optimizer=exburn.optimizers.Adam(0.01))
+    optimizer = model.optimizer
+    assert (optimizer.iterations, optimizer.learning_rate) == (4, 0.01)
+    assert optimizer.iterations.numpy() == 4 and optimizer.learning_rate.value == 0.01
+    optimizer.learning_rate.assign(0.5)
+    optimizer.iterations.assign(10)
+    assert (optimizer.iterations, optimizer.learning_rate) == (10, 0.5)
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert optimizer.iterations == 12
+    assert model.trace_counts == {"train": 1}
+    plain = pickle.loads(pickle.dumps(optimizer.learning_rate))
+    assert type(plain) is float and json.dumps(optimizer.learning_rate) == "0.5"
+    assert type(copy.deepcopy(optimizer.iterations)) is int
+    fresh = exburn.optimizers.SGD(0.1)
+    fresh.learning_rate.assign(0.2)
+    assert fresh.learning_rate == 0.2
+    with pytest.raises(NotBuiltError):
+        fresh.iterations.assign(1)
+
+
+def test_variables_of_an_optimizer_are_assigned():
+    model = trained()
+    optimizer = model.optimizer
+    slots = [v for v in optimizer.variables if v.path.startswith("inner/")]
+    assert len(slots) == 2 * len(model.trainable_variables)
+    assert any(float(np.abs(v.numpy()).sum()) > 0 for v in slots)
+    saved = [v.numpy() for v in optimizer.variables]
+    for v in slots:
+        v.assign(np.zeros(v.shape))
+    assert all(not np.any(v.numpy()) for v in slots)
+    for v, value in zip(optimizer.variables, saved, strict=True):
+        v.assign(value)
+    for v, value in zip(optimizer.variables, saved, strict=True):
+        np.testing.assert_array_equal(v, value)
+    with pytest.raises(exburn.errors.ShapeError):
+        slots[0].assign(np.zeros(77))
+
+
+def test_an_unknown_optimizer_names_where_it_was_looked_for():
+    with pytest.raises(exburn.errors.UnknownNameError) as caught:
+        exburn.optimizers.get("adm")
+    text = str(caught.value)
+    assert text.startswith("optimizers.get: unknown optimizer 'adm'")
+    assert "LossScaleOptimizer" in text  # the names as they are written
+
+
+# -------------------------------------------------------------------------- others
+def test_a_missing_file_is_both_kinds_of_error(tmp_path):
+    model = trained()
+    for kind in (FileNotFoundError, ArgumentError, ValueError, MissingFileError):
+        with pytest.raises(kind, match="there is no file"):
+            model.load_weights(tmp_path / "absent.safetensors")
+        with pytest.raises(kind, match="there is no file"):
+            exburn.load_model(tmp_path / "absent.exburn")
+
+
+def augmenting(kind):
+    if kind == "pipeline":
+        return exburn.Sequential([layers.Pipeline([layers.RandomRotation(0.3)])])
+    if kind == "subclass":
+
+        class Net(exburn.Model):
+            def __init__(self):
+                super().__init__()
+                self.turn = layers.RandomRotation(0.3)
+
+            def call(self, x):
+                return self.turn(x)
+
+        return Net()
+    inner = exburn.Sequential([layers.RandomRotation(0.3), layers.Dropout(0.5)])
+    return exburn.Sequential([inner]) if kind == "nested" else inner
+
+
+@pytest.mark.parametrize("kind", ["stack", "nested", "pipeline", "subclass"])
+def test_an_eager_call_augments_unless_told_not_to(kind):
+    model = augmenting(kind)
+    assert not np.allclose(model(IMAGES), IMAGES)
+    assert np.mean(np.asarray(model(IMAGES)) == 0) < 0.3  # without the dropout
+    assert not np.allclose(model(IMAGES, training=True), IMAGES)
+    np.testing.assert_allclose(model(IMAGES, training=False), IMAGES, atol=1e-6)
+    shown = model.predict(IMAGES, verbose=0)
+    np.testing.assert_allclose(shown, IMAGES, atol=1e-6)
+
+
+def test_a_given_name_makes_one_by_place_give_way():
+    first, second = layers.Dense(3), layers.Dense(5, name="dense")
+    model = exburn.Sequential([exburn.Input((4,)), first])
+    assert first.name == "dense"
+    model.add(second)
+    assert [layer.name for layer in model.layers] == ["dense_1", "dense"]
+    assert model.get_layer("dense") is second
+    assert model.get_layer("dense_1") is first
+    assert [w.path for w in model.weights][0] == "dense_1/kernel"

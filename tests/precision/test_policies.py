@@ -1,0 +1,238 @@
+"""Precision policies: of the process, a model, a layer; and of matrix products."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn
+from exburn import Precision, layers
+from exburn.errors import DTypeError, UnknownNameError
+from exburn.traversal import iter_weights
+
+POLICIES = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16")
+X = np.random.default_rng(0).standard_normal((6, 5, 4)).astype(np.float32)
+
+
+def dtypes(model):
+    return {path: str(w.get_value().dtype) for path, w, _ in iter_weights(model)}
+
+
+def stack(**options):
+    return exburn.Sequential(
+        [
+            exburn.Input((5, 4)),
+            layers.LSTM(3),
+            layers.BatchNormalization(),
+            layers.Dense(2),
+        ],
+        **options,
+    )
+
+
+def functional(**options):
+    x = exburn.Input((5, 4))
+    y = layers.LSTM(3)(x)
+    y = layers.BatchNormalization()(y * 2.0)
+    return exburn.Model(x, layers.Dense(2)(y), **options)
+
+
+class Subclass(exburn.Model):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.lstm, self.norm = layers.LSTM(3), layers.BatchNormalization()
+        self.dense = layers.Dense(2)
+
+    def call(self, x):
+        return self.dense(self.norm(self.lstm(x)))
+
+
+BUILDERS = {"sequential": stack, "functional": functional, "subclass": Subclass}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_of_the_process_and_of_a_model(kind, name):
+    policy = Precision.of(name)
+    mine = BUILDERS[kind](dtype=name)
+    assert mine(X).dtype == policy.compute
+    exburn.set_precision(name)
+    theirs = BUILDERS[kind]()
+    exburn.set_precision("float32")
+    assert theirs(X).dtype == policy.compute
+    for model in (mine, theirs):
+        for path, dtype in dtypes(model).items():
+            # Statistics of half precision would swallow their own small steps.
+            assert dtype == ("float32" if "moving" in path else policy.param)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "functional"])
+def test_the_symbols_of_a_model_know_its_dtypes(kind):
+    model = BUILDERS[kind](dtype="bfloat16")
+    assert model.output.dtype == model.layers[-1].output.dtype == "bfloat16"
+    inner = exburn.Model(model.input, model.get_layer("lstm").output)
+    assert inner(X).dtype == jnp.bfloat16
+
+
+def test_a_layer_keeps_a_policy_of_its_own():
+    model = exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Dense(3),
+            layers.Dense(2, dtype="float32", name="head"),
+        ],
+        dtype="mixed_float16",
+    )
+    assert [x.precision.name for x in model.layers] == ["mixed_float16", "float32"]
+    assert model.predict(X[:, 0], verbose=0).dtype == np.float32
+
+
+def test_a_nested_model_follows_unless_it_has_a_policy():
+    def outer(**inner_options):
+        inner = exburn.Sequential([layers.Dense(3)], name="inner", **inner_options)
+        stack = [exburn.Input((4,)), inner, layers.Dense(2)]
+        return exburn.Sequential(stack, dtype="bfloat16")
+
+    assert set(dtypes(outer()).values()) == {"bfloat16"}
+    kept = dtypes(outer(dtype="float32"))
+    assert kept["inner/dense/kernel"] == "float32"
+    assert kept["dense/kernel"] == "bfloat16"
+
+
+def test_layers_made_in_build_follow_the_layer_that_makes_them():
+    class Late(exburn.Layer):
+        def build(self, shape):
+            self.inner = layers.Dense(3)
+
+        def call(self, x):
+            return self.inner(x)
+
+    stack = [exburn.Input((4,)), Late(), layers.Reshape((3, 1))]
+    attention = layers.MultiHeadAttention(2, 4)
+    x = exburn.Input((3, 1))
+    inner = exburn.Model(x, attention(x, x), name="inner")
+    model = exburn.Sequential([*stack, inner], dtype="bfloat16")
+    assert set(dtypes(model).values()) == {"bfloat16"}
+
+
+def test_the_policy_of_a_built_model_can_be_set():
+    model = functional()
+    weights, before = model.get_weights(), model(X)
+    model.precision = "bfloat16"
+    assert {d for p, d in dtypes(model).items() if "moving" not in p} == {"bfloat16"}
+    assert model.output.dtype == model(X).dtype.name == "bfloat16"
+    np.testing.assert_allclose(model(X).astype(np.float32), before, atol=0.02)
+    model.precision = "float32"
+    for now, then in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(now, then, rtol=2**-8)
+
+
+def test_setting_a_policy_reaches_a_loaded_model():
+    model = functional(dtype="mixed_bfloat16")
+    twin = exburn.Model.from_config(model.get_config())
+    assert dtypes(twin) == dtypes(model)
+    assert twin.get_layer("lstm").compute_dtype == "bfloat16"
+    twin.precision = "float32"
+    assert twin(X).dtype == jnp.float32
+
+
+def test_weights_without_changes_are_drawn_again_after_a_cast():
+    model, plain = stack(), stack()
+    model.precision = "bfloat16"
+    model.compile("sgd", "mse", seed=3)
+    plain.compile("sgd", "mse", seed=3)
+    for ours, theirs in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_allclose(ours.astype(np.float32), theirs, rtol=2**-7)
+
+
+def test_the_output_dtype_of_a_model_is_that_of_its_outputs_alone():
+    policy = Precision(compute="bfloat16", output="float32")
+    model = stack(dtype=policy)
+    assert model(X).dtype == jnp.float32
+    assert {x.precision.output for x in model.layers} == {None}
+    assert model.layers[0](X).dtype == jnp.bfloat16
+    again = exburn.Sequential.from_config(model.get_config())
+    assert again.precision == policy and again(X).dtype == jnp.float32
+
+
+def test_an_output_dtype_keeps_masks():
+    model = exburn.Sequential(
+        [
+            exburn.Input((None,), dtype="int32"),
+            layers.Embedding(5, 3, mask_zero=True),
+            layers.Dense(3, dtype=Precision(compute="bfloat16", output="float32")),
+            layers.GlobalAveragePooling1D(),
+        ]
+    )
+    ids = np.array([[1, 2, 0, 0]])
+    np.testing.assert_allclose(model(ids), model(ids[:, :2]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, Precision("bfloat16", "float32")])
+def test_identifiers_make_the_policy_again(policy):
+    policy = Precision.of(policy)
+    assert Precision.of(policy.identifier) == policy
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Precision.of("mixed_float8"), UnknownNameError),
+        (lambda: Precision(param="floaty"), DTypeError),
+        (lambda: Precision(matmul="best"), UnknownNameError),
+        (lambda: exburn.set_matmul_precision("tf32"), UnknownNameError),
+        (lambda: layers.Dense(2, dtype="mixed_f16"), UnknownNameError),
+    ],
+)
+def test_bad_policies_are_typed_errors(make, error):
+    with pytest.raises(error):
+        make()
+
+
+# ------------------------------------------------------------------ matrix products
+def products(fn, *args):
+    """The precisions of the contractions of a program."""
+    found = []
+
+    def walk(jaxpr):
+        for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+            if equation.primitive.name in ("dot_general", "conv_general_dilated"):
+                precision = equation.params["precision"]
+                found.append(precision and precision[0])
+            for value in equation.params.values():
+                for inner in value if isinstance(value, list | tuple) else [value]:
+                    if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                        walk(inner)
+
+    walk(jax.make_jaxpr(fn)(*args))
+    return found
+
+
+def test_matmul_precision_of_the_process_and_of_layers():
+    highest, high = jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGH
+    model = exburn.Sequential(
+        [
+            exburn.Input((4,)),
+            layers.Dense(3, dtype=Precision(matmul="highest")),
+            layers.Dense(2),
+        ]
+    )
+    assert products(model, X[:, 0]) == [highest, None]
+    assert exburn.set_matmul_precision("tensorfloat32") is None
+    assert products(model, X[:, 0]) == [highest, high]
+    assert exburn.set_matmul_precision(None) == "tensorfloat32"
+    whole = stack(dtype=Precision(matmul="tensorfloat32"))
+    assert set(products(whole, X)) == {high}
+    x = jnp.asarray(X[:, 0])
+    gradient = jax.grad(lambda x: model(x).sum())
+    assert highest in products(gradient, x)[2:]  # the backward pass has it, too
+
+
+def test_another_matmul_precision_compiles_again():
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = X[:, 0], X[:, 0, :1]
+    model.fit(x, y, verbose=0)
+    exburn.set_matmul_precision("highest")
+    model.fit(x, y, verbose=0)
+    assert model.trace_counts["train"] == 2

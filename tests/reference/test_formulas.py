@@ -1,0 +1,261 @@
+"""Losses, optimizers, schedules and the order of a step, by ExBurn's own formulas.
+
+Everything is computed again here in NumPy float64, from the text of its guides.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import losses, optimizers
+from exburn.optimizers import schedules
+
+STEPS = 30
+CLOSE = {"rtol": 1e-6, "atol": 1e-6}
+
+
+# --- optimizers ---------------------------------------------------------------------
+
+
+class Adam:
+    def __init__(self):
+        self.m = self.v = 0.0
+        self.t = 0
+
+    def __call__(self, p, g, lr):
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * g
+        self.v = 0.999 * self.v + 0.001 * g**2
+        m, v = self.m / (1 - 0.9**self.t), self.v / (1 - 0.999**self.t)
+        return p - lr * m / (np.sqrt(v) + 1e-8)
+
+
+class SGD:
+    def __init__(self, nesterov=False):
+        self.velocity, self.nesterov = 0.0, nesterov
+
+    def __call__(self, p, g, lr):
+        self.velocity = 0.9 * self.velocity + g
+        step = 0.9 * self.velocity + g if self.nesterov else self.velocity
+        return p - lr * step
+
+
+class RMSprop:
+    def __init__(self):
+        self.v = 0.0
+
+    def __call__(self, p, g, lr):
+        self.v = 0.9 * self.v + 0.1 * g**2
+        return p - lr * g / (np.sqrt(self.v) + 1e-8)
+
+
+RULES = {
+    "adam": (Adam, lambda: optimizers.Adam(0.001, epsilon=1e-8)),
+    "sgd": (SGD, lambda: optimizers.SGD(0.001)),
+    "nesterov": (lambda: SGD(True), lambda: optimizers.SGD(0.001, nesterov=True)),
+    "rmsprop": (RMSprop, lambda: optimizers.RMSprop(0.001, epsilon=1e-8)),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4], ids=["large", "small"])
+@pytest.mark.parametrize("name", RULES)
+def test_optimizers(name, size):
+    make, ours = RULES[name]
+    rng = np.random.default_rng(0)
+    p = rng.normal(size=50).astype(np.float32)
+    rule, wanted = make(), p.astype(np.float64)
+    optimizer = ours()
+    params = {"p": p}
+    state = optimizer.init(params)
+    for _ in range(STEPS):
+        g = (size * rng.normal(size=50)).astype(np.float32)
+        wanted = rule(wanted, g.astype(np.float64), 0.001)
+        params, state = optimizer.update({"p": g}, state, params)
+    np.testing.assert_allclose(np.asarray(params["p"]), wanted, **CLOSE)
+
+
+def test_the_defaults_by_name_are_those_of_the_reference():
+    adam, rmsprop = optimizers.get("adam"), optimizers.get("rmsprop")
+    assert (adam.beta_1, adam.beta_2, adam.learning_rate) == (0.9, 0.999, 0.001)
+    assert (rmsprop.rho, rmsprop.learning_rate) == (0.9, 0.001)
+    assert optimizers.get("sgd").momentum == 0.9
+
+
+# --- the whole step -----------------------------------------------------------------
+
+
+def softmax_step(w, b, x, y):
+    """Loss and gradients of a linear classifier, float64."""
+    z = x @ w + b
+    z = z - z.max(1, keepdims=True)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y]).mean()
+    d = (p - np.eye(p.shape[1])[y]) / len(y)
+    return loss, x.T @ d, d.sum(0)
+
+
+def clipped(grads, norm, value):
+    total = math.sqrt(sum((g**2).sum() for g in grads))
+    grads = [g * min(1.0, norm / (total + 1e-8)) for g in grads]
+    return [np.clip(g, -value, value) for g in grads]
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("adam", "compile"), ("sgd", "fit"), ("nesterov", "fit"), ("rmsprop", "compile")],
+)
+def test_order_of_a_step(name, where):
+    """accumulate → clip by norm → clip by value → add weight decay → optimizer."""
+    rng = np.random.default_rng(1)
+    group, size = 2, 8
+    x = rng.normal(size=(STEPS * group * size, 6)).astype(np.float32)
+    y = rng.integers(0, 3, len(x))
+    model = exburn.Sequential([exburn.Input((6,)), exburn.layers.Dense(3)])
+    options = {
+        "clip_norm": 0.3,
+        "clip_value": 0.08,
+        "weight_decay": 0.02,
+        "accumulate_gradients": group,
+        "lr_schedule": ("exponential", 0.01, 0.5),
+    }
+    if name == "nesterov":
+        options["nesterov"] = True
+    chosen = {"adam": "adam", "rmsprop": "rmsprop"}.get(name, "sgd")
+    if name in ("adam", "rmsprop"):  # Keras' epsilon is 1e-7
+        chosen = getattr(optimizers, {"adam": "Adam"}.get(name, "RMSprop"))(
+            epsilon=1e-8
+        )
+    model.compile(
+        chosen, "cross_entropy", seed=0, **(options if where == "compile" else {})
+    )
+    w, b = (v.astype(np.float64) for v in model.get_weights())
+    history = model.fit(
+        x,
+        y,
+        batch_size=size,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+        **(options if where == "fit" else {}),
+    )
+    rules = [RULES[name][0](), RULES[name][0]()]
+    logs, bites = [], 0
+    for epoch in range(2):
+        lr, epoch_losses = 0.01 * 0.5**epoch, []
+        for at in range(0, len(x), group * size):
+            sums = [np.zeros_like(w), np.zeros_like(b)]
+            for k in range(group):
+                rows = slice(at + k * size, at + (k + 1) * size)
+                loss, *grads = softmax_step(w, b, x[rows].astype(np.float64), y[rows])
+                epoch_losses.append(loss)
+                sums = [s + g / group for s, g in zip(sums, grads, strict=True)]
+            limited = clipped(sums, 0.3, 0.08)
+            bites += any(
+                abs(a - s).max() > 1e-3 for a, s in zip(limited, sums, strict=True)
+            )
+            params = [w, b]
+            w, b = (
+                rule(p, g + 0.02 * p, lr)
+                for rule, p, g in zip(rules, params, limited, strict=True)
+            )
+        logs.append(np.mean(epoch_losses))
+    assert bites > STEPS  # the limits matter in most of the steps
+    for found, wanted in zip(model.get_weights(), (w, b), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=5e-6, atol=2e-6)
+    np.testing.assert_allclose(history.history["loss"], logs, **CLOSE)
+
+
+def test_options_of_fit_end_with_it():
+    x, y = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", seed=0, clip_norm=5.0)
+    before = {k: v for k, v in model.optimizer.get_config().items()}
+    options = {"clip_norm": 0.1, "nesterov": True, "accumulate_gradients": 2}
+    for _ in range(2):
+        model.fit(x, y, batch_size=4, verbose=0, **options)
+        assert model.optimizer.get_config() == before
+        model.fit(x, y, batch_size=4, verbose=0)
+    assert model.trace_counts["train"] == 2  # one program with, one without them
+
+
+def test_schedules():
+    total, per_epoch = 7, 10
+    formulas = {
+        ("step", 0.1, 3, 0.5): lambda e: 0.1 * 0.5 ** ((e - 1) // 3),
+        ("exponential", 0.1, 0.9): lambda e: 0.1 * 0.9 ** (e - 1),
+        ("cosine", 0.1, 0.01): lambda e: (
+            0.01 + 0.5 * 0.09 * (1 + math.cos(math.pi * (e - 1) / (total - 1)))
+        ),
+    }
+    for given, formula in formulas.items():
+        schedule = schedules.get(given)
+        schedule.set_epochs(per_epoch, total)
+        for epoch in range(1, total + 1):
+            for step in ((epoch - 1) * per_epoch, epoch * per_epoch - 1):
+                assert float(schedule(step)) == pytest.approx(formula(epoch), rel=1e-6)
+
+
+def test_schedules_in_fit():
+    seen = []
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def watch(logs):
+        seen.append(model.optimizer.learning_rate)
+
+    x, y = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    for epochs in (3, 5):  # E is the run's, also when the same options come again
+        seen.clear()
+        model.compile("sgd", "mse")
+        model.fit(
+            x,
+            y,
+            batch_size=4,
+            epochs=epochs,
+            verbose=0,
+            callbacks=[watch],
+            lr_schedule=["cosine", 0.1, 0.0],
+        )
+        # After epoch e comes the rate of epoch e + 1.
+        wanted = [
+            0.05 * (1 + math.cos(math.pi * min(e / (epochs - 1), 1)))
+            for e in range(1, epochs + 1)
+        ]
+        np.testing.assert_allclose(seen, wanted, atol=1e-7)
+
+
+# --- losses -------------------------------------------------------------------------
+
+
+def test_cross_entropy():
+    rng = np.random.default_rng(2)
+    z, labels = 5 * rng.normal(size=(16, 4)).astype(np.float32), np.arange(16) % 4
+    wide = z.astype(np.float64) - z.max(1, keepdims=True)
+    wanted = -(wide - np.log(np.exp(wide).sum(1, keepdims=True)))[
+        np.arange(16), labels
+    ].mean()
+    loss = losses.get("cross_entropy")
+    hot = np.eye(4, dtype=np.float32)[labels]
+    assert float(loss(labels.astype(np.int32), z)) == pytest.approx(wanted, rel=1e-6)
+    assert float(loss(hot, z)) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_mse_is_the_mean_over_all_elements():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 16, 4)).astype(np.float32)
+    wanted = ((a.astype(np.float64) - b) ** 2).mean()
+    assert float(losses.get("mse")(a, b)) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_binary_cross_entropy_takes_probabilities_and_clips_them():
+    rng = np.random.default_rng(4)
+    p = rng.uniform(0.001, 0.999, (16, 1)).astype(np.float32)
+    t = rng.integers(0, 2, (16, 1)).astype(np.float32)
+    wide = p.astype(np.float64)
+    wanted = -(t * np.log(wide) + (1 - t) * np.log(1 - wide)).mean()
+    loss = losses.get("binary_cross_entropy")
+    assert float(loss(t, p)) == pytest.approx(wanted, rel=1e-6)
+    edge = float(loss(np.float32([[1.0]]), np.float32([[0.0]])))
+    assert edge == pytest.approx(-math.log(1e-7), rel=1e-6)

@@ -1,0 +1,35 @@
+"""The plan: how many steps one compiled chunk holds."""
+
+import pytest
+
+from exburn.flops import Cost
+from exburn.training.plan import balanced, chunk_steps
+
+HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
+
+
+@pytest.mark.parametrize(
+    ("cost", "platform", "low", "high"),
+    [
+        (HEAVY, "cpu", 8, 16),  # a call's temporary memory is shared by several steps
+        (Cost(flops=4e10, equations=200), "cpu", 1, 1),  # more than a second each
+        (Cost(flops=2e7, equations=12), "cpu", 50, 500),
+        (Cost(flops=2e9, equations=200, convolutions=1), "cpu", 1, 1),
+        (HEAVY, "gpu", 100, 2048),
+    ],
+)
+def test_length_of_a_chunk(cost, platform, low, high):
+    assert low <= chunk_steps(cost, platform, 1 << 20, resident=True) <= high
+
+
+def test_streamed_chunks_stay_small():
+    assert chunk_steps(HEAVY, "cpu", 64 << 20, resident=False) == 2
+    assert chunk_steps(HEAVY, "cpu", 1 << 30, resident=False) == 1
+
+
+@pytest.mark.parametrize("most", [1, 8, 64])
+def test_few_empty_steps(most):
+    for steps in (*range(1, 60), 1871, 1875):
+        length = balanced(steps, most)
+        assert most // 4 < length <= 2 * most or length == steps
+        assert -steps % length <= (2 if steps > most else 0), (steps, length)
