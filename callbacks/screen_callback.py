@@ -15,7 +15,18 @@ __all__ = ["ScreenCallback", "screen_callback"]
 
 
 class ScreenCallback(Callback):
-    """Sends a dictionary for every event of a training; see `screen_callback`."""
+    """Sends a dictionary for every event of a training.
+
+    Args:
+        send: Called with each message; :func:`screen_callback` makes it of a queue or
+            an asyncio queue.
+        interval: Seconds between two messages within an epoch, at least.
+
+    Example:
+        >>> callback = ScreenCallback(print)
+        >>> callback.on_epoch_end(0, {"loss": 0.5})
+        {'type': 'training_progress', 'event': 'epoch_end', 'epoch': 1, 'loss': 0.5}
+    """
 
     light = True
 

@@ -147,8 +147,7 @@ def deserialize(
             try:
                 cls = registry.lookup(config.get("registered_name") or str(name))
             except ValueError:
-                known = [cls.__name__ for cls in _named.values()]
                 raise unknown_name(
-                    "optimizer", name, known, op="optimizers.get"
+                    "optimizer", name, _named, op="optimizers.get"
                 ) from None
         return cls.from_config(config.get("config", {}))

@@ -49,6 +49,7 @@ class InputLayer(Layer):
         batch_shape=None,
         name=None,
         optional=False,
+        *,
         axes=None,
         **kwargs,
     ):
@@ -124,6 +125,7 @@ def Input(
     batch_shape=None,
     name=None,
     optional=False,
+    *,
     axes=None,
 ) -> Symbol:
     """Makes an input of a functional model: a symbol that stands for the data.
@@ -146,5 +148,5 @@ def Input(
         >>> Input((28, 28), name="image")
         <Symbol shape=(None, 28, 28) dtype=float32 name=image>
     """
-    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional, axes)
+    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional, axes=axes)
     return layer.output
