@@ -126,9 +126,15 @@ def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, bool
 
 
 def _row(spec: Spec, specs: dict[str, Spec]) -> Spec:
-    """Shape and dtype of one row: of data on the device, or of a chunk of batches."""
+    """Shape and dtype of one row: of data on the device, or of a chunk of batches.
+
+    Targets with and without an axis of size one are alike.
+    """
     resident = any(name.startswith("rows") for name in specs)
-    return spec[0][1 if resident else 2 :], spec[1]
+    shape = spec[0][1 if resident else 2 :]
+    while shape and shape[-1] == 1:
+        shape = shape[:-1]
+    return shape, spec[1]
 
 
 def _describe(spec: Spec) -> str:
