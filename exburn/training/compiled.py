@@ -44,7 +44,8 @@ class CompileLog:
     def __init__(self):
         self.entries: list[Compilation] = []
         self._seen: dict[str, list[dict[str, Spec]]] = {}
-        self._odd: Counter[str] = Counter()
+        self._shapes: Counter[str] = Counter()
+        self._sizes: Counter[str] = Counter()
         self._warned = False
 
     def watched(
@@ -80,12 +81,13 @@ class CompileLog:
         else:
             reason = "the model, its optimizer or an option changed"
         self.entries.append(Compilation(name, reason, seconds, time.time()))
-        odd = bool(changes) and any(not expected for _, expected in changes)
-        self._odd[name] += odd
+        kinds = {kind for _, kind in changes or ()}
+        self._shapes[name] += "row" in kinds
+        self._sizes[name] += kinds == {"size"}
+        limit = 0 if name == "train" else MANY
+        often = self._shapes[name] > limit
         if name == "train":
-            often = odd or len(earlier) > MANY
-        else:
-            often = self._odd[name] > MANY
+            often = often or self._sizes[name] > MANY
         if self._warned or not often:
             return
         self._warned = True
@@ -108,8 +110,8 @@ def _specs(data: Any, rows: Any) -> dict[str, Spec]:
     return found
 
 
-def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, bool]]:
-    """What differs, and whether it is expected: sizes of batches and chunks are."""
+def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, str]]:
+    """What differs: a "part" of the data, the "size" of batches, or a "row"."""
     changes = []
     for name in sorted(old.keys() | new.keys()):
         before, now = old.get(name), new.get(name)
@@ -117,11 +119,11 @@ def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, bool
             continue
         if before is None or now is None:
             gone = "is given no more" if now is None else "is new"
-            changes.append((f"{name} {gone}", True))
+            changes.append((f"{name} {gone}", "part"))
             continue
         text = f"{name} {_describe(before)} → {_describe(now)}"
         same = name.startswith("rows") or _row(before, old) == _row(now, new)
-        changes.append((text, same))
+        changes.append((text, "size" if same else "row"))
     return changes
 
 

@@ -65,9 +65,10 @@ def test_batch_sizes_are_expected_up_to_a_number():
     x, y = batches(4)[0]
     for rows in range(1, 9):
         model.train_on_batch(x[:rows], y[:rows])
-    x, y = (np.concatenate([v, v[:1]]) for v in (x, y))
+    x, y = (np.concatenate([v, v]) for v in (x, y))
+    model.train_on_batch(x[:9], y[:9])
     with pytest.warns(RecompileWarning):
-        model.train_on_batch(x, y)
+        model.train_on_batch(x[:10], y[:10])
 
 
 def test_the_plan_is_explained_and_can_be_forced():
