@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import time
 from typing import Any
 
 import jax
@@ -29,7 +30,8 @@ class _Listing(list):
         for field in dataclasses.fields(self.kind):
             table.add_column(field.name, overflow="fold")
         for item in self:
-            table.add_row(*map(_text, dataclasses.astuple(item)))
+            values = dataclasses.asdict(item)
+            table.add_row(*(_text(name, value) for name, value in values.items()))
         return table
 
     def __str__(self) -> str:
@@ -121,5 +123,7 @@ def _attention() -> Decision:
     )
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
+    if name == "at":
+        return time.strftime("%H:%M:%S", time.localtime(value))
     return f"{value:.3f}" if isinstance(value, float) else str(value)
