@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
-from throughput import fit_and_time
+from throughput import fit_and_time, in_own_process
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
 
@@ -196,16 +195,10 @@ def main() -> None:
     for name in args.work.split(","):
         results: dict[str, dict] = {}
         for peer in args.peers.split(","):
-            command = [sys.executable, __file__, "--child", name, peer]
-            command += ["--epochs", str(args.epochs)]
-            if args.samples:
-                command += ["--samples", str(args.samples)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-            if not lines:
-                print(f"{name} {peer} failed:\n{done.stderr[-1500:]}", flush=True)
+            result = in_own_process(__file__, name, peer, args.epochs, args.samples)
+            if result is None:
                 continue
-            result = results[peer] = json.loads(lines[-1][7:])
+            results[peer] = result
             result["samples_per_s"] = result["samples"] / statistics.median(
                 result["warm"]
             )

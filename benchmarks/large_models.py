@@ -11,6 +11,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import workloads
+from workloads import FEATURES, UNITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,18 +57,18 @@ LARGE = {
     )
 }
 STAGES = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
-STEPS, FEATURES, UNITS = 64, 16, 64
 
 
 def data(work: Large, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Random inputs and labels; throughput does not depend on their values."""
+    if work.name == "lstm":
+        return workloads.data("lstm", samples)
     rng = np.random.default_rng(0)
     if work.tokens:
         shape = (samples, work.tokens + 1)
         text = rng.integers(0, work.vocabulary, shape).astype(np.int32)
         return text[:, :-1].copy(), text[:, 1:].copy()
-    shape = (32, 32, 3) if work.name == "resnet18" else (STEPS, FEATURES)
-    x = rng.standard_normal((samples, *shape), dtype=np.float32)
+    x = rng.standard_normal((samples, 32, 32, 3), dtype=np.float32)
     return x, rng.integers(0, 10, samples).astype(np.int32)
 
 
@@ -80,9 +82,7 @@ def keras_like(work: Large, k: Any, places: Any):
     """
     layers = k.layers
     if work.name == "lstm":
-        return k.Sequential(
-            [k.Input((STEPS, FEATURES)), layers.LSTM(UNITS), layers.Dense(10)]
-        )
+        return workloads.keras_like("lstm", k, layers, places)
     if work.name == "resnet18":
         return _resnet(k, layers)
     table = layers.ReversibleEmbedding(work.vocabulary, work.width)

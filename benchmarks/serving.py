@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import threading
 import time
 from pathlib import Path
@@ -29,6 +30,9 @@ import numpy as np
 import exburn
 from exburn import layers
 from exburn.training.module import SplitModule
+
+sys.path.insert(0, str(Path(__file__).parent))
+from workloads import keras_like
 
 BATCH, TIMEOUT_MS, CLIENTS = 32, 2.0, 64
 NAMES = ("predict", "64 clients", "one client", "1 to 64 rows", "one request")
@@ -42,17 +46,7 @@ def mlp():
 
 def convnet():
     """Keras' MNIST convnet."""
-    return exburn.Sequential(
-        [
-            exburn.Input((28, 28, 1)),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(10),
-        ]
-    )
+    return keras_like("cnn", exburn, layers, None)
 
 
 def clock(work) -> tuple[float, float]:

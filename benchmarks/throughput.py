@@ -171,6 +171,21 @@ def child(work: str, peer: str, epochs: int, samples: int | None) -> None:
     print("RESULT " + json.dumps(out), flush=True)
 
 
+def in_own_process(
+    script: str, work: str, peer: str, epochs: int, samples: int | None
+) -> dict | None:
+    """What ``script --child work peer`` printed as its result; None if it failed."""
+    command = [sys.executable, script, "--child", work, peer, "--epochs", str(epochs)]
+    if samples:
+        command += ["--samples", str(samples)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
+    if not lines:
+        print(f"{work} {peer} failed:\n{done.stderr[-2000:]}", flush=True)
+        return None
+    return json.loads(lines[-1][7:])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--work", default=",".join(WORKLOADS))
@@ -190,16 +205,9 @@ def main() -> None:
         results: dict[str, dict] = {}
         for _ in range(args.rounds):
             for peer in args.peers.split(","):
-                command = [sys.executable, __file__, "--child", work, peer]
-                command += ["--epochs", str(args.epochs)]
-                if args.samples:
-                    command += ["--samples", str(args.samples)]
-                done = subprocess.run(command, capture_output=True, text=True)
-                lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-                if not lines:
-                    print(f"{work} {peer} failed:\n{done.stderr[-2000:]}")
+                new = in_own_process(__file__, work, peer, args.epochs, args.samples)
+                if new is None:
                     continue
-                new = json.loads(lines[-1][7:])
                 held = results.setdefault(peer, new)
                 if held is not new:
                     held["warm"] += new["warm"]
