@@ -350,9 +350,19 @@ class Training(
             raise ArgumentError(
                 "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
             )
+        if resident not in (None, True, False):
+            raise ArgumentError(
+                "fit", f"resident must be True, False or None, received {resident!r}"
+            )
         validates = validation_epochs(validation_freq)
         epochs = min(epochs, config.max_epochs() or epochs)
         dataset = as_dataset(x, y, sample_weight)
+        if resident and not isinstance(dataset, ArrayDataset):
+            raise ArgumentError(
+                "fit",
+                "only arrays can stay on the device, received a loader of batches",
+                hint="Leave out resident=True, or give arrays.",
+            )
         validation = None
         if validation_data is not None:
             validation = as_validation_dataset(

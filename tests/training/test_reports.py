@@ -120,3 +120,10 @@ def test_reports_need_compile():
     model = exburn.Sequential([exburn.Input((2,)), layers.Dense(1)])
     with pytest.raises(NotCompiledError):
         model.compile_report()
+
+
+@pytest.mark.parametrize("resident", ["yes", 2, True])
+def test_resident_is_checked(resident):
+    data = batches(4)[0] if resident is not True else (iter(batches(4)), None)
+    with pytest.raises(ArgumentError, match="resident|loader"):
+        sequence_model().fit(*data, verbose=0, resident=resident)
