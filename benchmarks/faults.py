@@ -1,7 +1,8 @@
 """Kills a process, or fails an operation, at the n-th thing it does to files.
 
-A child is forked for every case from a process that has imported everything but
-started no threads, with a small C library preloaded that counts (``faults.c``).
+A script that calls ``preload`` is started again with a small C library (``faults.c``)
+under it that counts. Then it imports what it needs, starts no threads, and forks a
+child for every case.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-__all__ = ["armed", "available", "child", "operations", "preloaded"]
+__all__ = ["KILLED", "available", "child", "operations", "preload"]
 
+KILLED = -signal.SIGKILL
+PATIENCE = 60  # seconds, after which a child that hangs is ended by SIGALRM
 _SOURCE = Path(__file__).with_name("faults.c")
 _VARIABLE = "EXBURN_FAULTS"
 
@@ -28,53 +32,23 @@ def available() -> bool:
     return sys.platform == "linux" and shutil.which("cc") is not None
 
 
-def preloaded(script: str, *arguments: str, timeout: float = 600) -> str:
-    """Runs a Python script with the library loaded; returns what it printed.
-
-    Raises:
-        RuntimeError: It failed.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        library = os.path.join(folder, "faults.so")
-        subprocess.run(
-            [
-                "cc",
-                "-shared",
-                "-fPIC",
-                "-O1",
-                "-w",
-                str(_SOURCE),
-                "-o",
-                library,
-                "-ldl",
-            ],
-            check=True,
-        )
-        environment = os.environ | {
-            "LD_PRELOAD": library,
-            _VARIABLE: library,
-            "JAX_PLATFORMS": "cpu",
-            "KERAS_BACKEND": "jax",
-        }
-        done = subprocess.run(
-            [sys.executable, script, *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-    if done.returncode:
-        raise RuntimeError(f"{script} failed:\n{done.stdout}\n{done.stderr[-4000:]}")
-    return done.stdout
+def preload() -> None:
+    """Starts the running script again, with the library; returns in that process."""
+    folder = os.environ.pop(_VARIABLE, "")
+    if folder:
+        os.environ.pop("LD_PRELOAD")  # children of other programs do without
+        shutil.rmtree(folder)  # it is in memory
+        return
+    folder = tempfile.mkdtemp()
+    library = os.path.join(folder, "faults.so")
+    options = ["-shared", "-fPIC", "-O1", "-w", "-o", library]
+    subprocess.run(["cc", *options, str(_SOURCE), "-ldl"], check=True)
+    os.environ |= {"LD_PRELOAD": library, _VARIABLE: folder}
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def armed() -> bool:
-    """Whether the library is loaded into this process."""
-    return _VARIABLE in os.environ
-
-
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(os.environ[_VARIABLE])
+def _library() -> Any:
+    return ctypes.CDLL(None)
 
 
 def child(
@@ -83,6 +57,8 @@ def child(
     *,
     at: int = 0,
     error: int = 0,
+    reads: bool = False,
+    stays: bool = False,
     quiet: bool = True,
 ) -> int:
     """Runs ``work`` in a forked child.
@@ -92,6 +68,8 @@ def child(
         folder: Operations on files below it are counted.
         at: The operation that is hit; 0 for none.
         error: The errno it fails with; 0 kills the process.
+        reads: Whether operations that change nothing count, too.
+        stays: Whether later ones fail as well, if they need room on the disk.
         quiet: Throws away what it prints.
 
     Returns:
@@ -104,12 +82,15 @@ def child(
             return -os.WTERMSIG(status)
         return os.WEXITSTATUS(status)
     code = 1
+    signal.alarm(PATIENCE)
     try:
         if quiet:
             null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
             os.dup2(null, 2)
         if folder is not None:
-            _library().faults_arm(os.fsencode(os.path.abspath(folder)), at, error)
+            path = os.fsencode(os.path.abspath(folder))
+            _library().faults_arm(path, ctypes.c_long(at), error, reads, stays)
         work()
         code = 0
     except BaseException:
@@ -121,7 +102,9 @@ def child(
         os._exit(code)
 
 
-def operations(work: Callable[[], object], folder: str | os.PathLike) -> int:
+def operations(
+    work: Callable[[], object], folder: str | os.PathLike, *, reads: bool = False
+) -> int:
     """How many operations ``work`` does, counted in a child."""
     read, write = os.pipe()
 
@@ -129,13 +112,10 @@ def operations(work: Callable[[], object], folder: str | os.PathLike) -> int:
         work()
         os.write(write, str(_library().faults_count()).encode())
 
-    code = child(counted, folder)
+    code = child(counted, folder, reads=reads)
     os.close(write)
     text = os.read(read, 64)
     os.close(read)
     if code or not text:
         raise RuntimeError(f"the work itself failed ({code})")
     return int(text)
-
-
-KILLED = -signal.SIGKILL

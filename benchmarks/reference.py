@@ -1,6 +1,6 @@
 """The tables of the system that ExBurn continues, with ours beside them.
 
-    python benchmarks/reference.py [--steps N] [--only epochs|softmax] [--json F]
+    python benchmarks/reference.py [--steps N] [--only epochs|softmax|machine] [--json]
 
 *Times per epoch* (ExBurn's guide "Training optimization"): MLPs of 1 K, 10 K and 100 K
 parameters, batch 32, gradients by central (``numerical``) and one-sided
@@ -13,6 +13,8 @@ step (by dtype) and with the reference's, 1e-5.
 
 *Softmax* (Nx' README): ``exp(t) / sum(exp(t))`` of a million random floats, kept on the
 device, and copied back, in float32 and float64.
+
+*Machine*: ``exburn.benchmark`` with matrices of 100 (the reference's size) and 4,096.
 
 Compiling, and a first run, are not counted. The processor's time is that of all
 threads of this process: on a busy machine it says more than the clock. With
@@ -36,7 +38,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import exburn
-from exburn import gradients, layers
+from exburn import layers
+from exburn.gradients.differences import numerical
+from exburn.gradients.programs import prepared
 
 ROWS, BATCH = 500, 32
 #: Parameters → widths of the layers, and ExBurn's seconds by method.
@@ -98,24 +102,28 @@ def by_fit(widths: tuple[int, ...]) -> float:
     return statistics.median(e["total_ms"] for e in history.profile or []) / 1e3
 
 
-def errors(widths: tuple[int, ...], method: str, epsilon: float | None) -> float:
+def errors(
+    widths: tuple[int, ...], method: str, epsilons: tuple[float | None, ...]
+) -> list[float]:
     """Largest relative error of a parameter's gradient, on 500 elements of each."""
     model, (x, y) = build(widths), data(widths)
-    trainer, tree = gradients._prepared(model, (x[:BATCH], y[:BATCH]), "", method)
+    trainer, tree = prepared(model, (x[:BATCH], y[:BATCH]), "", method)
     programs, state = trainer.programs, trainer.initial_state()
     exact, rng = exburn.compute_gradients(model, tree[:2]), np.random.default_rng(0)
     chosen = {
         name: np.sort(rng.permutation(g.size)[:500]).astype(np.int32)
         for name, g in exact.items()
     }
-    found = gradients._numerical(
-        programs, state, tree, method, epsilon, "float32", chosen=chosen
-    )
-    return max(
-        float(np.linalg.norm(found[k] - g) / np.linalg.norm(g))
-        for k, rows in chosen.items()
-        for g in [np.ravel(exact[k])[rows]]
-    )
+    worst = []
+    for step in epsilons:
+        found = numerical(programs, state, tree, method, step, "float32", chosen=chosen)
+        shares = []
+        for path, rows in chosen.items():
+            wanted = np.ravel(exact[path])[rows]
+            wrong = np.asarray(found[path]) - wanted
+            shares.append(float(np.linalg.norm(wrong) / np.linalg.norm(wanted)))
+        worst.append(max(shares))
+    return worst
 
 
 def epochs(steps: int | None) -> list[dict[str, Any]]:
@@ -125,6 +133,7 @@ def epochs(steps: int | None) -> list[dict[str, Any]]:
         for method in ("numerical", "numerical_batch"):
             some = steps if name == "100K" else None
             ours = by_differences(widths, method, some)
+            ours_error, their_error = errors(widths, method, (None, 1e-5))
             row = {
                 "model": name,
                 "parameters": parameters,
@@ -132,8 +141,8 @@ def epochs(steps: int | None) -> list[dict[str, Any]]:
                 "reference seconds": theirs.get(method),
                 **ours,
                 "fit seconds": fit,
-                "error": errors(widths, method, None),
-                "error at 1e-5": errors(widths, method, 1e-5),
+                "error": ours_error,
+                "error at 1e-5": their_error,
             }
             rows.append(row)
             print(_epoch_line(row), flush=True)
@@ -191,10 +200,19 @@ def _softmax_line(row: dict[str, Any]) -> str:
     return f"| {row['what']} | {row['reference ms']:g} ms | {row['ms']:.3g} ms |"
 
 
+def machine() -> list[dict[str, Any]]:
+    rows = []
+    for size in (100, 4096):
+        report = exburn.benchmark(size=size, iterations=10, devices=jax.devices()[:1])
+        print(f"\n{report}", flush=True)
+        rows += [{"size": size, **row} for row in report.rows]
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, help="updates timed of the 100 K model")
-    parser.add_argument("--only", choices=("epochs", "softmax"))
+    parser.add_argument("--only", choices=("epochs", "softmax", "machine"))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     results: dict[str, Any] = {
@@ -208,7 +226,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
     }
     print(exburn.summary())
-    if chosen.only != "softmax":
+    if chosen.only in (None, "epochs"):
         print(
             "\n| model (parameters) | gradients | ExBurn (Elixir), an epoch | here "
             "| processor time | ratio | error | error at ε = 1e-5 "
@@ -216,9 +234,11 @@ def main() -> None:
             "|---|---|---|---|---|---|---|---|---|"
         )
         results["epochs"] = epochs(chosen.steps)
-    if chosen.only != "epochs":
+    if chosen.only in (None, "softmax"):
         print("\n| softmax of a million | Nx (EXLA) | here |\n|---|---|---|")
         results["softmax"] = softmax()
+    if chosen.only in (None, "machine"):
+        results["machine"] = machine()
     if chosen.json:
         chosen.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -1,14 +1,16 @@
 """Serving beside predict: throughput at saturation, and the latency of a lone request.
 
-    python benchmarks/serving.py [--rounds 7] [--json OUT]
+    python benchmarks/serving.py [--rounds 7] [--batch 32] [--json OUT]
 
 One process, all peers in turn in every round, so that a slow moment of the machine hits
-them alike; printed are medians, and the median of the rounds' ratios.
+them alike; printed are medians, and the median of the rounds' ratios. Threads of
+clients are there before the clock starts.
 
 Throughput: ``predict`` on all rows at ``batch_size``, against the same rows as requests
 of a full batch (from 64 clients in threads; from one client that submits them all), as
-requests of 1 to 64 rows from 64 clients, and as one large request. On a shared machine
-the processor time of the process says more than the clock: both are reported.
+requests of one row to two batches from 64 clients, and as one large request. On a
+shared machine the processor time of the process says more than the clock: both are
+reported.
 
 Latency: a lone request of one row, against the model's own time for it (the compiled
 program of one row, called directly, its result in host memory) plus ``batch_timeout``.
@@ -34,8 +36,8 @@ from exburn.training.module import SplitModule
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import keras_like
 
-BATCH, TIMEOUT_MS, CLIENTS = 32, 2.0, 64
-NAMES = ("predict", "64 clients", "one client", "1 to 64 rows", "one request")
+TIMEOUT_MS, CLIENTS = 2.0, 64
+NAMES = ("predict", "full batches", "one client", "mixed sizes", "one request")
 
 
 def mlp():
@@ -56,16 +58,19 @@ def clock(work) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - used
 
 
-def throughput(model, x, rounds: int) -> dict[str, dict[str, list[float]]]:
+def throughput(model, x, batch: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Rows per second of each peer, and per second of processor time, by round."""
     rng = np.random.default_rng(0)
-    cuts = np.cumsum(rng.integers(1, 65, size=len(x)))
+    cuts = np.cumsum(rng.integers(1, 2 * batch + 1, size=len(x)))
     mixed = [part for part in np.split(x, cuts[cuts < len(x)]) if len(part)]
-    full = np.split(x, range(BATCH, len(x), BATCH))
-    with exburn.Serving(model, BATCH, f"{TIMEOUT_MS} ms", max_queue=len(x)) as serving:
+    full = np.split(x, range(batch, len(x), batch))
+    with exburn.Serving(model, batch, f"{TIMEOUT_MS} ms", max_queue=len(x)) as serving:
 
         def clients(requests):
+            start = threading.Barrier(CLIENTS + 1)
+
             def work(own):
+                start.wait()
                 for request in own:
                     serving(request)
 
@@ -73,33 +78,42 @@ def throughput(model, x, rounds: int) -> dict[str, dict[str, list[float]]]:
             threads = [threading.Thread(target=work, args=(own,)) for own in shares]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+
+            def run():
+                start.wait()
+                for thread in threads:
+                    thread.join()
+
+            return run
 
         def one_client():
             for answer in [serving.submit(request) for request in full]:
                 answer.result()
 
+        def predict():
+            model.predict(x, batch_size=batch, verbose=0)
+
+        # Each makes what is timed.
         peers = {
-            "predict": lambda: model.predict(x, batch_size=BATCH, verbose=0),
-            "64 clients": lambda: clients(full),
-            "one client": one_client,
-            "1 to 64 rows": lambda: clients(mixed),
-            "one request": lambda: serving(x),
+            "predict": lambda: predict,
+            "full batches": lambda: clients(full),
+            "one client": lambda: one_client,
+            "mixed sizes": lambda: clients(mixed),
+            "one request": lambda: lambda: serving(x),
         }
-        for work in peers.values():
-            work()
+        for make in peers.values():
+            make()()
         found = {name: {"clock": [], "processor": []} for name in NAMES}
         for _ in range(rounds):
-            for name, work in peers.items():
-                for kind, spent in zip(found[name], clock(work), strict=True):
+            for name, make in peers.items():
+                for kind, spent in zip(found[name], clock(make()), strict=True):
                     found[name][kind].append(len(x) / spent)
         traces = sum(serving.trace_counts.values())
         assert traces == len(serving.buckets), "something was compiled after the start"
     return found
 
 
-def latency(model, x, rounds: int) -> dict[str, list[float]]:
+def latency(model, x, batch: int, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of a lone request, and of the model alone, in turn."""
     split = SplitModule(model)
     groups, one = split.read(), x[:1]
@@ -110,7 +124,7 @@ def latency(model, x, rounds: int) -> dict[str, list[float]]:
         return split.forward(groups, x, training=False, key=key)[0]
 
     found: dict[str, list[float]] = {"own": [], "lone": []}
-    with exburn.Serving(model, BATCH, f"{TIMEOUT_MS} ms") as serving:
+    with exburn.Serving(model, batch, f"{TIMEOUT_MS} ms") as serving:
         for i in range(rounds * 30 + 5):
             own, _ = clock(lambda: np.asarray(program(groups, one)))
             lone, _ = clock(lambda: serving(one))
@@ -123,25 +137,27 @@ def latency(model, x, rounds: int) -> dict[str, list[float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    batch, rounds = options.batch, options.rounds
     report = {
         "date": time.strftime("%Y-%m-%d"),
         "jax": jax.__version__,
         "device": str(jax.devices()[0].device_kind),
-        "batch_size": BATCH,
+        "batch_size": batch,
         "batch_timeout_ms": TIMEOUT_MS,
         "workloads": {},
     }
-    for make, rows in ((mlp, 200 * BATCH), (convnet, 100 * BATCH)):
+    for make, rows in ((mlp, 200 * batch), (convnet, 100 * batch)):
         model = make()
         shape = (rows, *model.input_shape[1:])
         x = np.random.default_rng(0).random(shape, np.float32)
-        speeds = throughput(model, x, options.rounds)
-        times = latency(model, x, options.rounds)
+        speeds = throughput(model, x, batch, rounds)
+        times = latency(model, x, batch, rounds)
         own, lone = (statistics.median(times[name]) for name in ("own", "lone"))
         print(
-            f"{make.__name__}: rows/s in batches of {BATCH}, by the clock and the CPU"
+            f"{make.__name__}: rows/s in batches of {batch}, by the clock and the CPU"
         )
         ratios = {}
         for name, kinds in speeds.items():

@@ -9,7 +9,7 @@ median warm epoch, and ExBurn's ratio to each peer: above 1, ExBurn is faster.
 ExBurn runs ``fit`` with its defaults, its progress bar (into a terminal that is thrown
 away) and a metric; "exburn-silent" is the same without the bar. Keras runs without its
 bar. The hand-written programs compute loss and accuracy too, and read them back at
-the end of every epoch.
+the end of every epoch. With ``--json`` what is there already is not measured again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import io
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+from process import read, result_of, write
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
 PEERS = ("exburn", "exburn-silent", "scan", "step", "keras", "keras-spe32")
@@ -59,7 +59,7 @@ def run_keras(work, x, y, batch, epochs, steps_per_execution=1):
     return fit_and_time(model, keras.callbacks, x, y, batch, epochs, verbose=0)
 
 
-def fit_and_time(model, callbacks, x, y, batch, epochs, verbose):
+def fit_and_time(model, callbacks, x, y, batch, epochs, verbose, **options):
     class Clock(callbacks.Callback):
         light = True
 
@@ -77,18 +77,24 @@ def fit_and_time(model, callbacks, x, y, batch, epochs, verbose):
     clock = Clock()
     with contextlib.redirect_stdout(Terminal()):
         model.fit(
-            x, y, batch_size=batch, epochs=epochs, verbose=verbose, callbacks=[clock]
+            x,
+            y,
+            batch_size=batch,
+            epochs=epochs,
+            verbose=verbose,
+            callbacks=[clock],
+            **options,
         )
     return clock.times
 
 
-def run_hand_written(work, x, y, batch, epochs, scanned):
+def run_epochs(params, forward, x, y, batch, epochs, scanned):
+    """Hand-written training: a scan over each epoch, or a call for each step."""
     import jax
     import jax.numpy as jnp
     import numpy as np
     import optax
 
-    params, forward = hand_written(work)
     optimizer = optax.adam(1e-3)
     n, steps = len(x), len(x) // batch
 
@@ -149,8 +155,8 @@ def child(work: str, peer: str, epochs: int, samples: int | None) -> None:
     runners = {
         "exburn": lambda: run_exburn(*args),
         "exburn-silent": lambda: run_exburn(*args, verbose=0),
-        "scan": lambda: run_hand_written(*args, True),
-        "step": lambda: run_hand_written(*args, False),
+        "scan": lambda: run_epochs(*hand_written(work), *args[1:], True),
+        "step": lambda: run_epochs(*hand_written(work), *args[1:], False),
         "keras": lambda: run_keras(*args),
         "keras-spe32": lambda: run_keras(*args, 32),
     }
@@ -174,16 +180,9 @@ def child(work: str, peer: str, epochs: int, samples: int | None) -> None:
 def in_own_process(
     script: str, work: str, peer: str, epochs: int, samples: int | None
 ) -> dict | None:
-    """What ``script --child work peer`` printed as its result; None if it failed."""
-    command = [sys.executable, script, "--child", work, peer, "--epochs", str(epochs)]
-    if samples:
-        command += ["--samples", str(samples)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-    if not lines:
-        print(f"{work} {peer} failed:\n{done.stderr[-2000:]}", flush=True)
-        return None
-    return json.loads(lines[-1][7:])
+    """What one process measured; None if it failed."""
+    more = ["--samples", str(samples)] if samples else []
+    return result_of(script, work, peer, "--epochs", str(epochs), *more)
 
 
 def main() -> None:
@@ -200,11 +199,14 @@ def main() -> None:
         work, peer = args.child
         child(work, peer, args.epochs, args.samples)
         return
-    report: dict[str, dict] = {}
+    report: dict[str, dict] = read(args.json)
     for work in args.work.split(","):
-        results: dict[str, dict] = {}
+        results: dict[str, dict] = report.setdefault(work, {})
+        known = set(results)
         for _ in range(args.rounds):
             for peer in args.peers.split(","):
+                if peer in known:
+                    continue
                 new = in_own_process(__file__, work, peer, args.epochs, args.samples)
                 if new is None:
                     continue
@@ -224,9 +226,8 @@ def main() -> None:
                 line += f"   ExBurn is {r['ratio']:.2f} ×"
                 line += f" with {r['peak_ratio']:.2f} × the memory"
             print(line, flush=True)
-        report[work] = results
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1))
+        if args.json:
+            write(args.json, report)
 
 
 if __name__ == "__main__":

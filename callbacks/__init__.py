@@ -20,6 +20,7 @@ from exburn.callbacks.standard import EpochCheckpoint, standard
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
 from exburn.callbacks.swap_ema_weights import SwapEMAWeights
+from exburn.callbacks.tensorboard import TensorBoard
 from exburn.callbacks.terminate_on_nan import TerminateOnNaN
 from exburn.callbacks.warm_up import WarmUp
 
@@ -46,6 +47,7 @@ __all__ = [
     "StateCheckpoint",
     "StochasticWeightAveraging",
     "SwapEMAWeights",
+    "TensorBoard",
     "TerminateOnNaN",
     "WarmUp",
     "screen_callback",

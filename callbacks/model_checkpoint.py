@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
@@ -205,7 +205,7 @@ class ModelCheckpoint(StateCheckpoint):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}
             )
-        if not self._write(path):
+        if not self._done(self._write, path, "the file cannot be written"):
             return
         if value is not None and self.improves(value, self.best):
             self.best = value
@@ -214,21 +214,23 @@ class ModelCheckpoint(StateCheckpoint):
         if self.verbose:
             print(f"{prefix} saved to {path}")
 
-    def _write(self, path: str) -> bool:
-        """Whether the file was written; it is the old one, or none, if not."""
+    def _write(self, path: str) -> None:
         write = self.model.save_weights if self.save_weights_only else self.model.save
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        write(path)
+
+    def _done(self, act: Callable[[str], object], path: str, what: str) -> bool:
+        """Whether the disk let it be done; if not, that is an error, or a warning."""
         try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            write(path)
+            act(path)
         except OSError as error:
+            refused = error
+            if not isinstance(error, SaveError):
+                refused = SaveError("ModelCheckpoint", f"{what}: {error}")
             if self.on_error == "raise":
-                if isinstance(error, SaveError):
-                    raise
-                raise SaveError(
-                    "ModelCheckpoint", f"the file cannot be written: {error}"
-                ) from error
+                raise refused from error
             warnings.warn(
-                f"{error}\nThe training goes on.", CheckpointWarning, stacklevel=2
+                f"{refused}\nThe training goes on.", CheckpointWarning, stacklevel=2
             )
             return False
         return True
@@ -246,11 +248,8 @@ class ModelCheckpoint(StateCheckpoint):
                 best = entry
         newest = self._written[-self.keep :]
         for entry in [w for w in self._written if w is not best and w not in newest]:
-            self._written.remove(entry)
-            shards = glob.glob(glob.escape(entry[0]) + "-*-of-*.safetensors")
-            for name in (entry[0], *shards):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(name)
+            if self._done(_delete, entry[0], "an old file cannot be deleted"):
+                self._written.remove(entry)
 
     def _path(self, values: dict[str, Any]) -> str:
         try:
@@ -273,6 +272,15 @@ class ModelCheckpoint(StateCheckpoint):
         super().load_state_dict(state)
         self.last_path = state["last_path"]
         self._written = [list(entry) for entry in state["written"]]
+
+
+def _delete(path: str) -> None:
+    """Deletes a model; the file that names its parts goes first."""
+    folder, name = os.path.split(path)
+    part = re.compile(re.escape(name) + r"-[0-9a-f]{8}-\d{5}-of-\d{5}\.safetensors")
+    for found in (name, *filter(part.fullmatch, os.listdir(folder or "."))):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(folder, found))
 
 
 def _is_folder(path: str) -> bool:

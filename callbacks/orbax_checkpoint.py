@@ -6,13 +6,15 @@ import os
 import sys
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
-from exburn.errors import CallbackError
 
 __all__ = ["OrbaxCheckpoint"]
 
 
 class OrbaxCheckpoint(StateCheckpoint):
-    """Saves the whole run into a folder, with Keras' arguments.
+    """Saves the whole run, or the weights, into a folder, with Keras' arguments.
+
+    `model.load_weights(directory)` takes the weights of the newest checkpoint, or of
+    the one whose folder it is given; `fit(..., resume="auto")` goes on with a run.
 
     Args:
         directory: The folder; it belongs to this callback alone.
@@ -24,7 +26,7 @@ class OrbaxCheckpoint(StateCheckpoint):
         initial_value_threshold: Value that the first save must beat.
         max_to_keep: How many of the newest stay, None for all; the best stays too.
         save_on_background: Write in a thread while the training goes on.
-        save_weights_only: Must be False: a checkpoint is of use only as a whole.
+        save_weights_only: Leave out all but the weights.
         on_error: `"raise"`, or `"warn"` to train on when the disk refuses.
 
     Raises:
@@ -52,12 +54,6 @@ class OrbaxCheckpoint(StateCheckpoint):
         *,
         on_error: str = "raise",
     ):
-        if save_weights_only:
-            raise CallbackError(
-                "OrbaxCheckpoint",
-                "it saves whole runs, not weights alone",
-                hint='ModelCheckpoint("weights.safetensors", save_weights_only=True)',
-            )
         super().__init__(
             directory,
             save_freq=save_freq,
@@ -70,3 +66,4 @@ class OrbaxCheckpoint(StateCheckpoint):
             on_error=on_error,
             verbose=verbose,
         )
+        self.weights_only = bool(save_weights_only)

@@ -149,7 +149,7 @@ class TerminalView:
 
     def finish(self, line: Line) -> None:
         if self._live is None:
-            self.console.print(self._text(line))
+            self.console.print(self._text(line), soft_wrap=True)  # it fits already
         else:
             self._live.update(self._text(line))
             self.close()
@@ -168,10 +168,10 @@ class TerminalView:
             text.append("  ")
             text.append(done, "green" if line.step >= line.total else "cyan")
             text.append(rest, "bright_black")
-        column = len(text)
+        column, width = len(text), self.console.width
         for index, field in enumerate(line.fields):
             separator = _SEPARATOR if index else "  "
-            if column + len(separator) + len(field) > self.console.width:
+            if column + len(separator) + len(field) > width:
                 separator, column = "\n    ", -1
             text.append(separator + field)
             column += len(separator) + len(field)

@@ -41,6 +41,7 @@ class StateCheckpoint(MonitorCallback):
         best: The best monitored value so far.
         writer: Writes the checkpoints; `writer.directory` lists and reads them.
         restores: Whether `fit` resumes without being told to.
+        weights_only: Whether its checkpoints hold no more than the weights.
 
     Raises:
         CallbackError: An argument that can never work; at the first epoch's end, with
@@ -58,6 +59,7 @@ class StateCheckpoint(MonitorCallback):
 
     light = True
     restores = False
+    weights_only = False
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class StateCheckpoint(MonitorCallback):
             if point.ended:
                 place = f"epoch {point.epoch + 1}"
             print(f"Checkpoint after {place} in {writer.directory.path}")
-        point.save(writer, score=score)
+        point.save(writer, score=score, weights_only=self.weights_only)
 
     def _due(self, point: Any) -> bool:
         if self.every is None:

@@ -61,16 +61,16 @@ class WarmUp(Callback):
         initial: float = 0.0,
         verbose: int = 0,
     ):
-        if (steps is None) == (epochs is None) or (steps or epochs or 0) <= 0:
+        if (steps is None) == (epochs is None) or not 0 < (steps or epochs or 0) < 1e12:
             raise CallbackError(
                 "WarmUp",
                 "give a positive number of steps, or of epochs, and not both",
                 {"steps": steps, "epochs": epochs},
             )
-        if initial < 0 or (target is not None and target < 0):
+        if not 0 <= initial < 1e30 or not 0 <= (target or 0) < 1e30:
             raise CallbackError(
                 "WarmUp",
-                "learning rates must not be negative",
+                "learning rates must be numbers that are not negative",
                 {"initial": initial, "target": target},
             )
         self.target = target

@@ -6,7 +6,6 @@ folders that do not fit.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from exburn.datasets.generated import Split
 from exburn.datasets.prepare import train_test
-from exburn.errors import ArgumentError, DataError, MissingDependencyError
+from exburn.errors import ArgumentError, DataError, require
 
 __all__ = ["image_folder", "text_folder"]
 
@@ -58,14 +57,8 @@ def image_folder(
         raise ArgumentError(
             "image_folder", f"channels must be 1, 3 or 4, received {channels!r}"
         )
-    try:
-        pillow: Any = importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "image_folder",
-            "reading images needs Pillow, which is not installed",
-            hint="pip install pillow",
-        ) from error
+    reason = "reading images needs Pillow"
+    pillow = require("PIL.Image", "image_folder", reason, package="pillow")
 
     def read(file: Path) -> np.ndarray:
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 
 from exburn.datasets.prepare import train_test
-from exburn.errors import MissingDependencyError
+from exburn.errors import require
 
 __all__ = ["Split", "load"]
 
@@ -23,14 +21,8 @@ def load(
         MissingDependencyError: scikit-learn is not installed.
         ArgumentError: ``test_split`` outside [0, 1).
     """
-    try:
-        source = importlib.import_module("sklearn.datasets")
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{name}.load_data",
-            "this data set comes with scikit-learn, which is not installed",
-            hint="pip install scikit-learn",
-        ) from error
+    op, reason = f"{name}.load_data", "this data set comes with scikit-learn"
+    source = require("sklearn.datasets", op, reason, package="scikit-learn")
     x, y = getattr(source, f"load_{name}")(return_X_y=True)
     y = y.astype(np.int32 if classes else np.float32)
     return train_test(x.astype(np.float32), y, test_split, seed, f"{name}.load_data")

@@ -65,8 +65,10 @@ if TYPE_CHECKING:
         backend,
         compute,
         config,
+        dtype_policies,
         mixed_precision,
         ops,
+        preprocessing,
         random,
         saving,
         serving,
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
         utils,
     )
     from exburn.compute import vectorize
+    from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
     from exburn.gradients import (
         check_gradients,
         compute_gradients,
@@ -107,8 +110,10 @@ _LAZY = (
     "backend",
     "compute",
     "config",
+    "dtype_policies",
     "mixed_precision",
     "ops",
+    "preprocessing",
     "random",
     "saving",
     "serving",
@@ -116,6 +121,8 @@ _LAZY = (
     "utils",
 )
 _LAZY_NAMES = {
+    "DTypePolicy": "exburn.dtype_policies",
+    "FloatDTypePolicy": "exburn.dtype_policies",
     "Serving": "exburn.serving",
     "benchmark": "exburn.timing",
     "check_gradients": "exburn.gradients",
@@ -146,6 +153,8 @@ _LAZY_NAMES = {
 }
 
 __all__ = [
+    "DTypePolicy",
+    "FloatDTypePolicy",
     "Initializer",
     "Input",
     "InputSpec",
@@ -182,6 +191,7 @@ __all__ = [
     "device_info",
     "device_name",
     "doctor",
+    "dtype_policies",
     "errors",
     "export_params",
     "fit_with_accuracy",
@@ -206,6 +216,7 @@ __all__ = [
     "optimizers",
     "parameters",
     "predict",
+    "preprocessing",
     "profile_step",
     "random",
     "register",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import registry
-from exburn.errors import ArgumentError, ShapeError, UnknownNameError, unknown_name
+from exburn.errors import ArgumentError, ShapeError
 
 __all__ = [
     "Constraint",
@@ -231,6 +231,9 @@ def _with_norm(op: str, w: Any, axis: Axis) -> tuple[jax.Array, jax.Array]:
     return w, jnp.sqrt(jnp.sum(jnp.square(w), axis=axes, keepdims=True))
 
 
+_catalogue = registry.Catalogue("constraint", _names, Constraint)
+
+
 def get(identifier: Any) -> Any:
     """The constraint that an identifier stands for.
 
@@ -249,7 +252,7 @@ def get(identifier: Any) -> Any:
         (MaxNorm(max_value=2, axis=0), UnitNorm(axis=1))
     """
     if isinstance(identifier, str):
-        identifier = _lookup(identifier)
+        identifier = _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     if isinstance(identifier, type):
@@ -287,26 +290,4 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     with registry.custom_objects(custom_objects):
         if not isinstance(config, Mapping):
             return get(config)
-        name = config.get("registered_name") or config.get("class_name")
-        if name is None:
-            raise ArgumentError(
-                "constraints.deserialize",
-                "a configuration needs 'class_name' and 'config'",
-                {"received": dict(config)},
-            )
-        inner: Any = config.get("config") or {}
-        if name in ("__function__", "function"):
-            return _lookup(inner)
-        return _lookup(name).from_config(inner)
-
-
-def _lookup(name: str) -> Any:
-    if name in _names:
-        return _names[name]
-    try:
-        found = registry.lookup(name, "constraint")
-    except UnknownNameError:
-        found = None
-    if found is None or (isinstance(found, type) and not issubclass(found, Constraint)):
-        raise unknown_name("constraint", name, _names, op="constraints.get")
-    return found
+        return _catalogue.from_config(config)

@@ -56,6 +56,7 @@ class Context:
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}
         self._sources: dict[int, tuple[Any, Any]] = {}
+        self._filled: dict[int, tuple[Any, Any]] = {}
 
     def within(self) -> Context:
         """A context for a part of this pass that is traced by itself.
@@ -84,6 +85,17 @@ class Context:
 
     def set_mask(self, value: Any, mask: Any) -> None:
         self._masks[id(value)] = (value, mask)
+
+    def filled(self, scores: Any) -> Any:
+        """The array that scores were cut from, with spare classes after theirs.
+
+        Its rows lie on whole tiles. ``None`` if there is no such array.
+        """
+        entry = self._filled.get(id(scores))
+        return entry[1] if entry is not None and entry[0] is scores else None
+
+    def set_filled(self, scores: Any, filled: Any) -> None:
+        self._filled[id(scores)] = (scores, filled)
 
     def source_of(self, value: Any) -> Any:
         """The array that this one was cast from, or the value itself."""

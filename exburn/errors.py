@@ -8,6 +8,7 @@ twelve lines. Each class also derives from the built-in exception that fits, so
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "ShapeError",
     "TargetError",
     "UnknownNameError",
+    "require",
     "unknown_name",
 ]
 
@@ -207,3 +209,42 @@ def unknown_name(
     return UnknownNameError(
         op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint
     )
+
+
+def require(
+    module: str,
+    op: str,
+    reason: str,
+    *,
+    extra: str | None = None,
+    package: str | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Any:
+    """Imports a module of an optional package.
+
+    Args:
+        module: Its full name, for example ``"PIL.Image"``.
+        op: The operation that needs it.
+        reason: What it is needed for.
+        extra: ExBurn's extra that installs the package.
+        package: Name under which pip knows the package; the module's by default.
+        details: As for `ExBurnError`.
+
+    Raises:
+        MissingDependencyError: It cannot be imported; the hint installs it.
+
+    Example:
+        >>> require("math", "demo", "sums need math").floor(1.5)
+        1
+        >>> require("no_such.module", "demo", "it is needed", extra="plot")
+        Traceback (most recent call last):
+        exburn.errors.MissingDependencyError: demo: it is needed
+          → pip install 'exburn[plot]'  (or: pip install no_such)
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        hint = f"pip install {package or module.partition('.')[0]}"
+        if extra is not None:
+            hint = f"pip install 'exburn[{extra}]'  (or: {hint})"
+        raise MissingDependencyError(op, reason, details, hint=hint) from error

@@ -26,6 +26,11 @@ class Cost:
     equations: int = 0
     elements: float = 0.0
 
+    def times(self, factor: float) -> Cost:
+        """The cost for so many times the rows: the same operations, larger."""
+        flops, elements = self.flops * factor, self.elements * factor
+        return dataclasses.replace(self, flops=flops, elements=elements)
+
 
 def count(jaxpr: Any) -> Cost:
     """Counts a (closed) jaxpr, inner programs included; scans times their length.

@@ -55,6 +55,8 @@ class Graph:
         output_tree: Structure in which they are returned.
         output_names: A name for each, used in logs.
         axes: The names of each input's axes, where the user gave some.
+        layers: Names of the layers and numbers of the inputs in Keras' order: the
+            furthest from the outputs first.
     """
 
     inputs: tuple[jax.ShapeDtypeStruct, ...]
@@ -65,6 +67,7 @@ class Graph:
     output_tree: Any
     output_names: tuple[str, ...]
     axes: tuple[tuple[str, ...] | None, ...]
+    layers: tuple[str | int, ...]
 
     def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
         """Computes the outputs with the given layers."""
@@ -155,7 +158,8 @@ def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any = None) ->
                 hint=f"Convert it, if its values are whole: x.astype({spec.dtype!s}).",
             )
         if not (is_float(spec.dtype) and is_float(value.dtype)):
-            value = jnp.asarray(value, spec.dtype)
+            # 64 bits are 32, unless jax_enable_x64 is set.
+            value = jnp.asarray(value, jax.dtypes.canonicalize_dtype(spec.dtype))
     if value is not before and context is not None:
         context.set_source(value, before)
         if mask is not None:
@@ -164,7 +168,8 @@ def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any = None) ->
 
 
 def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
-    """The graph between symbols, and the layers in it by name.
+    """The graph between symbols, and the layers in it by name, in ``Graph.layers``'
+    order.
 
     Raises:
         GraphError: Something is no symbol, an output does not depend on the inputs, or
@@ -218,17 +223,72 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
             op_names[base] += 1
         shapes = tuple(s.shape for s in jax.tree.leaves(call.outputs))
         nodes.append(Node(target, refs, treedef, name, shapes))
+    ends = tuple(ref(s) for s in output_symbols)
+    order = _by_depth(nodes, ends, len(input_symbols))
     graph = Graph(
         tuple(s.spec for s in input_symbols),
         _input_names(inputs, input_symbols),
         input_tree,
         tuple(nodes),
-        tuple(ref(s) for s in output_symbols),
+        ends,
         output_tree,
         _output_names(outputs, output_symbols, nodes, ref),
         tuple(s.call and getattr(s.call.callee, "axes", None) for s in input_symbols),
+        tuple(order),
     )
-    return graph, {keys[id(layer)]: layer for layer in layers}
+    by_name = {keys[id(layer)]: layer for layer in layers}
+    return graph, {name: by_name[name] for name in order if isinstance(name, str)}
+
+
+def _by_depth(
+    nodes: list[Node], outputs: tuple[Ref, ...], inputs: int
+) -> list[str | int]:
+    """The layers' names and the inputs' numbers, furthest from the outputs first.
+
+    This is the order of ``model.layers`` in Keras, in which its files hold weights.
+    """
+    order: list[int] = []  # of nodes, parents first; input i is node -1 - i
+    rank: dict[Any, int] = {}  # of targets, as they are met from the outputs
+    done: set[int] = set()
+
+    def number(ref: Ref) -> int:
+        return ref.node if ref.node >= 0 else -1 - ref.index
+
+    def target(node: int) -> Any:
+        if node < 0:
+            return -1 - node
+        at = nodes[node].target
+        return at if isinstance(at, str) else ("operation", node)
+
+    def parents(node: int) -> list[int]:
+        leaves = nodes[node].leaves if node >= 0 else ()
+        return [number(leaf) for leaf in leaves if isinstance(leaf, Ref)]
+
+    # Depth first without recursion: a model may be thousands of layers deep.
+    for output in outputs:
+        stack = [(number(output), False)]
+        while stack:
+            node, finished = stack.pop()
+            if node in done:
+                continue
+            if finished:
+                done.add(node)
+                order.append(node)
+                continue
+            rank.setdefault(target(node), len(rank))
+            stack.append((node, True))
+            stack.extend((parent, False) for parent in reversed(parents(node)))
+    node_depth: dict[int, int] = {}
+    depth: dict[Any, int] = {}
+    for node in reversed(order):
+        deep = max(node_depth.get(node, 0), depth.get(target(node), 0))
+        depth[target(node)] = node_depth[node] = deep
+        for parent in parents(node):
+            node_depth[parent] = max(deep + 1, node_depth.get(parent, 0))
+    for unused in range(inputs):
+        depth.setdefault(unused, 0)
+    ordered = sorted(depth, key=lambda t: (-depth[t], rank.get(t, -1)))
+    return [t for t in ordered if isinstance(t, int | str)]
 
 
 def _input_layers(symbols: list[Symbol]) -> list[Layer]:

@@ -27,6 +27,7 @@ from exburn.quantization import (
     put_in_place,
 )
 from exburn.selection import layer_paths
+from exburn.transforms import supplies
 from exburn.traversal import children, iter_modules, iter_weights
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "adapted_layers",
     "adapter_shapes",
     "adapters",
+    "check_mergeable",
     "checked_record",
     "merge",
     "records_of",
@@ -60,12 +62,7 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
         UnknownNameError: A pattern names no layer.
     """
     op = "add_lora"
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ArgumentError(op, f"rank must be an integer ≥ 1, received {rank!r}")
-    alpha = rank if alpha is None else alpha
-    number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
-    if not number or not math.isfinite(alpha) or alpha <= 0:
-        raise ArgumentError(op, f"alpha must be a number > 0, received {alpha!r}")
+    alpha = _checked(op, rank, alpha)
     if not model.built:
         raise NotBuiltError(
             op,
@@ -83,7 +80,7 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
     layers = layer_paths(model)
     for path in layers:
         if path in chosen:
-            term = _term(path, layers, rank, float(alpha))
+            term = _term(path, layers, rank, alpha)
             if isinstance(term, LowRank):
                 terms[path] = term
             else:
@@ -99,13 +96,49 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
     record = {
         "kind": "lora",
         "rank": rank,
-        "alpha": float(alpha),
+        "alpha": alpha,
         "layers": list(terms),
         "frozen_layers": frozen,
         "frozen_weights": _to_freeze(model, frozen),
     }
     _apply(model, terms, record)
     return record
+
+
+@supplies("enable_lora")
+def adapt_layer(
+    layer: Any, rank: int, a_initializer: Any, b_initializer: Any, alpha: float | None
+) -> None:
+    """Adds an adapter to one layer, of any size, and freezes its weight alone."""
+    op = f"{layer.name}.enable_lora"
+    alpha = _checked(op, rank, alpha)
+    if not layer.built:
+        raise NotBuiltError(op, "the layer has no weights before it is built")
+    if layer.lora_enabled:
+        raise ArgumentError(op, "the layer has an adapter already")
+    term = _term_of(layer, rank, alpha)
+    if term is None:
+        raise ArgumentError(op, f"no adapter for {type(layer).__name__}")
+    if rank > (limit := _sizes(term)[1]):
+        raise ArgumentError(
+            op,
+            f"rank must be at most {limit}, the longer side of {term.attribute}, "
+            f"received {rank}",
+        )
+    weight = getattr(layer, term.attribute)
+    if not isinstance(weight, QuantizedWeight):
+        weight.set_metadata("frozen", True)
+    _put_beside(layer, term, a_initializer, b_initializer)
+
+
+def _checked(op: str, rank: Any, alpha: Any) -> float:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise ArgumentError(op, f"rank must be an integer ≥ 1, received {rank!r}")
+    alpha = rank if alpha is None else alpha
+    number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+    if not number or not math.isfinite(alpha) or alpha <= 0:
+        raise ArgumentError(op, f"alpha must be a number > 0, received {alpha!r}")
+    return float(alpha)
 
 
 def restore(model: Any, record: dict[str, Any]) -> None:
@@ -164,7 +197,7 @@ def adapter_shapes(model: Any, record: dict[str, Any]) -> dict[str, tuple[int, .
 def _terms(model: Any, record: dict[str, Any]) -> dict[str, LowRank]:
     layers, terms = layer_paths(model), {}
     for path in record["layers"]:
-        term = _term(path, layers, record["rank"], record["alpha"])
+        term = _term(path, layers, record["rank"], record["alpha"], any_size=True)
         if not isinstance(term, LowRank):
             raise _unfit(f"{path}: {term}")
         terms[path] = term
@@ -177,14 +210,14 @@ def _unfit(cause: str) -> FileFormatError:
     )
 
 
-def merge(model: Any, record: dict[str, Any]) -> None:
-    """Adds the terms to the weights, and trains again what was trained before.
+def check_mergeable(model: Any, records: list[dict[str, Any]]) -> None:
+    """Raises if an adapter cannot be merged.
 
     Raises:
         ArgumentError: A weight under an adapter is quantized.
     """
     layers = layer_paths(model)
-    for path in record["layers"]:
+    for path in (path for record in records for path in record["layers"]):
         layer = layers[path]
         if isinstance(getattr(layer, layer._low_rank.attribute), QuantizedWeight):
             raise ArgumentError(
@@ -193,6 +226,11 @@ def merge(model: Any, record: dict[str, Any]) -> None:
                 hint="Keep the adapters (model.save_lora), or load them into the exact "
                 "model, merge there, and quantize that.",
             )
+
+
+def merge(model: Any, record: dict[str, Any]) -> None:
+    """Adds the terms to the weights, and trains again what was trained before."""
+    layers = layer_paths(model)
     for path in record["layers"]:
         layer, term = layers[path], layers[path]._low_rank
         weight = getattr(layer, term.attribute)
@@ -230,10 +268,20 @@ def records_of(model: Any, paths: list[str]) -> list[dict[str, Any]]:
             "alpha": alpha,
             "layers": found,
             "frozen_layers": [],
-            "frozen_weights": [],
+            "frozen_weights": [
+                w for path in found for w in _frozen_weight(layers, path)
+            ],
         }
         for (rank, alpha), found in groups.items()
     ]
+
+
+def _frozen_weight(layers: dict[str, Any], path: str) -> list[str]:
+    """The weight beside which a layer's adapter is trained, if that is an array."""
+    name = layers[path]._low_rank.attribute
+    weight = getattr(layers[path], name)
+    frozen = isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
+    return [f"{path}/{name}"] if frozen else []
 
 
 def adapters(model: Any) -> Iterator[tuple[str, Any]]:
@@ -266,21 +314,35 @@ def _to_freeze(model: Any, frozen: list[str]) -> list[str]:
     ]
 
 
-def _term(path: str, layers: dict[str, Any], rank: int, alpha: float) -> LowRank | str:
+def _term(
+    path: str, layers: dict[str, Any], rank: int, alpha: float, *, any_size=False
+) -> LowRank | str:
     """The adapter of a layer, or why it has none."""
     layer = layers[path]
     if isinstance(layers.get(path.rpartition("/")[0]), SpectralNormalization):
         return "SpectralNormalization divides its kernel at every call"
+    term = _term_of(layer, rank, alpha)
+    if term is None:
+        return f"no adapter for {type(layer).__name__}"
+    size, limit = _sizes(term)
+    if rank > limit or size >= math.prod(term.shape) and not any_size:
+        return f"an adapter of rank {rank} would be larger than its {term.attribute}"
+    return term
+
+
+def _sizes(term: LowRank) -> tuple[int, int]:
+    """Entries of an adapter, and the rank beyond which none makes sense."""
+    a, b = math.prod(term.a_shape), math.prod(term.b_shape)
+    return a + b, max(a, b) // term.rank
+
+
+def _term_of(layer: Any, rank: int, alpha: float) -> LowRank | None:
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
     summed = _summed(layer) if weight is not None else None
     if weight is None or summed is None:
-        return f"no adapter for {type(layer).__name__}"
-    term = LowRank(name, tuple(weight.shape), summed, rank, alpha)
-    size = math.prod(term.a_shape) + math.prod(term.b_shape)
-    if size >= math.prod(weight.shape):
-        return f"an adapter of rank {rank} would be larger than its {name}"
-    return term
+        return None
+    return LowRank(name, tuple(weight.shape), summed, rank, alpha)
 
 
 def _summed(layer: Any) -> tuple[int, ...] | None:
@@ -305,14 +367,21 @@ def _apply(model: Any, terms: dict[str, LowRank], record: dict[str, Any]) -> Non
     for path in record["frozen_layers"]:
         layers[path]._trainable = False
     for path, term in terms.items():
-        layer = layers[path]
-        put_in_place(layer)
-        layer._low_rank = term
-        layer.lora_a = layer.add_weight(
-            term.a_shape, "he_uniform", "float32", name="lora_a"
-        )
-        layer.lora_b = layer.add_weight(term.b_shape, "zeros", "float32", name="lora_b")
-        for key, weight in children(layer):
-            if key in ("lora_a", "lora_b"):
-                weight.set_metadata("lora", True)
+        _put_beside(layers[path], term)
     materialize(model)
+
+
+def _put_beside(
+    layer: Any, term: LowRank, a_initializer="he_uniform", b_initializer="zeros"
+) -> None:
+    put_in_place(layer)
+    layer._low_rank = term
+    layer.lora_a = layer.add_weight(
+        term.a_shape, a_initializer, "float32", name="lora_a"
+    )
+    layer.lora_b = layer.add_weight(
+        term.b_shape, b_initializer, "float32", name="lora_b"
+    )
+    for key, weight in children(layer):
+        if key in ("lora_a", "lora_b"):
+            weight.set_metadata("lora", True)

@@ -12,10 +12,16 @@ import jax
 import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
 
-from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    FileFormatError,
+    UnknownNameError,
+    unknown_name,
+)
 from exburn.jax_functions import original
 
 __all__ = [
+    "Catalogue",
     "custom_objects",
     "deserialize",
     "from_file",
@@ -245,3 +251,60 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if shared is not None and number is not None:
         shared.made[number] = made
     return made
+
+
+class Catalogue:
+    """The objects of one kind by name: ExBurn's own first, then registered ones.
+
+    Args:
+        kind: What errors call one of them, such as ``"constraint"``.
+        names: ExBurn's own.
+        base: What a registered class must derive from; ``None`` where only functions
+            are looked for.
+
+    Example:
+        >>> Catalogue("activation", {"double": lambda x: 2 * x}).lookup("double")(3)
+        6
+    """
+
+    def __init__(self, kind: str, names: Mapping[str, Any], base: type | None = None):
+        self.kind, self.names, self.base = kind, names, base
+
+    def lookup(self, name: Any) -> Any:
+        """The class or function of a name.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has it.
+        """
+        if name in self.names:
+            return self.names[name]
+        try:
+            found = lookup(name, self.kind)
+        except UnknownNameError:
+            found = None
+        fits = callable(found) if self.base is None else found is not None
+        if isinstance(found, type):
+            fits = self.base is not None and issubclass(found, self.base)
+        if not fits:
+            raise unknown_name(self.kind, name, self.names, op=f"{self.kind}s.get")
+        return found
+
+    def from_config(self, config: Mapping[str, Any]) -> Any:
+        """The object of a configuration, ExBurn's or Keras'.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has its name.
+            ArgumentError: It names nothing.
+        """
+        name = config.get("registered_name") or config.get("class_name")
+        if name is None:
+            raise ArgumentError(
+                f"{self.kind}s.deserialize",
+                "a configuration needs 'class_name' and 'config'",
+                {"received": dict(config)},
+            )
+        inner: Any = config.get("config") or {}
+        if name in ("__function__", "function"):
+            return self.lookup(inner)
+        found = self.lookup(name)
+        return found.from_config(inner) if hasattr(found, "from_config") else found

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import registry
-from exburn.errors import ArgumentError, ShapeError, UnknownNameError, unknown_name
+from exburn.errors import ArgumentError, ShapeError
 
 __all__ = [
     "L1",
@@ -237,6 +237,9 @@ def _sum_square(x: Any) -> jax.Array:
     return jnp.sum(jnp.square(_wide(x)))
 
 
+_catalogue = registry.Catalogue("regularizer", _names, Regularizer)
+
+
 def get(identifier: Any) -> Any:
     """The regularizer that an identifier stands for.
 
@@ -258,7 +261,7 @@ def get(identifier: Any) -> Any:
     if isinstance(identifier, str):
         if identifier in ("l1_l2", "L1L2"):
             return L1L2(0.01, 0.01)
-        identifier = _lookup(identifier)
+        identifier = _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     if isinstance(identifier, type):
@@ -296,28 +299,4 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     with registry.custom_objects(custom_objects):
         if not isinstance(config, Mapping):
             return get(config)
-        name = config.get("registered_name") or config.get("class_name")
-        if name is None:
-            raise ArgumentError(
-                "regularizers.deserialize",
-                "a configuration needs 'class_name' and 'config'",
-                {"received": dict(config)},
-            )
-        inner: Any = config.get("config") or {}
-        if name in ("__function__", "function"):
-            return _lookup(inner)
-        return _lookup(name).from_config(inner)
-
-
-def _lookup(name: str) -> Any:
-    if name in _names:
-        return _names[name]
-    try:
-        found = registry.lookup(name, "regularizer")
-    except UnknownNameError:
-        found = None
-    if found is None or (
-        isinstance(found, type) and not issubclass(found, Regularizer)
-    ):
-        raise unknown_name("regularizer", name, _names, op="regularizers.get")
-    return found
+        return _catalogue.from_config(config)

@@ -10,7 +10,7 @@ from typing import Any
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
 from exburn.traversal import iter_modules, iter_weights
 
-__all__ = ["frozen_paths", "layer_paths", "select_layers"]
+__all__ = ["frozen_paths", "layer_paths", "select_layers", "train_only"]
 
 
 def layer_paths(root: Any) -> dict[str, Any]:
@@ -34,6 +34,30 @@ def frozen_paths(model: Any) -> list[str]:
         if not layer._trainable or any(outer in frozen for outer in around):
             frozen[path] = None
     return list(frozen)
+
+
+def train_only(model: Any, names: set[str]) -> bool:
+    """Freezes and unfreezes layers so that training changes these weights alone.
+
+    Args:
+        model: The model.
+        names: Paths of weights.
+
+    Returns:
+        Whether that is possible; else nothing is changed.
+    """
+    layers = {"": model, **layer_paths(model)}
+    before = {path: layer._trainable for path, layer in layers.items()}
+    parameters = [path for path, w, _ in iter_weights(model) if w.trainable]
+    for path, layer in layers.items():
+        inside = [p for p in parameters if p.startswith(f"{path}/") or not path]
+        if inside:  # others, such as Dropout, stay as they are
+            layer._trainable = any(p in names for p in inside)
+    if {path for path, _, learns in iter_weights(model) if learns} == names:
+        return True
+    for path, layer in layers.items():
+        layer._trainable = before[path]
+    return False
 
 
 def select_layers(root: Any, patterns: tuple, *, op: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from exburn.training.trainer import Trainer
 __all__ = ["MachineReport", "ModelReport", "Timing", "benchmark"]
 
 _SOFTMAX = 1_000_000  # values
+_WARM_SECONDS = 0.05  # of runs that do not count: GPUs raise their clock under load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +194,8 @@ def benchmark(
             takes.
         input: Its input, rows first: one batch.
         size: Rows and columns of the matrices.
-        iterations: Runs that the machine's times are averaged over, after one warm-up.
+        iterations: Runs that the machine's times are averaged over, after a warm-up;
+            they are sent off together, so that a device has no time to idle.
         warmup: Runs of the model before those that count.
         runs: Runs of the model that count.
         devices: Devices to time; by default one of each kind that JAX offers.
@@ -264,17 +266,29 @@ def _machine(device: Any, dtype: str, size: int, iterations: int) -> dict[str, A
 
     a, b, flat = put(size, size), put(size, size), put(_SOFTMAX)
     matmul, softmax = jax.jit(jnp.matmul), jax.jit(jax.nn.softmax)
-    times = _measure(lambda: matmul(a, b), iterations, 1)
-    kept = _measure(lambda: softmax(flat), iterations, 1)
-    copied = _measure(lambda: jax.device_get(softmax(flat)), iterations, 1)
+    product = _average_ms(lambda: matmul(a, b), iterations)
     return {
         "device": str(device),
         "dtype": dtype,
-        "time_ms": times.avg_ms,
-        "gflops": 2 * size**3 / times.avg_ms / 1e6,
-        "softmax_ms": kept.avg_ms,
-        "softmax_to_host_ms": copied.avg_ms,
+        "time_ms": product,
+        "gflops": 2 * size**3 / product / 1e6,
+        "softmax_ms": _average_ms(lambda: softmax(flat), iterations),
+        "softmax_to_host_ms": _average_ms(
+            lambda: jax.device_get(softmax(flat)), iterations
+        ),
     }
+
+
+def _average_ms(run: Callable[[], Any], iterations: int) -> float:
+    """Of runs one behind the other, as a device works under load."""
+    until = time.perf_counter() + _WARM_SECONDS
+    jax.block_until_ready(run())
+    while time.perf_counter() < until:
+        jax.block_until_ready(run())
+    began = time.perf_counter()
+    results = [run() for _ in range(iterations)]
+    jax.block_until_ready(results)
+    return (time.perf_counter() - began) / iterations * 1e3
 
 
 def _one_of_each() -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from exburn import constraints, context, initializers, regularizers
 from exburn.errors import DTypeError
-from exburn.layer import Layer
+from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
@@ -19,7 +19,7 @@ __all__ = ["Embedding", "ReversibleEmbedding"]
 
 
 @register_builtin
-class Embedding(Layer):
+class Embedding(Adaptable):
     """Looks up a trainable vector for each integer.
 
     ``y[…, :] = embeddings[x[…], :]``

@@ -49,7 +49,9 @@ class Optimizer(Live, Eager, abc.ABC):
     with gradient accumulation is more than the number of updates, as in Keras.
 
     Parameters in 16-bit floats are updated in float32, with float32 optimizer state,
-    and rounded once: in bfloat16, ``0.999 * v`` would not change ``v`` at all.
+    and what rounding them takes off is kept, in as many bits, for the next update:
+    in bfloat16, ``0.999 * v`` would not change ``v`` at all, and small updates would
+    be lost one by one.
 
     Args:
         learning_rate: A number ≥ 0, a schedule, or a function of the step.
@@ -229,6 +231,8 @@ class Optimizer(Live, Eager, abc.ABC):
                 state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
             if self.use_ema:
                 state["average"] = jax.tree.map(jnp.copy, wide)
+            if self.widens and has_narrow(tree):
+                state["rounded_off"] = no_remainders(tree)
             return state
 
         state = initial_state(make, params)
@@ -299,6 +303,8 @@ class Optimizer(Live, Eager, abc.ABC):
         wide = params
         if self.widens:
             grads, wide = widen(grads), widen(params)
+        if "rounded_off" in state:
+            wide = with_remainders(wide, state["rounded_off"])
         same_structure(
             type(self).__name__, state["inner"], jax.eval_shape(self.init_rule, wide)
         )
@@ -313,14 +319,15 @@ class Optimizer(Live, Eager, abc.ABC):
         deltas, inner = self.apply_rule(
             grads, state["inner"], wide, learning_rate, count
         )
-        new_params = jax.tree.map(
-            lambda p, w, d: (w + d).astype(p.dtype), params, wide, deltas
-        )
+        exact = jax.tree.map(lambda w, d: w + d, wide, deltas)
+        new_params = jax.tree.map(lambda p, e: e.astype(p.dtype), params, exact)
         new_state = {
             **state,
             "rate": {**state["rate"], "count": count + 1},
             "inner": like(type(self).__name__, inner, state["inner"]),
         }
+        if "rounded_off" in state:
+            new_state["rounded_off"] = remainders(exact, new_params)
         if self.use_ema:
             new_params, new_state["average"] = gradients.moving_average(
                 new_params,

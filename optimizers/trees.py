@@ -47,15 +47,47 @@ def map_with_path(function: Callable, tree: Any, *rest: Any) -> Any:
     )
 
 
+def is_narrow(leaf: Any) -> bool:
+    """Whether a leaf is a 16-bit float."""
+    dtype = jnp.dtype(leaf.dtype)
+    return jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4
+
+
 def widen(tree: Any) -> Any:
     """16-bit floats become float32; everything else stays as it is."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if is_narrow(leaf) else leaf, tree
+    )
 
-    def one(leaf):
-        dtype = jnp.dtype(leaf.dtype)
-        narrow = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4
-        return leaf.astype(jnp.float32) if narrow else leaf
 
-    return jax.tree.map(one, tree)
+def has_narrow(tree: Any) -> bool:
+    """Whether a leaf is a 16-bit float."""
+    return any(map(is_narrow, jax.tree.leaves(tree)))
+
+
+def no_remainders(params: Any) -> Any:
+    """Remainders before the first update; empty ones beside parameters of 32 bits."""
+    return jax.tree.map(
+        lambda p: jnp.zeros(p.shape if is_narrow(p) else (0,), p.dtype), params
+    )
+
+
+def remainders(exact: Any, rounded: Any) -> Any:
+    """What rounding took off 16-bit parameters, in their own dtypes."""
+
+    def one(e, p):
+        if not is_narrow(p):
+            return jnp.zeros((0,), p.dtype)
+        return (e - p.astype(e.dtype)).astype(p.dtype)
+
+    return jax.tree.map(one, exact, rounded)
+
+
+def with_remainders(wide: Any, kept: Any) -> Any:
+    """Widened parameters with what had been rounded off."""
+    return jax.tree.map(
+        lambda w, r: w + r.astype(w.dtype) if r.dtype != w.dtype else w, wide, kept
+    )
 
 
 def like(op: str, new: Any, old: Any) -> Any:

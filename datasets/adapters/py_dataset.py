@@ -76,7 +76,7 @@ def _fetcher(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
         try:
             yield from _ahead(pool, dataset.__getitem__, order, dataset.max_queue_size)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
     return threads
 

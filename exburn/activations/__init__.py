@@ -49,7 +49,7 @@ from exburn.activations.vectors import (
     softmax,
     sparsemax,
 )
-from exburn.errors import ArgumentError, UnknownNameError, unknown_name
+from exburn.errors import ArgumentError
 from exburn.jax_functions import original
 
 __all__ = [
@@ -111,6 +111,9 @@ for _name in (
     registry.register(getattr(jax.nn, _name), package="jax.nn", name=_name)
 
 
+_catalogue = registry.Catalogue("activation", _names)
+
+
 def get(identifier: Any) -> Callable[..., Any]:
     """The activation that an identifier stands for.
 
@@ -129,7 +132,7 @@ def get(identifier: Any) -> Callable[..., Any]:
     if identifier is None:
         return linear
     if isinstance(identifier, str):
-        return _lookup(identifier)
+        return _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     if isinstance(identifier, type):
@@ -183,15 +186,3 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
                 )
             config = registry.deserialize(config)
         return get(config)
-
-
-def _lookup(name: str) -> Callable[..., Any]:
-    if name in _names:
-        return _names[name]
-    try:
-        found = registry.lookup(name, "activation")
-    except UnknownNameError:
-        found = None
-    if not callable(found) or isinstance(found, type):
-        raise unknown_name("activation", name, _names, op="activations.get")
-    return found

@@ -20,15 +20,14 @@ __all__ = ["half_gelu"]
 def half_gelu(x: jax.Array) -> jax.Array:
     """``x · Φ(x)`` in the dtype of ``x``, computed in float32."""
     wide = x.astype(jnp.float32)
-    return (wide * _normal_cdf(wide)).astype(x.dtype)
+    return (wide * _normal(wide)[0]).astype(x.dtype)
 
 
 @half_gelu.defjvp
 def _half_gelu_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     wide = x.astype(jnp.float32)
-    cdf = _normal_cdf(wide)
-    density = jnp.exp(-0.5 * jnp.square(wide)) / math.sqrt(2 * math.pi)
+    cdf, density = _normal(wide)
     value = (wide * cdf).astype(x.dtype)
     slope = (cdf + wide * density).astype(x.dtype)
     # The barrier keeps XLA from computing the slope a second time in the backward pass.
@@ -36,6 +35,18 @@ def _half_gelu_jvp(primals, tangents):
     return value, slope * t
 
 
-def _normal_cdf(x: jax.Array) -> jax.Array:
-    # Not erfc, as its cost is twice erf's: half precision has no use for the far tail.
-    return 0.5 + 0.5 * lax.erf(x * math.sqrt(0.5))
+def _normal(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The normal distribution's Φ, to 3e-7, and its density.
+
+    Both from one exponential: XLA's erf takes several times the instructions.
+
+    Source: Abramowitz and Stegun, *Handbook of Mathematical Functions*, 1964, 26.2.17.
+    """
+    density = jnp.exp(-0.5 * jnp.square(x)) / math.sqrt(2 * math.pi)
+    d = 1 + 0.2316419 * jnp.abs(x)
+    t = lax.rsqrt(d * d)  # 1 / d, in one instruction of a GPU
+    tail = 0.0
+    for c in (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530):
+        tail = (tail + c) * t
+    tail = tail * density
+    return jnp.where(x < 0, tail, 1 - tail), density

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exburn.callback.base import Callback, Logs
-from exburn.errors import CallbackError, MissingDependencyError, unknown_name
+from exburn.errors import CallbackError, require, unknown_name
 
 __all__ = ["History"]
 
@@ -24,6 +24,8 @@ class History(Callback):
         seed: The seed of the run, also where the user gave none.
         profile: Of `fit(profile=True)`: for every epoch the milliseconds spent on
             data, the device, the host and validation.
+        data_waits: The share of each epoch that was spent waiting for data, from 0
+            to 1; 0 if that was less than 0.05 s.
 
     An epoch is recorded as a whole or not at all: an exception or Ctrl-C never
     leaves one name with a value more than another.
@@ -46,6 +48,7 @@ class History(Callback):
         self.epoch: list[int] = []
         self.seed: int | None = None
         self.profile: list[dict[str, float]] | None = None
+        self.data_waits: list[float] = []
         self._epochs: dict[str, list[int]] = {}
         self._restored = False
 
@@ -124,15 +127,9 @@ class History(Callback):
                 if name not in panels:
                     raise unknown_name("metric", name, panels, op="History.plot")
             panels = wanted
-        try:
-            from matplotlib.figure import Figure
-            from matplotlib.ticker import MaxNLocator
-        except ImportError as error:
-            raise MissingDependencyError(
-                "History.plot",
-                "drawing needs matplotlib",
-                hint="pip install 'exburn[plot]'  (or: pip install matplotlib)",
-            ) from error
+        op, reason = "History.plot", "drawing needs matplotlib"
+        Figure = require("matplotlib.figure", op, reason, extra="plot").Figure
+        MaxNLocator = require("matplotlib.ticker", op, reason, extra="plot").MaxNLocator
         columns = min(3, len(panels))
         rows = -(-len(panels) // columns)
         # A Figure of its own, not pyplot's: no window, no global state, any backend.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from exburn.callback.base import Callback, Logs
+from exburn.callback.history import History
 from exburn.errors import CallbackError, ExBurnError
 
 __all__ = ["CallbackList", "FunctionCallback"]
@@ -35,8 +37,10 @@ class FunctionCallback(Callback):
 
     Args:
         function: Called at each epoch's end with a copy of the logs, to which
-            `"epoch"` (counted from 0, as in every hook) is added. If it returns a
-            mapping whose `"stop_training"` is true, the training stops.
+            `"epoch"` (counted from 0, as in every hook), `"epoch_time_ms"`,
+            `"total_time_ms"` and, if the number of epochs is known, `"eta_ms"` are
+            added. If it returns a mapping whose `"stop_training"` is true, the training
+            stops.
 
     Raises:
         CallbackError: If the function cannot be called with one argument.
@@ -67,9 +71,26 @@ class FunctionCallback(Callback):
                     hint="For other hooks use LambdaCallback or subclass Callback.",
                 ) from error
         self.function = function
+        self._began = self._epoch_began = time.perf_counter()
+        self._first = 0
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._began, self._first = time.perf_counter(), -1
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._epoch_began = time.perf_counter()
+        if self._first < 0:
+            self._first = epoch
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        returned = self.function({**(logs or {}), "epoch": epoch})
+        now = time.perf_counter()
+        total = 1e3 * (now - self._began)
+        times = {"epoch_time_ms": 1e3 * (now - self._epoch_began)}
+        times["total_time_ms"] = total
+        if epochs := (self.params or {}).get("epochs"):
+            done = epoch + 1 - self._first
+            times["eta_ms"] = total / done * (epochs - epoch - 1)
+        returned = self.function({**(logs or {}), "epoch": epoch, **times})
         if isinstance(returned, Mapping) and returned.get("stop_training"):
             self.model.stop_training = True
 
@@ -114,7 +135,9 @@ class CallbackList:
         callbacks: A `Callback`, a function (see `FunctionCallback`), another
             `CallbackList`, or a (nested) list of these.
         model: Given to every callback's `set_model`.
-        params: Given to every callback's `set_params`.
+        params: Given to every callback's `set_params`; further keywords count as
+            well, as in Keras.
+        add_history: Adds a `History`, as the attribute `history`, if there is none.
 
     Raises:
         CallbackError: For anything that is not a callback, a class instead of an
@@ -136,6 +159,9 @@ class CallbackList:
         callbacks: Any = None,
         model: Any = None,
         params: Mapping[str, Any] | None = None,
+        *,
+        add_history: bool = False,
+        **more_params: Any,
     ):
         self.callbacks: list[Callback] = []
         self.model: Any = None
@@ -143,10 +169,15 @@ class CallbackList:
         self._index()
         for callback in _flatten(callbacks):
             self.append(callback)
+        if add_history:
+            kept = [c for c in self.callbacks if isinstance(c, History)]
+            self.history = kept[0] if kept else History()
+            if not kept:
+                self.append(self.history)
         if model is not None:
             self.set_model(model)
-        if params is not None:
-            self.set_params(params)
+        if params is not None or more_params:
+            self.set_params({**(params or {}), **more_params})
 
     def append(self, callback: Any) -> None:
         """Adds a callback, or a function, at the end."""

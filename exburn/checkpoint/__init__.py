@@ -1,6 +1,17 @@
 """Checkpoints of training runs: folders that are whole or not there."""
 
-from exburn.checkpoint.directory import Checkpoint, CheckpointDirectory, Saved
+from exburn.checkpoint.directory import (
+    Checkpoint,
+    CheckpointDirectory,
+    Saved,
+    saved_at,
+)
 from exburn.checkpoint.writer import CheckpointWriter
 
-__all__ = ["Checkpoint", "CheckpointDirectory", "CheckpointWriter", "Saved"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointDirectory",
+    "CheckpointWriter",
+    "Saved",
+    "saved_at",
+]

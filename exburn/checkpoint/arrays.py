@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["describe", "read_arrays", "write_arrays"]
+__all__ = ["WEIGHTS", "describe", "read_arrays", "weights_of", "write_arrays"]
+
+WEIGHTS = ("state/params/", "state/frozen/", "state/others/")  # beginnings of names
 
 Specs = dict[str, list[Any]]
+_MERGED = "manifest.ocdbt"  # names the chunks of every array
 
 
 def describe(arrays: Mapping[str, np.ndarray]) -> Specs:
@@ -18,13 +21,35 @@ def describe(arrays: Mapping[str, np.ndarray]) -> Specs:
     return {name: [a.dtype.name, list(a.shape)] for name, a in arrays.items()}
 
 
+def weights_of(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights among the arrays of a run, by their paths in the model.
+
+    Example:
+        >>> weights_of({"state/params/dense/bias": np.ones(1), "state/step": 3})
+        {'dense/bias': array([1.])}
+    """
+    return {
+        name.split("/", 2)[2]: array
+        for name, array in arrays.items()
+        if name.startswith(WEIGHTS)
+    }
+
+
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes the arrays; the folder must not exist."""
+    """Writes the arrays; the folder must not exist.
+
+    Raises:
+        OSError: The disk refused; Orbax raises errors of other classes, too.
+    """
     # Trained weights hardly compress (8 % with zstd), and it takes six times as long.
     handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, use_compression=False)
     full = {name: array for name, array in arrays.items() if array.size}
     with _orbax().Checkpointer(handler) as checkpointer:
         checkpointer.save(folder.resolve(), args=_orbax().args.PyTreeSave(full))
+    # Orbax looks with glob() for what it has to merge into this file. If the disk does
+    # not let the folder be listed, it finds nothing, merges nothing, and is content.
+    if full and not (folder / _MERGED).is_file():
+        raise OSError(f"{_MERGED} is missing from what Orbax wrote")
 
 
 def read_arrays(folder: Path, specs: Specs) -> dict[str, np.ndarray]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from exburn.checkpoint.arrays import describe, read_arrays, write_arrays
 from exburn.checkpoint.manifest import (
+    MANIFEST,
     read_manifest,
     sync_folder,
     verify_files,
@@ -28,7 +29,7 @@ from exburn.checkpoint.manifest import (
 )
 from exburn.errors import CheckpointError, CheckpointWarning
 
-__all__ = ["Checkpoint", "CheckpointDirectory", "Saved"]
+__all__ = ["Checkpoint", "CheckpointDirectory", "Saved", "saved_at"]
 
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
 _UNFINISHED, _DELETED = ".unfinished-", ".deleted-"
@@ -189,7 +190,7 @@ class CheckpointDirectory:
         """Lets other processes write into the folder."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            os.close(lock)
+            _let_go(lock)
 
     def __enter__(self) -> CheckpointDirectory:
         return self.open()
@@ -209,7 +210,7 @@ class CheckpointDirectory:
                 if time.monotonic() < end:
                     time.sleep(0.05)
                     continue
-                os.close(descriptor)
+                _let_go(descriptor)
                 raise CheckpointError(
                     "checkpoint",
                     "something else is writing checkpoints into this folder",
@@ -219,7 +220,7 @@ class CheckpointDirectory:
             except OSError as error:
                 if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EBADF):
                     return descriptor  # a file system without locks
-                os.close(descriptor)
+                _let_go(descriptor)
                 raise
 
     def _sweep(self) -> None:
@@ -328,6 +329,22 @@ class CheckpointDirectory:
             raise _refused(error, what, self.path) from error
 
 
+def saved_at(place: str | os.PathLike[str]) -> Saved | None:
+    """What a checkpoint holds, or the newest intact one of a folder; ``None`` if none.
+
+    Raises:
+        CheckpointError: It is damaged, or there are some, but none is intact.
+
+    Example:
+        >>> saved_at("a folder that is not there") is None
+        True
+    """
+    path = Path(os.path.abspath(os.path.expanduser(place)))
+    if (path / MANIFEST).exists():
+        return CheckpointDirectory(path.parent).read(path)
+    return CheckpointDirectory(path).latest()
+
+
 def _refused(error: Exception, what: str, path: Path) -> CheckpointError:
     return CheckpointError(
         "checkpoint",
@@ -335,6 +352,11 @@ def _refused(error: Exception, what: str, path: Path) -> CheckpointError:
         {"folder": path},
         hint="Is the disk full, or read-only? Checkpoints that are listed are intact.",
     )
+
+
+def _let_go(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # it is closed all the same, and held no data
+        os.close(descriptor)
 
 
 def _remove(path: Path) -> None:

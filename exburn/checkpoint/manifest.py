@@ -29,7 +29,7 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     for path in _files(folder):
         digest = _digest(path, sync=True)
         files[path.relative_to(folder).as_posix()] = [path.stat().st_size, digest]
-    for parent, _, _ in os.walk(folder):
+    for parent, _, _ in os.walk(folder, onerror=_raise):
         sync_folder(parent)
     body = {"format": _FORMAT, **facts, "files": files}
     body["digest"] = _own_digest(body)
@@ -98,8 +98,13 @@ def sync_folder(folder: Any) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder, onerror=_raise):
         yield from (Path(parent, name) for name in sorted(names))
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be listed is not an empty one."""
+    raise error
 
 
 def _digest(path: Path, sync: bool = False) -> str:

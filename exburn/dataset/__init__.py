@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from exburn.dataset.adapting import register_adapter
 from exburn.dataset.array_dataset import ArrayDataset
+from exburn.dataset.arrays import on_host
 from exburn.dataset.checks import check_finite
 from exburn.dataset.conversion import as_dataset, as_validation_dataset, split
 from exburn.dataset.py_dataset import PyDataset
@@ -28,6 +29,7 @@ __all__ = [
     "check_finite",
     "leaves",
     "map_leaves",
+    "on_host",
     "register_adapter",
     "split",
 ]

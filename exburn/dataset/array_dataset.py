@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ class ArrayDataset:
         sample_weight: One weight a row (or a value), or None.
         op: The operation named in errors.
 
+    Attributes:
+        check: Called with rows to raise if their values cannot be used; only where they
+            are to be looked at when they are read, instead of all of them at first.
+
     Shape: every array: ``[size, …]``.
 
     Raises:
@@ -39,6 +45,8 @@ class ArrayDataset:
         (3, 'float32', [2, 0])
     """
 
+    check: Callable[[tuple], None] | None = None
+
     def __init__(
         self, x: Tree, y: Tree = None, sample_weight: Tree = None, *, op: str = "fit"
     ):
@@ -49,6 +57,16 @@ class ArrayDataset:
 
     def __len__(self) -> int:
         return self.size
+
+    @property
+    def on_device(self) -> bool:
+        """Whether every array is in the memory of an accelerator."""
+        return all(on_host(leaf) is None for _, leaf in leaves(self.tree, ""))
+
+    @property
+    def mapped(self) -> bool:
+        """Whether an array is a file's, mapped into memory."""
+        return any(_is_mapped(leaf) for _, leaf in leaves(self.tree, ""))
 
     def take(self, indices: Any) -> tuple:
         """Rows as NumPy arrays on the host; a slice of NumPy data is a view."""
@@ -78,3 +96,9 @@ class ArrayDataset:
         part.size = len(range(self.size)[start:stop])
         part.nbytes = sum(leaf.nbytes for _, leaf in leaves(part.tree, ""))
         return part
+
+
+def _is_mapped(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)

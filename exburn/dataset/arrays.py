@@ -12,9 +12,9 @@ import numpy as np
 from exburn.dataset.adapting import ADAPTERS
 from exburn.errors import DTypeError, ShapeError
 
-__all__ = ["as_array", "describe", "on_host"]
+__all__ = ["KEPT", "as_array", "describe", "on_host"]
 
-_KEPT = frozenset(map(np.dtype, ("f4", "i4", "?", "u1", "i1", "i2", "u2")))
+KEPT = frozenset(map(np.dtype, ("f4", "i4", "?", "u1", "i1", "i2", "u2")))
 
 
 def describe(array: Any) -> str:
@@ -33,7 +33,7 @@ def on_host(array: Any) -> np.ndarray | None:
 
 def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
     """One leaf as an array that ExBurn can compute with, else a typed error."""
-    if type(value) is np.ndarray and value.dtype in _KEPT and value.ndim:
+    if type(value) is np.ndarray and value.dtype in KEPT and value.ndim:
         return value
     for adapter in ADAPTERS:
         if hasattr(adapter, "to_array") and adapter.accepts(value):
@@ -69,7 +69,7 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
             {"received": reprlib.repr(value)},
             hint="For one sample: np.array([value]).",
         )
-    return value if value.dtype in _KEPT else _convert(value, name, op)
+    return value if value.dtype in KEPT else _convert(value, name, op)
 
 
 def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:

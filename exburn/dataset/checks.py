@@ -46,15 +46,18 @@ def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
     return first[1].shape[0]
 
 
+def _without_ones(weight: Any) -> Any:
+    while weight.ndim > 1 and weight.shape[-1] == 1:
+        weight = weight[..., 0]
+    return weight
+
+
 def _check_weights(weight: Tree, y: Tree, op: str) -> None:
     one = None if isinstance(y, Mapping | list | tuple) else y
     for path, w in leaves(weight, NAMES[2]):
         if one is not None:
-            shape = w.shape  # trailing ones broadcast, as in Keras
-            while len(shape) > one.ndim and shape[-1] == 1:
-                shape = shape[:-1]
-            fits = all(a in (1, b) for a, b in zip(shape, one.shape, strict=False))
-            if len(shape) > one.ndim or not fits:
+            fits = all(a in (1, b) for a, b in zip(w.shape, one.shape, strict=False))
+            if w.ndim > one.ndim or not fits:
                 raise ShapeError(
                     op,
                     f"{path} must be one weight a row, or have the shape of y",
@@ -133,7 +136,9 @@ def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tupl
         return as_array(leaf, name, op)
 
     parts = zip((x, y, weight), NAMES, strict=True)
-    tree = tuple(map_leaves(convert, part, name) for part, name in parts)
+    x, y, weight = (map_leaves(convert, part, name) for part, name in parts)
+    # One weight a row may come as a column, such as a pandas Series.
+    tree = x, y, map_leaves(lambda _, w: _without_ones(w), weight, NAMES[2])
     _check_lengths(tree, op, what)
     _check_weights(tree[2], tree[1], op)
     return tree

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.dataset.arrays import KEPT, as_array
 from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
 from exburn.errors import DataError, ExBurnError
@@ -32,8 +33,9 @@ class StreamDataset:
         op: The operation named in errors.
 
     Attributes:
-        check: Called with every batch before it is handed out, to raise if its values
-            cannot be used.
+        check: Called with rows, those of one batch or of several that follow each
+            other, to raise if their values cannot be used. ``iterate`` does not call
+            it: whoever reads the batches looks at many at once, by ``check_rows``.
 
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
@@ -65,6 +67,7 @@ class StreamDataset:
         self._started = False
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
         self._form: Any = None
+        self._ranks: list[int] | None = None  # where the parts are single arrays
 
     def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
         """The first batch; ``iterate`` with the same arguments still yields it."""
@@ -119,15 +122,27 @@ class StreamDataset:
             raise
         if raw is _END:
             return None
-        batch = self._batch(raw, f"batch {index} of the {self.name}")
-        self._checked(batch, index)
-        return batch
+        return self._plain(raw) or self._batch(raw, index)
 
-    def check_first(self, batch: tuple) -> None:
-        """Checks a batch that was peeked at before ``check`` was known."""
-        self._checked(batch, 0)
+    def check_rows(self, rows: tuple, batches: list[tuple], first: int) -> None:
+        """Checks the values of some batches.
 
-    def _checked(self, batch: tuple, index: int) -> None:
+        Args:
+            rows: ``(x, y, sample_weight)`` of all of them together.
+            batches: The same one by one, to tell in which an error is.
+            first: Number of the first one.
+        """
+        if self.check is None:
+            return
+        try:
+            self.check(rows)
+        except ExBurnError:
+            for index, batch in enumerate(batches, first):
+                self.check_batch(batch, index)
+            raise
+
+    def check_batch(self, batch: tuple, index: int) -> None:
+        """Checks the values of one batch."""
         if self.check is None:
             return
         try:
@@ -136,7 +151,29 @@ class StreamDataset:
             error.add_note(f"in batch {index} of the {self.name}")
             raise
 
-    def _batch(self, raw: Any, what: str) -> tuple:
+    def _plain(self, raw: Any) -> tuple | None:
+        """The batch, if it is of NumPy arrays and like the first one.
+
+        A loader of small batches gives tens of thousands in a second.
+        """
+        if type(raw) is not tuple or self._ranks is None or len(raw) > 2:
+            return None
+        for value in raw:
+            if type(value) is not np.ndarray:
+                return None
+        if [value.ndim for value in raw] != self._ranks:
+            return None
+        try:
+            raw = [v if v.dtype in KEPT else as_array(v, "", self.op) for v in raw]
+        except ExBurnError:  # the long way says where
+            return None
+        rows = raw[0].shape[0]
+        if not rows or rows != raw[-1].shape[0]:
+            return None
+        return (*raw, None) if len(raw) == 2 else (*raw, None, None)
+
+    def _batch(self, raw: Any, index: int) -> tuple:
+        what = f"batch {index} of the {self.name}"
         parts = list(raw) if isinstance(raw, list | tuple) else [raw]
         if not 1 <= len(parts) <= 3:
             raise DataError(
@@ -155,6 +192,8 @@ class StreamDataset:
         form = [(path, leaf.ndim) for path, leaf in leaves(batch, "")]
         if self._form is None:
             self._form = form
+            plain = [path for path, _ in form] == [f"[{i}]" for i in range(len(form))]
+            self._ranks = [rank for _, rank in form] if plain else None
         elif form != self._form:
             raise DataError(
                 self.op,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.errors import ArgumentError, DataError, MissingDependencyError
+from exburn.errors import ArgumentError, DataError, require
 
 __all__ = ["is_core_ml", "load", "predict_core_ml"]
 
@@ -26,14 +26,8 @@ def load(path: str) -> Any:
         MissingDependencyError: coremltools is not installed.
     """
     _require_mac()
-    try:
-        import coremltools
-    except ImportError as error:
-        raise MissingDependencyError(
-            "predict",
-            "a Core ML model is run by coremltools",
-            hint="pip install 'exburn[coreml]'  (or: pip install coremltools)",
-        ) from error
+    reason = "a Core ML model is run by coremltools"
+    coremltools = require("coremltools", "predict", reason, extra="coreml")
     return coremltools.models.MLModel(path)
 
 

@@ -11,10 +11,10 @@ from exburn.errors import (
     DataError,
     DTypeError,
     FileFormatError,
-    MissingDependencyError,
     ShapeError,
+    require,
 )
-from exburn.inference.rows import in_batches
+from exburn.inference.rows import as_dtype, in_batches
 from exburn.symbol import describe
 
 __all__ = ["is_session", "load", "predict_session"]
@@ -46,14 +46,8 @@ def load(source: str | bytes) -> Any:
         MissingDependencyError: onnxruntime is not installed.
         FileFormatError: It is no ONNX model.
     """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingDependencyError(
-            "predict",
-            "an ONNX model is run by onnxruntime",
-            hint="pip install 'exburn[onnx]'  (or: pip install onnxruntime)",
-        ) from error
+    reason = "an ONNX model is run by onnxruntime"
+    onnxruntime = require("onnxruntime", "predict", reason, extra="onnx")
     try:
         return onnxruntime.InferenceSession(
             source, providers=onnxruntime.get_available_providers()
@@ -131,10 +125,6 @@ def _fit(value: Any, spec: Any) -> np.ndarray:
             f"{describe(array)}",
             hint="The first axis counts the rows.",
         )
-    if array.dtype.kind == "f" and dtype.kind in "iub":
-        raise DataError(
-            "predict",
-            f"input {spec.name!r} must hold {dtype}, received {describe(array)}",
-            hint=f"Convert it, if its values are whole: x.astype('{dtype}').",
-        )
-    return array.astype(dtype, copy=False)
+    if dtype.kind == "O":  # strings
+        return array.astype(dtype)
+    return as_dtype(array, dtype, f"input {spec.name!r}")

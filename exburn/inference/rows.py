@@ -8,11 +8,35 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.errors import DataError
+from exburn.dtypes import is_float
+from exburn.errors import DataError, DTypeError
 from exburn.symbol import describe
 from exburn.training.plan import power_of_two
 
-__all__ = ["in_batches", "on_host", "row_count"]
+__all__ = ["as_dtype", "in_batches", "on_host", "row_count"]
+
+
+def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+    """The array in the dtype that a program takes, where that loses nothing by far.
+
+    Raises:
+        DTypeError: It holds no numbers.
+        DataError: Fractions or numbers beyond the range would have to become integers.
+    """
+    if array.dtype == dtype:
+        return array
+    wanted = f"{name} must hold {dtype}, received {describe(array)}"
+    if not (is_float(array.dtype) or array.dtype.kind in "biu"):
+        raise DTypeError("predict", wanted)
+    if dtype.kind in "biu":
+        if is_float(array.dtype):
+            hint = f"Convert it, if its values are whole: x.astype('{dtype}')."
+            raise DataError("predict", wanted, hint=hint)
+        converted = array.astype(dtype)
+        if not np.array_equal(converted, array):
+            raise DataError("predict", f"{wanted}, with numbers that it cannot hold")
+        return converted
+    return array.astype(dtype)
 
 
 def row_count(leaves: list[Any]) -> int:

@@ -11,10 +11,10 @@ from exburn.errors import (
     ArgumentError,
     DataError,
     FileFormatError,
-    MissingDependencyError,
     ShapeError,
+    require,
 )
-from exburn.inference.rows import in_batches
+from exburn.inference.rows import as_dtype, in_batches
 from exburn.symbol import describe
 
 __all__ = ["is_exported", "load", "predict_exported"]
@@ -36,14 +36,9 @@ def load(data: bytes | bytearray) -> Any:
     """
     from jax import export
 
-    try:
-        import flatbuffers  # noqa: F401 - jax.export reads with it
-    except ImportError as error:
-        raise MissingDependencyError(
-            "predict",
-            "reading a StableHLO export needs flatbuffers",
-            hint="pip install 'exburn[export]'  (or: pip install flatbuffers)",
-        ) from error
+    # jax.export reads with it.
+    reason = "reading a StableHLO export needs flatbuffers"
+    require("flatbuffers", "predict", reason, extra="export")
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:  # whatever flatbuffers makes of other bytes
@@ -105,10 +100,4 @@ def _fit(leaf: Any, aval: Any) -> np.ndarray:
             f"the program takes {describe(aval)}, received {describe(value)}",
             hint="The first axis counts the rows.",
         )
-    if value.dtype.kind == "f" and np.dtype(aval.dtype).kind in "iub":
-        raise DataError(
-            "predict",
-            f"the program takes {describe(aval)}, received {describe(value)}",
-            hint="Convert it, if its values are whole.",
-        )
-    return value.astype(aval.dtype)
+    return as_dtype(value, np.dtype(aval.dtype), "the input")

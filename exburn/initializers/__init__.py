@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from exburn import registry
-from exburn.errors import ArgumentError, UnknownNameError, unknown_name
+from exburn.errors import ArgumentError
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros
 from exburn.initializers.householder import Orthogonal
@@ -109,6 +109,9 @@ _names: dict[str, type[Initializer]] = {
 _names |= {"normal": RandomNormal, "uniform": RandomUniform, "one": Ones, "zero": Zeros}
 
 
+_catalogue = registry.Catalogue("initializer", _names, Initializer)
+
+
 def get(identifier: Any) -> Any:
     """The initializer that an identifier stands for.
 
@@ -133,7 +136,7 @@ def get(identifier: Any) -> Any:
     if identifier is None or isinstance(identifier, Initializer):
         return identifier
     if isinstance(identifier, str):
-        return _adapt(_lookup(identifier))
+        return _adapt(_catalogue.lookup(identifier))
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     return _adapt(identifier)
@@ -163,32 +166,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     with registry.custom_objects(custom_objects):
         if not isinstance(config, Mapping):
             return get(config)
-        name = config.get("registered_name") or config.get("class_name")
-        if name is None:
-            raise ArgumentError(
-                "initializers.deserialize",
-                "a configuration needs 'class_name' and 'config'",
-                {"received": dict(config)},
-            )
-        inner: Any = config.get("config") or {}
-        if name in ("__function__", "function"):
-            return _adapt(_lookup(inner))
-        cls = _lookup(name)
-        return _adapt(cls.from_config(inner) if hasattr(cls, "from_config") else cls)
-
-
-def _lookup(name: str) -> Any:
-    if name in _names:
-        return _names[name]
-    try:
-        found = registry.lookup(name, "initializer")
-    except UnknownNameError:
-        found = None
-    if found is None or (
-        isinstance(found, type) and not issubclass(found, Initializer)
-    ):
-        raise unknown_name("initializer", name, _names, op="initializers.get")
-    return found
+        return _adapt(_catalogue.from_config(config))
 
 
 def _adapt(value: Any) -> Initializer:

@@ -132,6 +132,11 @@ class CrossEntropy(FormulaLoss):
         else:
             check_class_range(self.name, y_true, y_pred.shape[self.axis])
 
+    def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
+        last = self.axis in (-1, len(y_pred.shape) - 1)
+        plain = self.from_logits is not False and not self.label_smoothing
+        return last and plain and not _has_class_axis(y_true, y_pred, self.axis)
+
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         self.check_shapes(y_true, y_pred)
         logits = self.from_logits is not False

@@ -311,6 +311,9 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         classes = y_pred.shape[self.axis]
         check_class_range(self.name, y_true, classes, self.ignore_class)
 
+    def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
+        return bool(self.from_logits) and self.axis in (-1, len(y_pred.shape) - 1)
+
     def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         if self.ignore_class is None:
             return None

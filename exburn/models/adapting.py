@@ -72,8 +72,10 @@ class Adapting:
             ArgumentError: There are no adapters, or they are beside quantized weights.
         """
         self._require_idle("merge_lora")
-        record = self._lora_record("merge_lora")
-        lora.merge(self, record)
+        found = self._lora_records("merge_lora")
+        lora.check_mergeable(self, found)
+        for record in found:
+            lora.merge(self, record)
         remove_record(self, "lora")
 
     def save_lora(self, filepath: Any, overwrite: bool = True) -> None:
@@ -84,12 +86,20 @@ class Adapting:
             overwrite: Whether an existing file may be replaced.
 
         Raises:
-            ArgumentError: There are no adapters, or the file may not be replaced.
+            ArgumentError: There are no adapters, or such of several ranks; or the file
+                may not be replaced.
             SaveError: The disk is full, or writing is not permitted.
         """
         from exburn.saving.shards import write_tensors
 
-        record = self._lora_record("save_lora")
+        record, *others = self._lora_records("save_lora")
+        if others:
+            raise ArgumentError(
+                "save_lora",
+                "the adapters were added in several ways",
+                {"ranks": [r["rank"] for r in (record, *others)]},
+                hint="Save the model: model.save(path); or add them by add_lora().",
+            )
         path = _with_suffix(filepath)
         if path.exists() and not overwrite:
             raise ArgumentError(
@@ -134,9 +144,9 @@ class Adapting:
             about = {key: about.get(key) for key in ("rank", "alpha", "layers")}
             record = lora.checked_record(self, about)
             shapes = {name: entry.shape for name, entry in file.entries.items()}
-            own = self._changed("lora")
+            own = [r for r in records(self) if r["kind"] == "lora"]
             keys = ("rank", "alpha", "layers")
-            other = own is not None and any(own[key] != record[key] for key in keys)
+            other = any(r[key] != record[key] for r in own for key in keys)
             if other or shapes != lora.adapter_shapes(self, record):
                 raise FileFormatError(
                     "load_lora",
@@ -144,25 +154,22 @@ class Adapting:
                     {"first in the file": ", ".join(list(shapes)[:3])},
                 )
             arrays = file.read(shapes)
-        if own is None:
+        if not own:
             lora.restore(self, record)
             add_record(self, record)
         for name, weight in lora.adapters(self):
             weight.assign(arrays[name])
         return list(record["layers"])
 
-    def _lora_record(self, op: str) -> dict[str, Any]:
-        record = self._changed("lora")
-        if record is None:
+    def _lora_records(self, op: str) -> list[dict[str, Any]]:
+        found = [r for r in records(self) if r["kind"] == "lora"]
+        if not found:
             raise ArgumentError(
                 op,
                 "the model has no adapters",
                 hint="Add them first: model.add_lora(rank=8).",
             )
-        return record
-
-    def _changed(self, kind: str) -> dict[str, Any] | None:
-        return next((r for r in records(self) if r["kind"] == kind), None)
+        return found
 
     def repeat_changes(self, changes: Any) -> None:
         """Quantizes and adapts a fresh model as the records of another one say.

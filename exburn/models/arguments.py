@@ -27,11 +27,19 @@ __all__ = [
 BATCH = 32  # rows of a step where the user says nothing
 
 
-def first_batch(dataset: ArrayDataset | StreamDataset, seed: int) -> tuple:
-    """A batch of the data: for shapes only."""
+def first_batch(
+    dataset: ArrayDataset | StreamDataset, seed: int | None, rows: int | None = None
+) -> tuple:
+    """A batch of the data: for shapes only.
+
+    Args:
+        dataset: The data.
+        seed: For the order of a loader that shuffles; ``None`` for none.
+        rows: Of a model that takes only so many.
+    """
     if isinstance(dataset, StreamDataset):
         return dataset.peek(0, seed)
-    size = min(dataset.size, BATCH)
+    size = rows or min(dataset.size, BATCH)
     return jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
     )

@@ -7,8 +7,8 @@ from typing import Any
 from exburn.dataset import ArrayDataset, as_dataset
 from exburn.errors import DataError
 from exburn.models.arguments import logs_as
-from exburn.models.inspection import memory_errors
 from exburn.models.weighting import class_weights
+from exburn.training.plan import power_of_two
 
 __all__ = ["Batches"]
 
@@ -19,21 +19,19 @@ class Batches:
     _run: Any
     _trainer: Any
     _prepare: Any
+    _guarded: Any
     predict: Any
 
     def train_on_batch(
         self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
     ):
-        """One update on one batch; returns the running loss and metrics.
-
-        They accumulate over calls until ``reset_metrics()``, as in Keras.
-        """
+        """One update on one batch; returns its loss and metrics."""
         return self._on_batch(
             "train_on_batch", x, y, sample_weight, class_weight, return_dict, train=True
         )
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False):
-        """Running loss and metrics after one more batch, without an update."""
+        """The loss and metrics of one batch, without an update."""
         return self._on_batch(
             "test_on_batch", x, y, sample_weight, None, return_dict, train=False
         )
@@ -47,7 +45,8 @@ class Batches:
             dataset = class_weights(dataset, class_weight)
             assert isinstance(dataset, ArrayDataset)
         self._prepare(op, dataset, train=train)
-        with memory_errors(self, op, dataset, dataset.size):
+        trainer.reset_totals()  # what is returned is this batch's, as in Keras
+        with self._guarded(op, dataset, dataset.size):
             return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
     def predict_on_batch(self, x):
@@ -55,10 +54,11 @@ class Batches:
         batch = as_dataset(x, op="predict_on_batch")
         if not isinstance(batch, ArrayDataset):
             raise _not_a_batch("predict_on_batch")
-        return self.predict(batch, batch_size=batch.size, verbose=0)
+        # Padded like the other batches, so that a new size is rarely a new program.
+        return self.predict(batch, batch_size=power_of_two(batch.size), verbose=0)
 
     def reset_metrics(self) -> None:
-        """Starts the running values of the ``*_on_batch`` methods afresh."""
+        """Forgets the values of the metrics, as each ``*_on_batch`` call does."""
         if self._run.value.trainer is not None:
             self._run.value.trainer.reset_totals()
 

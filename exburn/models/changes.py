@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flax import nnx
+
 from exburn import lora
 from exburn.building import materialize
 from exburn.errors import FileFormatError
@@ -21,7 +23,7 @@ from exburn.quantization import (
     packed_schemes,
 )
 from exburn.selection import layer_paths
-from exburn.traversal import iter_modules
+from exburn.traversal import iter_modules, iter_weights
 from exburn.weights import Static
 
 __all__ = ["add_record", "quantize_in_place", "records", "remove_record", "repeat"]
@@ -72,6 +74,11 @@ def _packed(model: Any) -> list[dict[str, Any]]:
             dtype = f"{scheme.dtype}_dynamic" if scheme.dynamic else scheme.dtype
             key = (dtype, scheme.block_size, layer.precision.compute)
             groups.setdefault(key, []).append(path)
+    frozen = [
+        path
+        for path, weight, _ in iter_weights(model)
+        if isinstance(weight, nnx.Param) and weight.get_metadata().get("frozen")
+    ]
     return [
         {
             "kind": "quantization",
@@ -79,6 +86,7 @@ def _packed(model: Any) -> list[dict[str, Any]]:
             "block_size": block_size,
             "compute_dtype": compute,
             "layers": paths,
+            "frozen_weights": frozen,
         }
         for (dtype, block_size, compute), paths in groups.items()
     ]
@@ -95,15 +103,23 @@ def remove_record(model: Any, kind: str) -> None:
     model._changes = Static(kept)
 
 
-def quantize_in_place(model: Any, plan: Plan) -> None:
-    """Carries a plan out and records it."""
+def quantize_in_place(
+    model: Any, plan: Plan, frozen: list[str] | None = None
+) -> None:
+    """Carries a plan out and records it.
+
+    Args:
+        model: The model.
+        plan: The plan.
+        frozen: Paths of weights that are not trained beside packed ones; all if None.
+    """
     carry_out(plan)
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
         record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
         add_record(model, record)
     else:
-        freeze_parameters(model)
+        freeze_parameters(model, frozen)
     if getattr(model, "graph", None) is not None:
         retrace(model)
     materialize(model)
@@ -155,4 +171,5 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
             "the record of the quantization belongs to another model",
             {"layers that do not fit": sorted(done ^ set(layers))},
         )
-    quantize_in_place(model, plan)
+    frozen = record.get("frozen_weights") or []
+    quantize_in_place(model, plan, frozen)

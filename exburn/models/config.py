@@ -57,11 +57,14 @@ def describe(model: Model) -> dict[str, Any]:
         for s, n, axes in zip(graph.inputs, graph.input_names, graph.axes, strict=True)
     ]
     numbers = list(range(len(inputs)))
+    given = model._run.value.output_axes
+    named = {} if given is None else {"output_axes": [list(axes) for axes in given]}
     policy = {"dtype": model.precision.identifier} if model._own_policy else {}
     return {
         "name": model.name,
         "trainable": model.trainable,
         **policy,
+        **named,
         "inputs": inputs,
         "input_structure": _encode(jax.tree.unflatten(graph.input_tree, numbers)),
         "layers": layers,
@@ -111,13 +114,16 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
     structure = _decode(config["input_structure"], fetch)
     structure = jax.tree.map(lambda i: inputs[i], structure)
     outputs = _decode(config["outputs"], fetch)
-    return cls(
+    model = cls(
         structure,
         outputs,
         name=config["name"],
         trainable=config["trainable"],
         dtype=config.get("dtype"),
     )
+    if "output_axes" in config:
+        model.output_axes = config["output_axes"]
+    return model
 
 
 def _check_parts(args: Any, kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import jax
 from jax import export
 
 from exburn.device import device_info
-from exburn.errors import ArgumentError, MissingDependencyError, NotBuiltError
+from exburn.errors import ArgumentError, NotBuiltError, require
 from exburn.saving.atomic import write_atomically
 from exburn.symbol import INCONCLUSIVE, dim, spec_of
 from exburn.training.module import SplitModule
@@ -70,14 +70,9 @@ class Exporting:
                 f"the format must be 'stablehlo', received {format!r}",
                 hint="TensorFlow and ONNX have converters that start from StableHLO.",
             )
-        try:
-            import flatbuffers  # noqa: F401 - jax.export writes with it
-        except ImportError as error:
-            raise MissingDependencyError(
-                "export",
-                "writing StableHLO needs flatbuffers",
-                hint="pip install 'exburn[export]'  (or: pip install flatbuffers)",
-            ) from error
+        # jax.export writes with it.
+        reason = "writing StableHLO needs flatbuffers"
+        require("flatbuffers", "export", reason, extra="export")
         specs = self._export_specs(input_signature, batch_size)
         split = SplitModule(self)
         groups = split.read()

@@ -29,7 +29,7 @@ class Freezing:
         Frozen parameters are outside of the gradient and of the optimizer's state;
         those that stay keep their momentum and averages. A frozen BatchNormalization
         uses its moving statistics and leaves them alone. It holds from the next
-        ``fit`` on, before or after ``compile``.
+        ``fit`` on, before or after ``compile``; in a callback, from the next epoch on.
 
         Args:
             *patterns: Which layers, with all that is in them; every layer by default.
@@ -39,7 +39,6 @@ class Freezing:
 
         Raises:
             UnknownNameError: A pattern names no layer; nothing is frozen then.
-            ArgumentError: The model is being trained.
 
         Example:
             >>> from exburn import Sequential
@@ -63,19 +62,11 @@ class Freezing:
 
         Raises:
             UnknownNameError: A pattern names no layer; nothing changes then.
-            ArgumentError: The model is being trained, or a layer is in a frozen one
-                that has weights of its own.
+            ArgumentError: A layer is in a frozen one that has weights of its own.
         """
         return self._set_trainable("unfreeze", patterns, True)
 
     def _set_trainable(self, op: str, patterns: tuple, value: bool) -> list[str]:
-        trainer = self._run.value.trainer
-        if trainer is not None and trainer.state is not None:
-            raise ArgumentError(
-                op,
-                "the model is being trained",
-                hint="End this fit (model.stop_training = True), then call fit again.",
-            )
         if not patterns:
             self.trainable = value
             return list(layer_paths(self))

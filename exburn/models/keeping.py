@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+
 from exburn import losses, metrics, registry
 from exburn.building import materialize
-from exburn.errors import ArgumentError, NotBuiltError
+from exburn.callbacks import WarmUp
+from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
+from exburn.layer import Layer
+from exburn.losses import Loss
+from exburn.metrics import Metric
+from exburn.models.compiling import Compiling
+from exburn.models.options import device_of
 
 __all__ = ["Keeping"]
 
@@ -128,11 +138,9 @@ class Keeping:
         Raises:
             ArgumentError: A lambda or local function is among it.
         """
-        from exburn.models.training import Training
-
         run = self._run.value
         own = getattr(type(self).compile, "__wrapped__", type(self).compile)
-        if run.settings is None or own is not Training.compile:
+        if run.settings is None or own is not Compiling.compile:
             return None
         settings = run.settings
         return {
@@ -145,21 +153,31 @@ class Keeping:
             ),
             "run_eagerly": run.trainer.eager,
             "steps_per_execution": run.trainer.steps_per_execution,
+            "unroll": run.trainer.asked_unroll,
             "seed": settings["seed"],
             "check_numerics": run.check_numerics,
+            "auto_scale_loss": settings["auto_scale_loss"],
+            "warmup": _warmup_config(run.warmup),
+            "device": _device_config(run.device),
         }
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         """Compiles the model as ``get_compile_config`` says.
+
+        Without its device it runs on JAX's default, with a warning.
 
         Raises:
             UnknownNameError: A class or function that it names is not registered.
         """
         made = dict(config)
         made["optimizer"] = registry.deserialize(config["optimizer"])
-        made["loss"] = _each(config["loss"], losses.deserialize)
+        made["loss"] = _each(config["loss"], _made_by(losses.deserialize, Loss))
         for name in ("metrics", "weighted_metrics"):
-            made[name] = _each(config[name], metrics.deserialize)
+            made[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
+        if config.get("warmup") is not None:
+            made["warmup"] = WarmUp(**config["warmup"])
+        if config.get("device") is not None:
+            made["device"] = _device_or_default(config["device"])
         self.compile(**made)
 
     def _training_state(self) -> dict[str, Any] | None:
@@ -176,7 +194,8 @@ class Keeping:
 
     def _set_training_state(self, state: Mapping[str, Any]) -> None:
         trainer = self._run.value.trainer
-        trainer._seed, trainer.step = int(state["seed"]), int(state["step"])
+        trainer.reseed(int(state["seed"]))
+        trainer.step = int(state["step"])
         trainer.opt_state = state.get("opt_state")
 
     # ------------------------------------------------------------------ summary
@@ -203,6 +222,35 @@ class Keeping:
         )
 
 
+def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:
+    if warmup is None:
+        return None
+    names = ("target", "steps", "epochs", "initial", "verbose")
+    return {name: getattr(warmup, name) for name in names}
+
+
+def _device_config(device: Any) -> str | None:
+    """``"gpu:1"``: the platform, and which of this process' devices of that kind."""
+    if device is None:
+        return None
+    kind = device.platform
+    return f"{kind}:{jax.local_devices(backend=kind).index(device)}"
+
+
+def _device_or_default(name: Any) -> Any:
+    if not (isinstance(name, str) and re.fullmatch(r"\w{1,20}:[0-9]{1,4}", name)):
+        raise FileFormatError("load_model", f"{name!r} is no device")
+    try:
+        return device_of(name, "load_model")
+    except ArgumentError:
+        warnings.warn(
+            f"The model was compiled for the device {name!r}, which is not here; it "
+            f"runs on {jax.local_devices()[0]}. model.to_device(...) moves it.",
+            stacklevel=2,
+        )
+        return None
+
+
 def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
     """Converts what ``compile`` was given for losses or metrics, nested or alone."""
     if value is None or isinstance(value, str):
@@ -214,6 +262,20 @@ def _each(value: Any, convert: Callable[[Any], Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_each(one, convert) for one in value]
     return convert(value)
+
+
+def _made_by(deserialize: Callable[[Any], Any], kind: type) -> Callable[[Any], Any]:
+    def convert(described: Any) -> Any:
+        made = deserialize(described)
+        # A user's own may be any function or callable object; a layer is never meant.
+        fits = isinstance(made, kind) or callable(made)
+        if not fits or isinstance(made, Layer):
+            raise FileFormatError(
+                "load_model", f"{type(made).__name__} is no {kind.__name__}"
+            )
+        return made
+
+    return convert
 
 
 def _described(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:

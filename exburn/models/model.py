@@ -159,12 +159,20 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     # ------------------------------------------------------------------ accessors
     @property
     def layers(self) -> list[Layer]:
-        """The layers directly inside, in the order of the model; inputs included."""
+        """The layers directly inside, inputs included.
+
+        Those of a functional model are in Keras' order, which is that of their distance
+        from the outputs.
+        """
         if self.graph is None:
             layers = self._direct_layers()
             graphs.assign_names(layers)
             return layers
-        return [*_input_layers(self._symbols.value[0]), *_values(self.nodes)]
+        found = [
+            self.nodes[key] if isinstance(key, str) else _input_layer(self.inputs[key])
+            for key in self.graph.layers
+        ]
+        return [layer for layer in found if layer is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.
@@ -193,6 +201,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         if name not in named:
             raise unknown_name("layer", name, named, op="get_layer")
         return named[name]
+
+    def _node_items(self) -> list[tuple[str, Any]]:
+        """The layers of the graph by their names in it."""
+        return _items(self.nodes)
 
     def _named_layers(self) -> dict[str, Layer]:
         named = {layer.name: layer for layer in self.layers}
@@ -287,9 +299,10 @@ def _values(nodes: Any) -> list[Layer]:
     return [layer for _, layer in _items(nodes)]
 
 
-def _input_layers(inputs: Any) -> list[Layer]:
-    calls = [s.call for s in jax.tree.leaves(inputs)]
-    return [c.callee for c in calls if getattr(c and c.callee, "is_input", False)]
+def _input_layer(symbol: Symbol) -> Any:
+    """The layer of ``Input``; a symbol from inside another model has none."""
+    layer = symbol.call and symbol.call.callee
+    return layer if getattr(layer, "is_input", False) else None
 
 
 def _shapes(symbols: Any) -> Any:

@@ -8,7 +8,8 @@ added, and the optimizer's rule follows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,14 +22,25 @@ from exburn.optimizers.arguments import real, whole
 
 __all__ = ["OptimizerOptions", "device_of", "set_options", "warm_up", "with_accuracy"]
 
-#: Option → the optimizer's attribute.
-_ATTRIBUTES = {
-    "clip_norm": "global_clipnorm",
-    "clip_value": "clipvalue",
-    "weight_decay": "l2_weight_decay",
-    "accumulate_gradients": "gradient_accumulation_steps",
-    "nesterov": "nesterov",
-    "lr_schedule": "_learning_rate",
+
+def _schedule(op: str, name: str, value: Any) -> Any:
+    return schedules.get(tuple(value) if isinstance(value, list) else value)
+
+
+def _group(op: str, name: str, value: Any) -> int | None:
+    batches = whole(op, name, value, low=1)
+    return None if batches == 1 else batches
+
+
+#: Option → the optimizer's attribute, and the check that makes its value. ``compile``
+#: says what each option means; its signature and that of ``fit`` hold all of them.
+_OPTIONS: dict[str, tuple[str, Callable[[str, str, Any], Any]]] = {
+    "lr_schedule": ("_learning_rate", _schedule),
+    "weight_decay": ("l2_weight_decay", real),
+    "clip_norm": ("global_clipnorm", partial(real, open_low=True)),
+    "clip_value": ("clipvalue", partial(real, open_low=True)),
+    "accumulate_gradients": ("gradient_accumulation_steps", _group),
+    "nesterov": ("nesterov", lambda op, name, value: bool(value)),
 }
 
 
@@ -127,27 +139,18 @@ def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str
     """The options as attributes of the optimizer."""
     values: dict[str, Any] = {}
     for name, value in options.items():
-        if name not in _ATTRIBUTES:
-            raise unknown_name("option", name, _ATTRIBUTES, op=op)
-        if name in ("clip_norm", "clip_value"):
-            value = real(op, name, value, open_low=True)
-        elif name == "weight_decay":
-            value = real(op, name, value)
-        elif name == "accumulate_gradients":
-            value = whole(op, name, value, low=1)
-            value = None if value == 1 else value
-        elif name == "nesterov":
-            value = bool(value)
-            missing = [t for t in _targets(optimizer) if not hasattr(t, "nesterov")]
-            if missing:
-                raise ArgumentError(
-                    op,
-                    f"nesterov is an option of SGD, received {missing[0]!r}",
-                    hint='compile(optimizer="sgd", nesterov=True), or "nadam".',
-                )
-        elif name == "lr_schedule":
-            value = schedules.get(tuple(value) if isinstance(value, list) else value)
-        values[_ATTRIBUTES[name]] = value
+        if name not in _OPTIONS:
+            raise unknown_name("option", name, _OPTIONS, op=op)
+        attribute, check = _OPTIONS[name]
+        values[attribute] = check(op, name, value)
+    if "nesterov" in values:
+        missing = [t for t in _targets(optimizer) if not hasattr(t, "nesterov")]
+        if missing:
+            raise ArgumentError(
+                op,
+                f"nesterov is an option of SGD, received {missing[0]!r}",
+                hint='compile(optimizer="sgd", nesterov=True), or "nadam".',
+            )
     return values
 
 
@@ -206,7 +209,7 @@ def device_of(device: Any, op: str) -> Any:
             found += jax.local_devices(backend=name)
         except RuntimeError:  # this process has no such platform
             continue
-    if (number and not number.isdigit()) or int(number or 0) >= len(found):
+    if (number and not number.isdecimal()) or int(number or 0) >= len(found):
         raise ArgumentError(
             op,
             f"device must be one of this process, received {device!r}",

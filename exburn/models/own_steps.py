@@ -41,7 +41,8 @@ class OwnSteps:
         pass_ = context.current()
         leaves = jax.tree.leaves(y_pred)
         masks = [None if pass_ is None else pass_.mask_of(leaf) for leaf in leaves]
-        return objective.loss(y, y_pred, sample_weight, masks, None)[0]
+        outputs = y_pred, [None] * len(leaves)
+        return objective.loss(y, outputs, sample_weight, masks, None)[0]
 
     def _ends_in_probabilities(self) -> Any:
         """For each output whether it ends in a softmax or sigmoid, if that is known."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
+from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
@@ -112,14 +113,17 @@ class Reporting:
 
 
 def _attention() -> Decision:
-    gpu = jax.default_backend() == "gpu"
+    platform, asked = jax.default_backend(), is_flash_attention_enabled()
+    flash, reason = platform == "gpu", f"the device is a {platform}"
+    if flash and asked is False:
+        flash, reason = False, "config.disable_flash_attention() was called"
+    elif flash:
+        reason = "the device is a GPU; float16 or bfloat16, no dropout of weights"
     return Decision(
         "attention",
-        "cuDNN's flash attention where it can run" if gpu else "matrix products",
-        "the device is a GPU; float16 or bfloat16, no dropout of weights"
-        if gpu
-        else f"the device is a {jax.default_backend()}",
-        "flash_attention= of the layer, config.enable_flash_attention()",
+        "cuDNN's flash attention where it can run" if flash else "matrix products",
+        reason,
+        "flash_attention= of the layer, config.disable_flash_attention()",
     )
 
 

@@ -184,6 +184,8 @@ class Sequential(Model):
             config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
             if (axes := self.graph.axes[0]) is not None:
                 config["input"]["axes"] = list(axes)
+        if (given := self._run.value.output_axes) is not None:
+            config["output_axes"] = [list(axes) for axes in given]
         return config
 
     @classmethod
@@ -194,12 +196,15 @@ class Sequential(Model):
             shape, dtype = tuple(start["shape"]), start["dtype"]
             first = Input(batch_shape=shape, dtype=dtype, axes=start.get("axes"))
             layers = [first, *layers]
-        return cls(
+        model = cls(
             layers,
             trainable=config["trainable"],
             name=config["name"],
             dtype=config.get("dtype"),
         )
+        if "output_axes" in config:
+            model.output_axes = config["output_axes"]
+        return model
 
 
 def as_layer(item: Any) -> Layer:

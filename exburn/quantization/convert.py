@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from exburn.building import materialize
 from exburn.dtypes import is_float
 from exburn.layer import Layer
-from exburn.quantization.plan import Plan, Target
+from exburn.quantization.plan import Plan, Target, plan_layer
 from exburn.quantization.stand_ins import has_own_product, put_in_place
 from exburn.quantization.weight import QuantizedWeight
+from exburn.transforms import supplies
 from exburn.traversal import children, iter_modules, iter_weights
 from exburn.weights import Static
 
@@ -65,10 +67,18 @@ def carry_out(plan: Plan) -> None:
             put_in_place(layer)
 
 
-def freeze_parameters(model: Any) -> None:
-    """Keeps the weights that are still arrays out of training."""
-    for _, weight, _ in iter_weights(model):
-        if isinstance(weight, nnx.Param):
+@supplies("quantize")
+def quantize_layer(layer: Any, mode: Any, block_size: int | None) -> None:
+    """Packs the weights of one layer, in place."""
+    plan = plan_layer(layer, mode, block_size)
+    materialize(layer)
+    carry_out(plan)
+
+
+def freeze_parameters(model: Any, names: list[str] | None = None) -> None:
+    """Keeps weights that are still arrays out of training: all, or those named."""
+    for path, weight, _ in iter_weights(model):
+        if isinstance(weight, nnx.Param) and (names is None or path in names):
             weight.set_metadata("frozen", True)
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "choose",
     "make_plan",
     "packed_schemes",
+    "plan_layer",
     "quantized_weights",
 ]
 
@@ -211,6 +212,30 @@ def make_plan(
             "layers can.",
         )
     return Plan(settings, targets, skipped)
+
+
+def plan_layer(layer: Any, mode: Any, block_size: int | None) -> Plan:
+    """The plan of one layer by itself, whose weights are to be packed.
+
+    Raises:
+        UnknownNameError: There is no such mode.
+        NotBuiltError: The layer has no weights yet.
+        ArgumentError: ``block_size`` is out of range, or nothing can be packed.
+    """
+    op = f"{layer.name}.quantize"
+    if _dtype_name(mode) not in _PACKED:
+        raise unknown_name("mode", mode, _PACKED, op=op)
+    settings = Settings.of(mode, block_size)
+    if not layer.built:
+        raise NotBuiltError(op, "the layer has no weights before it is built")
+    if packed_schemes(layer):
+        raise ArgumentError(op, "the layer is quantized already")
+    if any("lora" in w.get_metadata() for _, w in _own_weights(layer)):
+        raise ArgumentError(op, "the layer has a low-rank adapter")
+    target, reason = _packed_target("", layer, settings, {})
+    if target is None:
+        raise ArgumentError(op, reason or "nothing can be packed")
+    return Plan(settings, [target], [])
 
 
 def choose(model: Any, selection: Any, *, op: str) -> set[str]:

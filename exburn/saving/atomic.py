@@ -22,7 +22,14 @@ from typing import Any, BinaryIO
 
 from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
 
-__all__ = ["Source", "Staged", "remove_leftovers", "target_of", "write_atomically"]
+__all__ = [
+    "Source",
+    "Staged",
+    "path_of",
+    "remove_leftovers",
+    "target_of",
+    "write_atomically",
+]
 
 _MARK = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
 ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
@@ -77,6 +84,34 @@ def status(path: Path) -> os.stat_result | None:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
+    """A path as the user gives it, with a suffix if it has none.
+
+    Args:
+        given: The path.
+        suffix: What is appended to a name without one.
+        op: The operation named in errors.
+        exists: Leave the name as it is if there is such a file.
+
+    Raises:
+        ArgumentError: It is no path.
+
+    Example:
+        >>> path_of("models/best", ".exburn", "save").name
+        'best.exburn'
+    """
+    try:
+        path = Path(given)
+        named = bool(path.name) and "\0" not in str(path)
+    except TypeError:
+        path, named = Path(), False
+    if not named:
+        raise ArgumentError(op, f"the path of a file is needed, received {given!r}")
+    if path.suffix or (exists and os.path.exists(path)):
+        return path
+    return path.with_name(path.name + suffix)
 
 
 def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:

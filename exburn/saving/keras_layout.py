@@ -8,7 +8,7 @@ depth. This module repeats that walk over a model of ours.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +16,6 @@ from flax import nnx
 
 from exburn.layer import Layer, snake_case
 from exburn.layers import SpectralNormalization
-from exburn.symbol import Operation
 from exburn.traversal import children, iter_weights
 
 __all__ = ["Place", "places"]
@@ -76,7 +75,7 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
     """Attributes with layers or lists of them, in the order in which Keras looks."""
     graph = getattr(layer, "graph", None)
     if graph is not None:
-        yield "layers", by_depth(layer)
+        yield "layers", [inner for inner in layer.layers if not _is_input(inner)]
         return
     found: dict[str, Any] = {}
     for key, value in vars(layer).items():
@@ -99,47 +98,5 @@ def _class_label(layer: Any) -> str:
     return snake_case(cls.__name__)
 
 
-def by_depth(model: Any) -> list[Layer]:
-    """The layers of a functional model, those furthest from the outputs first."""
-    if isinstance(model.layers, list) and hasattr(model, "_order"):
-        return list(model.layers)  # a Sequential lists its stack
-    graph = model.graph
-    order: list[int] = []  # of nodes, parents first
-    rank: dict[Any, int] = {}  # of layers and operations, as they are met from outputs
-    done: set[int] = set()
-
-    def parents(index: int) -> list[int]:
-        return [ref.node for ref in graph.nodes[index].leaves if hasattr(ref, "node")]
-
-    # Depth first without recursion: a model may be thousands of layers deep.
-    for output in graph.outputs:
-        stack = deque([(output.node, False)])
-        while stack:
-            index, finished = stack.pop()
-            if index < 0 or index in done:
-                continue
-            if finished:
-                done.add(index)
-                order.append(index)
-                continue
-            rank.setdefault(_target(graph, index), len(rank))
-            stack.append((index, True))
-            stack.extend((parent, False) for parent in reversed(parents(index)))
-    node_depth: dict[int, int] = {}
-    depth: dict[Any, int] = {}
-    for index in reversed(order):
-        target = _target(graph, index)
-        deep = max(node_depth.get(index, 0), depth.get(target, 0))
-        depth[target] = node_depth[index] = deep
-        for parent in parents(index):
-            if parent >= 0:
-                node_depth[parent] = max(deep + 1, node_depth.get(parent, 0))
-    ordered = sorted(depth, key=lambda target: (-depth[target], rank[target]))
-    layers = vars(model.nodes)
-    return [layers[target] for target in ordered if isinstance(target, str)]
-
-
-def _target(graph: Any, index: int) -> Any:
-    """A layer's key, or what stands for one operation."""
-    target = graph.nodes[index].target
-    return ("operation", index) if isinstance(target, Operation) else target
+def _is_input(layer: Any) -> bool:
+    return getattr(layer, "is_input", False)

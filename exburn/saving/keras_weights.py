@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.errors import MissingDependencyError
+from exburn.errors import require
 from exburn.saving.header import damaged
 from exburn.saving.keras_layout import Place, own_weights, places
 from exburn.traversal import iter_weights
@@ -47,15 +47,8 @@ class KerasWeights:
 
     def __init__(self, path: Path, model: Any):
         self.path = path
-        try:
-            import h5py
-        except ImportError as error:
-            raise MissingDependencyError(
-                _OP,
-                "reading weights of Keras needs h5py",
-                {"file": path},
-                hint='pip install "exburn[keras]"',
-            ) from error
+        reason = "reading weights of Keras needs h5py"
+        h5py = require("h5py", _OP, reason, extra="keras", details={"file": path})
         self._h5py = h5py
         self._datasets: dict[str, Any] = {}
         self._names: dict[str, str] = {}

@@ -7,7 +7,6 @@ The description of the model is JSON in the metadata.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from exburn.errors import (
     NotBuiltError,
     UnknownNameError,
 )
-from exburn.saving.atomic import HDF5, ZIP, Source, target_of
+from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import STORED_AS, fits, parse_json
 from exburn.saving.model_description import (
     check_numbers,
@@ -110,7 +109,7 @@ def save_model(
             tensors |= leaves
     check_numbers(described, largest_size(tensors.values()))
     text = to_json(about, separators=(",", ":"))
-    if not fits(text.encode()):
+    if not fits(text.encode()) or _too_many(text, len(tensors)):
         raise ArgumentError(
             "save",
             f"the model has more parts than a file may describe ({len(text)} bytes)",
@@ -126,9 +125,7 @@ def save_model(
 
 
 def _path(filepath: Any, overwrite: bool) -> Path:
-    path = Path(filepath)
-    if not path.suffix:
-        path = path.with_name(path.name + ".exburn")
+    path = path_of(filepath, ".exburn", "save")
     if path.suffix in (".h5", ".hdf5"):
         raise ArgumentError(
             "save",
@@ -213,9 +210,7 @@ def load_model(
             "files never hold code here, so there is no unsafe mode",
             hint="Pass what the file names: custom_objects={'name': function}.",
         )
-    path = Path(filepath)
-    if not path.suffix and not os.path.exists(path):
-        path = path.with_name(path.name + ".exburn")
+    path = path_of(filepath, ".exburn", "load_model", exists=True)
     _refuse_keras(path)
     with TensorFile(path, op="load_model") as file:
         if file.format != FORMAT:
@@ -265,13 +260,14 @@ class _Reader:
             raise self._unusable(error) from error
         names = [*weights, *(opt_state[0] if opt_state else [])]
         arrays = self.file.read(names)
-        for path, variable in weights.items():
-            _fill(variable, arrays[path])
+        with model._on_device():
+            for path, variable in weights.items():
+                _fill(variable, arrays[path])
+            if opt_state is not None:
+                leaves, treedef = opt_state
+                values = [_put(arrays[name], s.dtype) for name, s in leaves.items()]
+                about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         place(model)
-        if opt_state is not None:
-            leaves, treedef = opt_state
-            values = [_put(arrays[name], spec.dtype) for name, spec in leaves.items()]
-            about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         if compile and about.get("training") and model.compiled:
             model._set_training_state(about["training"])
         return model
@@ -279,8 +275,7 @@ class _Reader:
     def _about(self) -> dict[str, Any]:
         op, path = self.file.op, self.file.path
         text = self.file.metadata.get("model", "")
-        most = _MAX_CLASSES[0] + _MAX_CLASSES[1] * len(self.file.entries)
-        if text.count('"class_name"') > most:
+        if _too_many(text, len(self.file.entries)):
             raise self._unusable(FileFormatError(op, "it has too many layers"))
         about = parse_json(text, op, path, "the model's description")
         if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
@@ -365,6 +360,11 @@ class _Reader:
         there = {n for n in self.file.entries if n.startswith(_OPTIMIZER)}
         self._match(leaves, there)
         return leaves, jax.tree.structure(state)
+
+
+def _too_many(text: str, tensors: int) -> bool:
+    """Whether a description has more objects than so many tensors stand for."""
+    return text.count('"class_name"') > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
 
 
 def _is_state(value: Any) -> bool:

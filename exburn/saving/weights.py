@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from exburn.checkpoint import saved_at
+from exburn.checkpoint.arrays import weights_of
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
-from exburn.saving.atomic import HDF5, ZIP, Source, target_of
+from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import damaged
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
@@ -43,9 +44,7 @@ def save_weights(
         ArgumentError: The file exists and ``overwrite`` is false; no such folder.
         SaveError: The disk is full, or writing is not permitted.
     """
-    path = Path(filepath)
-    if not path.suffix:
-        path = path.with_name(path.name + ".safetensors")
+    path = path_of(filepath, ".safetensors", "save_weights")
     foreign = path.suffix in (".h5", ".hdf5", ".keras", ".npz")
     if foreign and not path.name.endswith(".weights.h5"):
         raise ArgumentError(
@@ -83,7 +82,8 @@ def load_weights(
         model: A built model.
         filepath: A file of ``save_weights`` or ``save_model``, any safetensors file or
             NumPy's ``.npz`` with the same names, or Keras' ``.weights.h5`` or
-            ``.keras``. What it is is told by its content.
+            ``.keras``: its content tells what it is. Or a folder of checkpoints, or one
+            of them.
         skip_mismatch: Leaves out weights that are missing, unexpected or of another
             shape.
 
@@ -91,11 +91,10 @@ def load_weights(
         FileFormatError: The file is damaged, or weights are missing or unexpected.
         ShapeError: A weight has another shape.
         ArgumentError: There is no such file.
+        CheckpointError: There is no intact checkpoint in the folder.
         MissingDependencyError: A file of Keras' needs h5py.
     """
-    path = Path(filepath)
-    if not path.suffix and not os.path.exists(path):
-        path = path.with_name(path.name + ".safetensors")
+    path = path_of(filepath, ".safetensors", _OP, exists=True)
     own = {name: weight for name, weight, _ in iter_weights(model)}
     shapes = {name: tuple(weight.shape) for name, weight in own.items()}
     with _open(path, model, shapes) as stored:
@@ -117,6 +116,9 @@ def load_weights(
 
 @contextlib.contextmanager
 def _open(path: Path, model: Any, shapes: Mapping[str, tuple]) -> Iterator[Stored]:
+    if path.is_dir() and (saved := saved_at(path)) is not None:
+        yield _Checkpoint(weights_of(saved.arrays))
+        return
     with Source(path, op=_OP) as file:
         start = file.read(0, 8)
     if start == HDF5 or start.startswith(ZIP):
@@ -155,6 +157,17 @@ class _Tensors:
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         return self._file.read(names)
+
+
+class _Checkpoint:
+    """The weights of a checkpoint of a run."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self._arrays = arrays
+        self.shapes = {name: array.shape for name, array in arrays.items()}
+
+    def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
+        return self._arrays
 
 
 class _Npz:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
+import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,20 +25,48 @@ class Answer(concurrent.futures.Future):
 
     Args:
         deadline: ``time.monotonic()`` at which the request fails, or ``None``.
-        expire: Called when a waiting thread finds that the deadline has passed.
         finish: Postprocessing of the output, or ``None``.
     """
 
     def __init__(
         self,
         deadline: float | None = None,
-        expire: Callable[[], None] | None = None,
         finish: Callable[[Any], Any] | None = None,
     ):
         super().__init__()
-        self.deadline, self._expire, self._finish = deadline, expire, finish
-        self._finishing = threading.Lock()
+        self.deadline, self._finish = deadline, finish
+        self._finishing = None if finish is None else threading.Lock()
         self._finished: tuple[Any, BaseException | None] | None = None
+        self._queue: Any = None
+        self._request: Callable[[], Any] = _nothing
+
+    def queued(self, queue: Any, request: Any) -> None:
+        """Tells where the request waits.
+
+        It is referred to weakly: with a cycle, its arrays would stay until the garbage
+        collector comes.
+        """
+        self._queue, self._request = queue, weakref.ref(request)
+
+    def cancel(self) -> bool:
+        """Drops the request, if none of it is in a batch yet."""
+        cancelled = super().cancel()
+        if cancelled and (request := self._request()) is not None:
+            self._queue.cancelled(request)
+        return cancelled
+
+    def add_done_callback(self, fn: Callable[[Any], Any]) -> None:
+        """Calls ``fn(answer)`` when the request is done, whatever became of it.
+
+        What it raises is logged, as ``concurrent.futures`` does: it runs in a thread
+        of the serving, which even a ``SystemExit`` must not end.
+        """
+        super().add_done_callback(functools.partial(_call, fn))
+
+    def expire(self) -> None:
+        """Fails the request because its deadline has passed."""
+        if (request := self._request()) is not None:
+            self._queue.expire(request)
 
     def result(self, timeout: float | None = None) -> Any:
         """The answer, postprocessed.
@@ -48,6 +79,8 @@ class Answer(concurrent.futures.Future):
             TimeoutError: The ``timeout`` given here passed first.
             CancelledError: The request was cancelled.
         """
+        if self.deadline is None and self._finish is None:
+            return super().result(timeout)
         value, error = self._settled(timeout)
         if error is not None:
             try:
@@ -65,7 +98,7 @@ class Answer(concurrent.futures.Future):
         if error is not None:
             return None, error
         output = super().result()
-        if self._finish is None:
+        if self._finish is None or self._finishing is None:
             return output, None
         with self._finishing:
             if self._finished is None:
@@ -84,6 +117,16 @@ class Answer(concurrent.futures.Future):
         try:
             return super().exception(left)
         except concurrent.futures.TimeoutError:
-            if self._expire is not None:
-                self._expire()
+            self.expire()
             return super().exception()
+
+
+def _call(fn: Callable[[Any], Any], answer: concurrent.futures.Future) -> None:
+    try:
+        fn(answer)
+    except BaseException:
+        logging.getLogger(__name__).exception("a callback of an answer raised")
+
+
+def _nothing() -> None:
+    """No request: none was queued."""

@@ -36,8 +36,8 @@ class Request:
     """
 
     __slots__ = (
-        *("answer", "arrived", "key", "left", "listener", "outputs", "rows"),
-        *("started", "state", "taken", "values"),
+        *("__weakref__", "answer", "arrived", "key", "left", "listener", "outputs"),
+        *("rows", "state", "taken", "values"),
     )
 
     def __init__(
@@ -52,7 +52,7 @@ class Request:
         self.rows = self.left = len(values[0])
         self.taken = 0  # rows that are in a batch
         self.state = _WAITING
-        self.arrived = self.started = 0.0
+        self.arrived = 0.0
         self.outputs: list[np.ndarray] | None = None
 
 
@@ -106,7 +106,12 @@ class Batcher:
         self.batch_size, self.timeout, self.most = batch_size, timeout, most
         self.whole, self.recorder = whole, recorder
         self.closing = False
-        self._stacks = {key: _Stack() for key in keys}
+        self._in_child = False
+        self._keys = tuple(keys)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._stacks = {key: _Stack() for key in self._keys}
         # Reentrant: the garbage collector may close a serving inside of any block.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -121,10 +126,11 @@ class Batcher:
             QueueFullError: Too many wait.
             ServingClosedError: ``close`` was called.
         """
+        request.answer.queued(self, request)
         with self._lock:
             if self.closing:
                 self.recorder.count("refused")
-                raise _closed()
+                raise _forked() if self._in_child else _closed()
             if self._waiting >= self.most:
                 self.recorder.count("refused")
                 raise QueueFullError(
@@ -141,7 +147,7 @@ class Batcher:
             stack.rows += request.rows
             self._waiting += 1
             self.recorder.count("accepted")
-            if first or before < self.batch_size <= stack.rows:
+            if self._idle and (first or before < self.batch_size <= stack.rows):
                 self._changed.notify()
 
     def expire(self, request: Request) -> None:
@@ -171,7 +177,6 @@ class Batcher:
             return True
         if request.answer.set_running_or_notify_cancel():
             request.state = _RUNNING
-            request.started = time.monotonic()
             self._waiting -= 1
             return True
         request.state = _DONE
@@ -203,7 +208,7 @@ class Batcher:
             with self._lock:
                 stack = self._due(wait=idle)
                 batch = None if stack is None else self._fill(stack, late)
-                if any(other.requests for other in self._stacks.values()):
+                if self._idle and any(s.requests for s in self._stacks.values()):
                     self._changed.notify()  # another partition looks after the rest
             for request in late:
                 self.expire(request)
@@ -262,37 +267,45 @@ class Batcher:
         return Batch(key, pieces, rows, waits) if pieces else None
 
     def deliver(
-        self, request: Request, start: int, rows: int, outputs: list[np.ndarray]
-    ) -> list[np.ndarray] | None:
-        """Copies the outputs of a piece to their place.
+        self, batch: Batch, outputs: list[np.ndarray]
+    ) -> list[tuple[Request, list[np.ndarray]]]:
+        """Copies each request's rows out of the outputs of a batch.
 
         Returns:
-            All outputs if this was the last piece; else ``None``.
+            The requests that are complete now, with all of their rows.
         """
         with self._lock:
-            if request.state == _DONE:
-                return None
+            for request, _, rows in batch.pieces:
+                if request.outputs is None and rows < request.rows:
+                    request.outputs = [
+                        np.empty((request.rows, *v.shape[1:]), v.dtype) for v in outputs
+                    ]
+        offset = 0
+        for request, start, rows in batch.pieces:
+            parts = [leaf[offset : offset + rows] for leaf in outputs]
+            offset += rows
             if request.outputs is None:
-                request.outputs = [
-                    np.empty((request.rows, *v.shape[1:]), v.dtype) for v in outputs
-                ]
-            whole = request.outputs
-        for target, value in zip(whole, outputs, strict=True):
-            target[start : start + rows] = value
-        late = False
+                request.outputs = [part.copy() for part in parts]
+                continue
+            for whole, part in zip(request.outputs, parts, strict=True):
+                whole[start : start + rows] = part
+        complete, late = [], []
         with self._lock:
-            request.left -= rows
-            if request.left or request.state == _DONE:
-                return None
-            deadline = request.answer.deadline
-            late = deadline is not None and time.monotonic() > deadline
-            if not late:
+            now = time.monotonic()
+            for request, _, rows in batch.pieces:
+                request.left -= rows
+                if request.left or request.state == _DONE:
+                    continue
+                deadline = request.answer.deadline
+                if deadline is not None and now > deadline:
+                    late.append(request)
+                    continue
                 request.state = _DONE
-                self.recorder.answered(time.monotonic() - request.arrived)
-        if late:
+                self.recorder.answered(now - request.arrived)
+                complete.append((request, request.outputs))
+        for request in late:
             self.expire(request)
-            return None
-        return whole
+        return complete
 
     # ------------------------------------------------------------------ the end
     def close(self, *, drain: bool) -> None:
@@ -302,6 +315,11 @@ class Batcher:
             self._changed.notify_all()
         if not drain:
             self.abandon()
+
+    def forked(self) -> None:
+        """Ends it in the child of a fork, where no thread is left to run a batch."""
+        self.closing = self._in_child = True
+        self._empty()  # another thread may have held the lock
 
     def abandon(self) -> None:
         """Fails every request that is still waiting, wholly or in part."""
@@ -329,3 +347,11 @@ def _late() -> DeadlineExceededError:
 
 def _closed() -> ServingClosedError:
     return ServingClosedError("serving", "it is closed: it takes no requests any more")
+
+
+def _forked() -> ServingClosedError:
+    return ServingClosedError(
+        "serving",
+        "it runs in the process that this one was forked from",
+        hint="Make a Serving in each process.",
+    )

@@ -55,6 +55,12 @@ class Computation:
         self._lookups: dict[Hashable, Any] = {}
         self._split: SplitModule | None = None
         self._weights = weights
+        for leaf in jax.tree.leaves(weights):
+            if not isinstance(leaf, np.ndarray | jax.Array):
+                raise ArgumentError(
+                    "Serving",
+                    f"weights must be arrays, received {describe(leaf)} among them",
+                )
         if isinstance(model, nnx.Module):
             if weights is not None:
                 raise ArgumentError(

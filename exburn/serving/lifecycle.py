@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -107,6 +108,16 @@ def _close_all() -> None:
     """An interpreter that exits answers what it has, before JAX ends."""
     for serving in list(_open):
         serving.close(timeout=5)
+
+
+def _after_fork() -> None:
+    for serving in list(_open):
+        serving._batcher.forked()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _stop(batcher: Batcher, partitions: list[Partition], limit: float) -> None:

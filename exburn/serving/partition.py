@@ -94,6 +94,7 @@ class Partition:
                 self._start(batch, flight)
             if flight and (batch is None or len(flight) > _AHEAD):
                 self._finish(*flight.popleft())
+            del batch  # its arrays, while this waits for the next one
 
     def _start(self, batch: Batch, flight: deque[tuple]) -> None:
         """Dispatches a batch behind those in flight; does not wait for it."""
@@ -108,8 +109,9 @@ class Partition:
         except Exception as error:
             self._fail(batch, slot, error)
             return
-        for leaf in outputs:
-            leaf.copy_to_host_async()
+        if self.device.platform != "cpu":  # whose memory is the host's
+            for leaf in outputs:
+                leaf.copy_to_host_async()
         flight.append((batch, size, slot, began, outputs))
 
     def _finish(self, batch, size, slot, began, outputs) -> None:
@@ -118,22 +120,17 @@ class Partition:
             host = [np.asarray(leaf) for leaf in outputs]
             if slot:
                 jax.effects_barrier()  # the last values of its hooks
+            now = time.monotonic()
+            complete = self.batcher.deliver(batch, host)
         except Exception as error:
             self._fail(batch, slot, error)
             return
-        now = time.monotonic()
         seconds = now - max(began, self._done)
         self.recorder.ran(size, batch.rows, seconds, batch.waits)
         self._done = now
         self._release(slot)
-        offset = 0
-        for request, start, rows in batch.pieces:
-            part = [leaf[offset : offset + rows] for leaf in host]
-            offset += rows
-            whole = self.batcher.deliver(request, start, rows, part)
-            if whole is not None:
-                outputs = self.computation.unpack(batch.key, whole)
-                request.answer.set_result(outputs)
+        for request, whole in complete:
+            request.answer.set_result(self.computation.unpack(batch.key, whole))
 
     def _fail(self, batch: Batch, slot: list, error: Exception) -> None:
         self._release(slot)

@@ -11,8 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import numpy as np
 
-from exburn.errors import ArgumentError, ShapeError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    DTypeError,
+    ShapeError,
+    unknown_name,
+)
 from exburn.models.arguments import positive
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
@@ -199,11 +206,13 @@ class Serving(Streams, Lifecycle):
 
         Cancelling the task drops the request, if none of it is in a batch yet.
         """
-        answer = self._request(x, key, timeout, copy=True)
+        return await self._awaited(self._request(x, key, timeout, copy=True))
+
+    async def _awaited(self, answer: Answer) -> Any:
         alarm = None
-        if answer.deadline is not None and answer._expire is not None:
+        if answer.deadline is not None:
             left = answer.deadline - time.monotonic()
-            alarm = asyncio.get_running_loop().call_later(left, answer._expire)
+            alarm = asyncio.get_running_loop().call_later(left, answer.expire)
         try:
             return await asyncio.wrap_future(answer)
         finally:
@@ -252,10 +261,7 @@ class Serving(Streams, Lifecycle):
             asked = time.monotonic() if asked is None else asked
             deadline = asked + seconds("serving", "timeout", timeout)
         try:
-            key = self._key(x, key)
-            values = self._computation.match(
-                x, key, finite=self.check_numerics, copy=copy
-            )
+            key, values = self._match(x, key, copy=copy)
             if self._hooks and len(values[0]) > self.batch_size:
                 raise ArgumentError(
                     "serving",
@@ -269,28 +275,31 @@ class Serving(Streams, Lifecycle):
         finish = None
         if self._postprocessing is not None:
             finish = functools.partial(_finish, self._postprocessing, info)
-        answer = Answer(deadline, finish=finish)
-        request = Request(key, values, answer, listener)
-        batcher = self._batcher
-        if deadline is not None:
-            answer._expire = functools.partial(batcher.expire, request)
-        batcher.put(request)
-        answer.add_done_callback(
-            lambda done: batcher.cancelled(request) if done.cancelled() else None
-        )
+        answer = Answer(deadline, finish)
+        self._batcher.put(Request(key, values, answer, listener))
         return answer
 
-    def _key(self, x: Any, key: Hashable | None) -> Hashable:
-        known = self._computation.inputs
+    def _match(
+        self, x: Any, key: Hashable | None, *, copy: bool
+    ) -> tuple[Hashable, list[np.ndarray]]:
+        """The request's batch key and arrays."""
+        known, match = self._computation.inputs, self._computation.match
+        if key is None and len(known) == 1:
+            key = next(iter(known))
         if key is not None:
             if key not in known:
                 raise unknown_name("batch key", key, map(str, known), op="serving")
-            return key
-        if len(known) == 1:
-            return next(iter(known))
-        for name, inputs in known.items():
-            if inputs.fits(x):
-                return name
+            return key, match(x, key, finite=self.check_numerics, copy=copy)
+        other: Exception | None = None
+        for name in known:
+            try:
+                return name, match(x, name, finite=self.check_numerics, copy=copy)
+            except ShapeError:
+                continue
+            except (DataError, DTypeError) as error:
+                other = error
+        if other is not None:
+            raise other
         raise ShapeError(
             "serving",
             "the request fits none of the batch keys",

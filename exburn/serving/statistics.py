@@ -112,7 +112,8 @@ class Recorder:
 
     def __init__(self, batch_size: int, buckets: tuple[int, ...]):
         self._batch_size, self._sizes = batch_size, buckets
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a serving inside of any block.
+        self._lock = threading.RLock()
         self.reset()
 
     def reset(self) -> None:

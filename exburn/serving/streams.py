@@ -33,8 +33,8 @@ class Streams:
 
     batch_size: int
     devices: list[Any]
-    arun: Callable
     submit: Callable
+    _awaited: Callable
     _hooks: Any
     _prepared: Callable
     _queue: Callable
@@ -111,12 +111,25 @@ class Streams:
         comes as soon as it is there.
         """
         line: asyncio.Queue = asyncio.Queue(self._ahead(ahead))
+        under_way: deque[asyncio.Future] = deque()
+
+        async def send(x: Any) -> None:
+            while True:
+                try:
+                    answer = self.submit(x, key=key, timeout=timeout)
+                    break
+                except QueueFullError:
+                    waiting = [task for task in under_way if not task.done()]
+                    if not waiting:
+                        raise
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            under_way.append(asyncio.ensure_future(self._awaited(answer)))
+            await line.put(under_way[-1])
 
         async def feed() -> None:
             try:
                 async for x in _each(requests):
-                    send = self.arun(x, key=key, timeout=timeout)
-                    await line.put(asyncio.ensure_future(send))
+                    await send(x)
             except Exception as error:
                 await line.put(error)
             else:
@@ -128,11 +141,9 @@ class Streams:
                 if isinstance(item, Exception):
                     raise item
                 yield await item
+                under_way.popleft()
         finally:
-            left = [feeder]
-            while not line.empty():
-                item = line.get_nowait()
-                left += [item] if isinstance(item, asyncio.Future) else []
+            left = [feeder, *under_way]
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)

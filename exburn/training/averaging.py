@@ -12,7 +12,9 @@ import numpy as np
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, DataError
 from exburn.layers import BatchNormalization
+from exburn.training.chunking import make_feed
 from exburn.training.module import Arrays
+from exburn.training.preparation import Preparation
 from exburn.training.program import Programs
 from exburn.traversal import iter_modules
 
@@ -21,23 +23,14 @@ __all__ = ["Averaging"]
 _MOMENTA = ("momentum", "renorm_momentum")
 
 
-class Averaging:
-    """What a Trainer does with averages; mixed into it.
+class Averaging(Preparation):
+    """What is done with averages in a module that is in training.
 
     Attributes:
         fitted: Data set, batch size and steps of the ``fit`` under way.
     """
 
-    optimizer: Any
-    module: Any
-    seed: int
-    state: Any
-    programs: Programs
-    feed: Any
-    _split: Any
-    _get_opt_state: Any
     fitted: tuple[ArrayDataset | StreamDataset, int, int | None] | None = None
-    _shown: Arrays | None = None
     _raw: Arrays | None = None
 
     def use_average(self, wanted: bool) -> None:
@@ -49,13 +42,12 @@ class Averaging:
         Raises:
             ArgumentError: The optimizer keeps no average.
         """
-        if wanted == (self._shown is not None):
+        if wanted == (self.shown is not None):
             return
-        live, opt_state = self.state, self._get_opt_state()
+        live, opt_state = self.state, self.current_opt_state()
         if not wanted:
-            self._shown = None
-            self._split.write(self._raw if live is None else live.params)
-            self._raw = None
+            raw, self.shown, self._raw = self._raw, None, None
+            self.split.write(live.params if live is not None else raw or {})
             return
         if opt_state is None or not self.optimizer.keeps_average:
             name = getattr(self.optimizer, "name", "no optimizer")
@@ -66,15 +58,20 @@ class Averaging:
                 else "there is no moving average of the weights before training",
                 hint="Train with use_ema=True: Adam(use_ema=True).",
             )
-        raw = self._split.read()[0] if live is None else live.params
+        raw = self.split.read()[0] if live is None else live.params
         self._raw = raw if live is None else None
-        self._shown = _copied(self.optimizer.final_params(opt_state, raw))
-        self._split.write(self._shown)
+        average = _copied(self.optimizer.final_params(opt_state, raw))
+        self.shown = average
+        self.split.write(average)
+
+    def follow_freezing(self) -> bool:
+        self.use_average(False)  # it is one of the parameters that were trained
+        return super().follow_freezing()
 
     def keep_average(self) -> None:
         """With ``use_ema`` the averaged parameters are kept, as in Keras."""
-        self._shown, state = None, self.state
-        if self.optimizer.keeps_average:
+        self.shown, state = None, self.state
+        if state is not None and self.optimizer.keeps_average:
             final = self.optimizer.final_params(state.opt_state, state.params)
             self.state = state.replace(params=_copied(final))
 
@@ -111,7 +108,7 @@ class Averaging:
                 frozen.append(f"{path}/" if path else "")
             inside = any(f"{path}/".startswith(prefix) for prefix in frozen)
             if isinstance(module, BatchNormalization) and not inside:
-                found += [n for n in self._split.others if n.startswith(f"{path}/")]
+                found += [n for n in self.split.others if n.startswith(f"{path}/")]
         return found
 
     def update_statistics(
@@ -131,14 +128,14 @@ class Averaging:
         if not names:
             return
         self.check_statistics(dataset)
-        dataset, rows, count = self._data(dataset)
-        batch_size, steps = batch_size or rows or 32, steps or count
-        feed = self.feed(dataset, batch_size, training=False, steps=steps)
+        data, rows, count = self._data(dataset)
+        rows, steps = batch_size or rows or 32, steps or count
+        feed = make_feed(self, data, rows, training=False, steps=steps)
         programs = self.programs
         program = programs.further(
             "statistics", lambda: _statistics_program(programs, tuple(names))
         )
-        arrays, done = self._split.read(), 0
+        arrays, done = self.split.read(), 0
         totals: Any = {name: jnp.zeros_like(arrays[2][name]) for name in names}
         totals = totals, jnp.zeros((), jnp.float32)
         with contextlib.closing(feed.epoch(self.seed, 0)) as chunks:
@@ -147,8 +144,8 @@ class Averaging:
                     arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)
                 )
                 done += chunk.steps
-        sums, rows = totals
-        self._split.write({name: sums[name] / rows for name in names})
+        sums, weight = totals
+        self.split.write({name: sums[name] / weight for name in names})
 
 
 def _statistics_program(programs: Programs, names: tuple[str, ...]) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.callback import CallbackList
 from exburn.checkpoint import CheckpointWriter
+from exburn.checkpoint.arrays import WEIGHTS
 from exburn.checkpoint.snapshot import Snapshot
 from exburn.checkpoint.values import encode
 from exburn.training.feed import Feed
@@ -38,7 +39,7 @@ class RunPoint:
     ended: bool
     terminating: bool
     _read: Callable[[], dict[str, Any]]
-    _requests: list[tuple[CheckpointWriter, float | None]] = dataclasses.field(
+    _requests: list[tuple[CheckpointWriter, float | None, bool]] = dataclasses.field(
         default_factory=list
     )
 
@@ -47,14 +48,21 @@ class RunPoint:
         """The epoch's logs, or, within an epoch, the means so far."""
         return self._read()
 
-    def save(self, writer: CheckpointWriter, *, score: float | None = None) -> None:
+    def save(
+        self,
+        writer: CheckpointWriter,
+        *,
+        score: float | None = None,
+        weights_only: bool = False,
+    ) -> None:
         """Has the run saved, once every callback has seen this point.
 
         Args:
             writer: Where to.
             score: What ``writer`` finds the best checkpoint by.
+            weights_only: Leaves out all but the weights: no run can go on from that.
         """
-        self._requests.append((writer, score))
+        self._requests.append((writer, score, weights_only))
 
 
 class Checkpointing:
@@ -105,7 +113,7 @@ class Checkpointing:
             self._offer(
                 epoch,
                 batch,
-                lambda: trainer._read(programs, trainer.state.metrics),
+                lambda: trainer.read_logs(programs, trainer.state.metrics),
                 ended=False,
             )
 
@@ -127,7 +135,7 @@ class Checkpointing:
         step, last = self._before + batch, self.termination.requested
         point = RunPoint(epoch, batch, step, ended, last, read)
         # Whole states are saved from the trainer's arrays, the rest from the module's.
-        self.trainer._call(self.callbacks.on_checkpoint, point, light=not last)
+        self.trainer.call_hook(self.callbacks.on_checkpoint, point, light=not last)
         if point._requests:
             self._save(point, validating)
         if last:
@@ -146,14 +154,15 @@ class Checkpointing:
             "batch": point.batch,
             "run_id": self.run_id,
         }
-        beside = [w for w, _ in point._requests if w.background]
+        beside = [w for w, _, _ in point._requests if w.background]
         if beside and not point.terminating:
             arrays = self._snapshot.take(arrays)
             self._busy = beside
-        for writer, score in point._requests:
-            writer.save(
-                {**arrays, **extra}, run, wait=point.terminating, score=score, **place
-            )
+        weights = {k: v for k, v in arrays.items() if k.startswith(WEIGHTS)}
+        about = {"versions": run["versions"], "weights_only": True}
+        for writer, score, weights_only in point._requests:
+            saved = (weights, about) if weights_only else ({**arrays, **extra}, run)
+            writer.save(*saved, wait=point.terminating, score=score, **place)
 
     def _describe(self, point: RunPoint, validating: bool, arrays: dict) -> dict:
         """Everything that is no array of the state; arrays in it go to ``arrays``."""

@@ -60,20 +60,35 @@ class CompileLog:
             data: Which of its arguments are the data; row numbers come next.
         """
 
+        compiled_for: dict[str, Spec] = {}  # the model's state, when it last was
+
         def watching(*args):
             before, start = traces(), time.perf_counter()
             out = call(*args)
             if traces() != before:
                 seconds = time.perf_counter() - start
-                self._note(name, _specs(*args[data : data + 2]), seconds)
+                # Donated arrays have lost their contents, not their shapes.
+                state = _specs(model=args[0])
+                changed = _changes(compiled_for, state) if compiled_for else []
+                compiled_for.clear()
+                compiled_for.update(state)
+                self._note(name, _batch_specs(args, data), changed, seconds)
             return out
 
         return watching
 
-    def _note(self, name: str, specs: dict[str, Spec], seconds: float) -> None:
+    def _note(
+        self,
+        name: str,
+        specs: dict[str, Spec],
+        changed: list[tuple[str, str]],
+        seconds: float,
+    ) -> None:
         earlier = self._seen.setdefault(name, [])
         changes = min((_changes(old, specs) for old in earlier), key=len, default=None)
         earlier.append(specs)
+        if changes is not None and not changes:
+            changes = changed
         if changes is None:
             reason = "first use"
         elif changes:
@@ -91,22 +106,32 @@ class CompileLog:
         if self._warned or not often:
             return
         self._warned = True
+        hint = "Give batches of one shape and dtype: pad sequences to few lengths, "
+        hint += "cast once before fit."
+        if reason.startswith("model"):
+            hint = "Set weights to arrays of their own shape and dtype: set_weights()."
         warnings.warn(
             f"The {name} program was compiled again ({seconds:.1f} s): {reason}.\n"
-            "  → Give batches of one shape and dtype: pad sequences to few lengths, "
-            "cast once before fit. model.compile_report() lists all compilations.",
+            f"  → {hint} model.compile_report() lists all compilations.",
             RecompileWarning,
             stacklevel=2,
         )
 
 
-def _specs(data: Any, rows: Any) -> dict[str, Spec]:
-    """Shapes and dtypes of the data that a program was called with."""
+def _batch_specs(args: tuple, data: int) -> dict[str, Spec]:
+    """Specs of the data that a program was called with, by the names of ``fit``."""
+    x, y, sample_weight = args[data]
+    return _specs(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
+
+
+def _specs(**parts: Any) -> dict[str, Spec]:
+    """Shapes and dtypes of the leaves, by their names."""
     found = {}
-    for part, value in (("data", data), ("rows", rows)):
+    for part, value in parts.items():
         for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
             name = part + jax.tree_util.keystr(path)
-            found[name] = (tuple(leaf.shape), str(leaf.dtype))
+            weak = "weak " if getattr(leaf, "weak_type", False) else ""
+            found[name] = (tuple(leaf.shape), f"{weak}{leaf.dtype}")
     return found
 
 

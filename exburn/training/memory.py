@@ -31,6 +31,8 @@ __all__ = [
 
 _LARGEST = 1 << 24  # rows of a batch: beyond this nothing is looked for
 _COMPILES = 5  # of the search for the largest batch
+# Tuning runs kernels on the device, which may not have the memory that is asked after.
+_UNTUNED: Any = {"xla_gpu_autotune_level": 0}
 
 
 def free_bytes() -> int:
@@ -102,7 +104,9 @@ class Footprint:
             lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), batch
         )
         traced = programs.trace(kind, state, chunk)
-        analysis = traced.lower().compile().memory_analysis()
+        gpu = jax.default_backend() == "gpu"
+        compiled = traced.lower().compile(_UNTUNED if gpu else None)
+        analysis = compiled.memory_analysis()
         own_output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
         temporary = analysis.temp_size_in_bytes
         return cls(
@@ -138,7 +142,12 @@ def largest_batch(
     peaks = {first.batch_size: first.peak_bytes}
     rows = first.batch_size * 2
     for _ in range(_COMPILES):
-        peaks[rows] = measure(rows).peak_bytes
+        try:
+            peaks[rows] = measure(rows).peak_bytes
+        except jax.errors.JaxRuntimeError as error:
+            if not is_exhausted(error):
+                raise
+            peaks[rows] = limit * 2  # compiling it takes more than there is
         fitting = max((b for b, peak in peaks.items() if peak <= limit), default=0)
         above = (b for b, peak in peaks.items() if peak > limit)
         too_large = min(above, default=_LARGEST + 1)
@@ -147,6 +156,8 @@ def largest_batch(
         rows = a + math.floor((limit - peaks[a]) / slope) if slope > 0 else _LARGEST
         if too_large - fitting <= 1 or rows <= fitting * 1.01 and fitting:
             break
+        if rows >= too_large:
+            rows = (fitting + too_large) // 2
         rows = min(max(rows, fitting + 1), too_large - 1)
     return max((b for b, peak in peaks.items() if peak <= limit), default=0)
 

@@ -125,7 +125,7 @@ class Objective:
 
     def _meters(self, preds, targets) -> list[_Meter]:
         found: list[_Meter] = []
-        taken = {"loss"} | {t.name for t in self.terms if len(self.output_names) > 1}
+        taken = {"loss", *self._parts()}
         for spec, weighted in ((self._metrics, False), (self._weighted, True)):
             for i, given in enumerate(self._metric_lists(spec)):
                 for identifier in given:
@@ -139,9 +139,11 @@ class Objective:
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
-                    name = metric.name
-                    if len(self.output_names) > 1:
-                        name = f"{self.output_names[i]}_{name}"
+                    several = len(self.output_names) > 1
+                    prefix = f"{self.output_names[i]}_" if several else ""
+                    name = prefix + metric.name
+                    if weighted and name in taken:
+                        name = f"{prefix}weighted_{metric.name}"
                     base, n = name, 0
                     while name in taken:
                         n += 1
@@ -232,6 +234,11 @@ class Objective:
             return [tree.get(name) for name in self.output_names]
         leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
         if len(leaves) != count:
+            # Outputs that are compiled without a loss may be left out.
+            given = [v is not None for v in self._per_output("loss", self._loss)]
+            if len(leaves) == sum(given):
+                left = iter(leaves)
+                return [next(left) if has_loss else None for has_loss in given]
             raise DataError(
                 "fit",
                 f"{what}: {len(leaves)} arrays for {count} outputs",
@@ -250,17 +257,21 @@ class Objective:
                 term.loss.check_targets(target, preds[term.output])
 
     # ------------------------------------------------------------------ computing
-    def loss(self, y, preds, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
-        """The weighted sum of the losses, and each of them by name."""
-        preds = jax.tree.leaves(preds)
+    def loss(self, y, outputs, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
+        """The weighted sum of the losses, and each of them by name.
+
+        ``outputs`` are the model's, and for each of them what ``Context.filled`` has.
+        """
+        preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         targets, weights = self.split_targets(y), self.split_weights(w)
         total, parts = jnp.zeros((), jnp.float32), {}
         for term in self.terms:
             i = term.output
-            with noted(f"in loss {term.loss.name!r}", targets[i], preds[i]):
+            pred = _seen_by(term.loss, targets[i], preds[i], filled[i])
+            with noted(f"in loss {term.loss.name!r}", targets[i], pred):
                 value = term.loss(
                     targets[i],
-                    preds[i],
+                    pred,
                     sample_weight=weights[i],
                     mask=masks[i],
                     row_mask=row_mask,
@@ -273,16 +284,15 @@ class Objective:
         """Fresh totals."""
         zero = np.zeros((), np.float32)
         state: dict[str, Any] = {"loss": {"total": zero, "rows": zero}}
-        if len(self.output_names) > 1:
-            for term in self.terms:
-                state[term.name] = {"total": zero, "rows": zero}
+        for name in self._parts():
+            state[name] = {"total": zero, "rows": zero}
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
         return state
 
-    def update(self, totals, loss, parts, y, preds, w, masks, row_mask, rows):
+    def update(self, totals, loss, parts, y, outputs, w, masks, row_mask, rows):
         """Totals after one batch of ``rows`` real rows."""
-        preds = jax.tree.leaves(preds)
+        preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
         for name, value in {"loss": loss, **parts}.items():
             if name in totals:
@@ -299,9 +309,10 @@ class Objective:
             i = meter.output
             weight = weights[i] if meter.weighted else None
             weight = _meter_weight(weight, masks[i], row_mask)
-            with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
+            pred = _seen_by(meter.metric, targets[i], preds[i], filled[i])
+            with noted(f"in metric {meter.name!r}", targets[i], pred):
                 totals[meter.name] = meter.metric.update(
-                    totals[meter.name], targets[i], preds[i], sample_weight=weight
+                    totals[meter.name], targets[i], pred, sample_weight=weight
                 )
         return totals
 
@@ -318,8 +329,11 @@ class Objective:
     @property
     def names(self) -> list[str]:
         """Names of the logs, the loss first."""
-        parts = [t.name for t in self.terms] if len(self.output_names) > 1 else []
-        return ["loss", *parts, *(m.name for m in self.meters)]
+        return ["loss", *self._parts(), *(m.name for m in self.meters)]
+
+    def _parts(self) -> list[str]:
+        """Names of the losses, where there are several."""
+        return [t.name for t in self.terms] if len(self.terms) > 1 else []
 
     @property
     def given(self) -> bool:
@@ -329,6 +343,23 @@ class Objective:
     @property
     def wants_targets(self) -> bool:
         return self._loss is not None
+
+
+def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> Any:
+    """An output as a loss or metric reads it: with spare classes where it may.
+
+    Those are -inf: a softmax gives them no weight, and none of them is the highest.
+    """
+    # Not by inheritance: a subclass may count the classes.
+    may = vars(type(reader)).get("takes_spare_classes")
+    if filled is None or may is None or not may(reader, target, pred):
+        return pred
+    if isinstance(reader, metrics.Metric):
+        # Else XLA puts the metric into the kernel of the loss's gradient, whose memory
+        # traffic then takes half as long again.
+        filled = jax.lax.optimization_barrier(filled)
+    place = jax.lax.broadcasted_iota(jnp.int32, filled.shape, filled.ndim - 1)
+    return jnp.where(place < pred.shape[-1], filled, -jnp.inf)
 
 
 def _meter_weight(weight, mask, row_mask):

@@ -29,6 +29,11 @@ _CPU = (20e-6, 0.5e-6, 1e11)
 # there; eight steps in one call share it. They should not take longer than a second.
 _CPU_STEPS, _CPU_LONGEST = 8, 1.0
 _MAX_STEPS = 2048
+# Bytes of a chunk that comes from the host: on an accelerator several are under way; on
+# a CPU they should still be in its cache when their turn comes.
+_STREAMED_BYTES, _CPU_STREAMED_BYTES = 32 << 20, 4 << 20
+_CPU_STREAMED_MOST = 128 << 20  # for the sake of eight steps
+_LOADER_STEPS = 128  # of a chunk from a loader, which may be slow: progress shows each
 _SMALL = 64  # primitive operations of a forward pass
 
 
@@ -42,27 +47,33 @@ class Decision:
     switch: str
 
 
-def decisions(feed: Any, forward: Cost | None, unroll: int, asked: int | str) -> list:
+def decisions(
+    feed: Any,
+    forward: Cost | None,
+    unroll: int,
+    *,
+    steps_asked: int | str,
+    unroll_asked: int | str,
+    limit: int | None,
+    held: Any = None,
+) -> list[Decision]:
     """The choices behind a training run, in words.
 
     Args:
         feed: The feed that was made for it.
         forward: Cost of the forward pass of a batch; None if it was not counted.
         unroll: Steps compiled into one turn of the loop.
-        asked: ``steps_per_execution`` as the user gave it.
+        steps_asked: ``steps_per_execution`` as the user gave it.
+        unroll_asked: ``unroll`` as the user gave it.
+        limit: Steps of a call that callbacks allow; None for any number.
+        held: The feed of the validation data, if there are any.
     """
-    resident = feed.resident
-    size = feed.dataset.nbytes / 2**20 if hasattr(feed.dataset, "nbytes") else None
-    data = Decision(
-        "data",
-        "on the device" if resident else "streamed by a thread",
-        "they come as a stream of batches"
-        if size is None
-        else f"{size:,.1f} MiB {'fit' if resident else 'do not fit'} into a quarter of "
-        "its free memory",
-        "fit(resident=True or False)",
-    )
-    if asked != "auto":
+    places = [_place("data", feed)]
+    if held is not None:
+        places.append(_place("validation data", held))
+    if limit is not None:
+        why = "a callback wants to be called that often"
+    elif steps_asked != "auto":
         why = "steps_per_execution was given"
     elif forward is None:
         why = "the model's own train_step cannot be estimated"
@@ -77,16 +88,29 @@ def decisions(feed: Any, forward: Cost | None, unroll: int, asked: int | str) ->
     steps = Decision(
         "steps per call", str(feed.length), why, "compile(steps_per_execution=n)"
     )
+    if unroll_asked != "auto":
+        why = "unroll was given"
+    else:
+        why = "small models on a GPU run faster so"
+        why = why if unroll > 1 else "no gain is expected"
     turns = Decision(
-        "unrolled steps",
-        str(min(unroll, feed.length)),
-        "small models on a GPU run faster so" if unroll > 1 else "no gain is expected",
-        "none",
+        "unrolled steps", str(min(unroll, feed.length)), why, "compile(unroll=n)"
     )
-    return [data, steps, turns]
+    return [*places, steps, turns]
 
 
-def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) -> int:
+def _place(choice: str, feed: Any) -> Decision:
+    taken = "on the device" if feed.resident else "streamed by a thread"
+    return Decision(choice, taken, feed.reason, "fit(resident=True or False)")
+
+
+def chunk_steps(
+    forward: Cost,
+    platform: str,
+    batch_bytes: int,
+    resident: bool,
+    loader: bool = False,
+) -> int:
     """Steps of a training chunk, by an estimate of a step's time.
 
     XLA's CPU backend brings convolutions into the layout that its fast kernels need
@@ -96,8 +120,9 @@ def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) 
     Args:
         forward: Cost of the forward pass of one batch.
         platform: ``"cpu"``, ``"gpu"`` …
-        batch_bytes: Size of one batch; streamed chunks stay below 128 MiB.
+        batch_bytes: Size of one batch; streamed chunks stay below a limit.
         resident: Whether the data are on the device already.
+        loader: Whether the batches come from a loader one by one.
     """
     if platform == "cpu" and forward.convolutions:
         return 1
@@ -107,7 +132,14 @@ def chunk_steps(forward: Cost, platform: str, batch_bytes: int, resident: bool) 
     if platform == "cpu":
         steps = max(steps, min(_CPU_STEPS, round(_CPU_LONGEST / seconds)))
     if not resident:
-        steps = max(1, min(steps, (128 << 20) // max(batch_bytes, 1)))
+        size = max(batch_bytes, 1)
+        limit = _STREAMED_BYTES // size
+        if platform == "cpu":
+            few = min(_CPU_STEPS, _CPU_STREAMED_MOST // size)
+            limit = max(_CPU_STREAMED_BYTES // size, few)
+        steps = max(1, min(steps, limit))
+    if loader:
+        steps = min(steps, _LOADER_STEPS)
     return steps
 
 

@@ -14,12 +14,16 @@ from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
+from exburn.training.readings import packed
 from exburn.training.state import TrainState
 
 __all__ = ["Programs"]
 
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 1, "evaluate": 2, "predict": 1}
+# While XLA tries kernels, it puts 8 MiB before and behind each of their operands to see
+# whether they write there. For small models that was most of the peak of memory.
+_GPU_OPTIONS = {"xla_gpu_redzone_padding_bytes": 1 << 20}
 
 
 class Programs:
@@ -80,7 +84,8 @@ class Programs:
         counted.__name__ = f"exburn_{name}"
         if self.eager:
             return fn
-        compiled = jax.jit(counted, donate_argnums=donate)
+        options = _GPU_OPTIONS if jax.default_backend() == "gpu" else None
+        compiled = jax.jit(counted, donate_argnums=donate, compiler_options=options)
         if name not in _DATA:
             return compiled
         return self.log.watched(compiled, name, lambda: self.counts[name], _DATA[name])
@@ -126,12 +131,13 @@ class Programs:
     def _gradients(self, state: TrainState, batch: Any, row_mask: Any):
         """The gradients of one batch, and a state with all it changes but an update."""
         x, y, w = batch
-        (_, (loss, preds, others, parts, masks)), grads = jax.value_and_grad(
+        (_, (loss, outputs, others, parts, masks)), grads = jax.value_and_grad(
             self.loss, has_aux=True
         )(state.params, state, batch, row_mask)
-        preds = jax.lax.stop_gradient(preds)
+        outputs = jax.lax.stop_gradient(outputs)
+        rows = _rows(x, row_mask)
         totals = self.objective.update(
-            state.metrics, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
+            state.metrics, loss, parts, y, outputs, w, masks, row_mask, rows
         )
         new = state.replace(others=others, metrics=totals, step=state.step + 1)
         return grads, new
@@ -155,7 +161,8 @@ class Programs:
 
         Returns:
             The loss, scaled as the optimizer wants it, and what came with it: the loss
-            itself, the outputs, the other variables, the losses by name, the masks.
+            itself, the outputs (and those with spare classes), the other variables, the
+            losses by name, the masks.
         """
         preds, others, pass_ = self.split.forward(
             (params, state.frozen, state.others),
@@ -164,12 +171,12 @@ class Programs:
             key=state.key(),
             row_mask=row_mask,
         )
-        masks = _masks(preds, pass_)
-        loss, parts = self._loss(batch, preds, pass_, masks, row_mask, params)
+        outputs, masks = _outputs(preds, pass_), _masks(preds, pass_)
+        loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
         scaled = loss
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
-        return scaled, (loss, preds, others, parts, masks)
+        return scaled, (loss, outputs, others, parts, masks)
 
     def eval_step(
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
@@ -181,21 +188,21 @@ class Programs:
         preds, _, pass_ = self.split.forward(
             arrays, x, training=False, key=key, row_mask=row_mask
         )
-        masks = _masks(preds, pass_)
-        loss, parts = self._loss(batch, preds, pass_, masks, row_mask, arrays[0])
+        outputs, masks = _outputs(preds, pass_), _masks(preds, pass_)
+        loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, arrays[0])
         return self.objective.update(
-            totals, loss, parts, y, preds, w, masks, row_mask, _rows(x, row_mask)
+            totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
         )
 
-    def _loss(self, batch, preds, pass_, masks, row_mask, params):
+    def _loss(self, batch, outputs, pass_, masks, row_mask, params):
         """The loss with everything that layers and regularizers add to it."""
         x, y, w = batch
         own = getattr(pass_.root, "own_compute_loss", None)
         if own is None:
-            loss, parts = self.objective.loss(y, preds, w, masks, row_mask)
+            loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         else:
             with context.forward(pass_):
-                loss = own(x, y, preds, w, training=pass_.training)
+                loss = own(x, y, outputs[0], w, training=pass_.training)
             loss, parts = jnp.asarray(loss, jnp.float32), {}
         penalty = self.split.penalty(params)
         for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
@@ -257,7 +264,8 @@ class Programs:
         return jax.lax.map(one, xs)
 
     def _results(self, totals):
-        return totals["logs"] if "logs" in totals else self.objective.results(totals)
+        own = totals.get("logs")
+        return packed(self.objective.results(totals) if own is None else own)
 
     def _loop(self, body, carry, data, index, count):
         """Runs ``body`` for every step: a scan, or a single call for one step."""
@@ -288,7 +296,7 @@ def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
 def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
     """The batch of one step, and which of its rows are real (``None``: all)."""
     source, count, _ = item
-    if isinstance(source, jax.Array):  # row numbers into resident data
+    if not isinstance(source, tuple):  # row numbers into resident data
         batch = jax.tree.map(lambda v: v[source], data)
     else:
         batch = source
@@ -315,6 +323,11 @@ def _rows(x: Any, row_mask: Any) -> Any:
     if row_mask is None:
         return float(jax.tree.leaves(x)[0].shape[0])
     return row_mask.sum(dtype=jnp.float32)
+
+
+def _outputs(preds: Any, pass_: Any) -> tuple[Any, list[Any]]:
+    """The outputs, and for each of them the one with spare classes, if there is one."""
+    return preds, [pass_.filled(p) for p in jax.tree.leaves(preds)]
 
 
 def _masks(preds: Any, pass_: Any) -> list[Any]:

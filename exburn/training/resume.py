@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from pathlib import Path
 from typing import Any
 
 from exburn.callback import CallbackList
 from exburn.callbacks import StateCheckpoint
-from exburn.checkpoint import Checkpoint, CheckpointDirectory, Saved
-from exburn.checkpoint.manifest import MANIFEST
+from exburn.checkpoint import Checkpoint, Saved, saved_at
+from exburn.checkpoint.arrays import weights_of
 from exburn.checkpoint.values import decode, equal
 from exburn.errors import ArgumentError, CheckpointError
 from exburn.training.checkpointing import flatten, unflatten
@@ -19,6 +19,8 @@ from exburn.traversal import iter_weights
 from exburn.weights import assign
 
 __all__ = ["Resume", "find", "load_weights"]
+
+_PARAMS = "state/params/"
 
 
 class Resume:
@@ -33,6 +35,14 @@ class Resume:
 
     def __init__(self, saved: Saved):
         self.saved, run = saved, saved.run
+        if run.get("weights_only"):
+            raise CheckpointError(
+                "fit",
+                "the checkpoint holds weights alone, from which no run can go on",
+                {"checkpoint": self.where},
+                hint="model.load_checkpoint(path) takes them; save_weights_only=False "
+                "saves whole runs.",
+            )
         self.epoch, self.batch = saved.checkpoint.epoch, saved.checkpoint.batch
         self.within = not run["ended"]
         self.stop, self.plan = run["stop"], run["plan"]
@@ -78,6 +88,14 @@ class Resume:
                 list of metrics.
             CallbackError: A callback of the saved run is missing.
         """
+        trained = {k.removeprefix(_PARAMS) for k in self.saved.arrays if _PARAMS in k}
+        if trainer.freeze_as(trained):  # a callback of the saved run may have done that
+            warnings.warn(
+                f"fit: layers are frozen as in the run that is resumed; {len(trained)} "
+                f"weights are trained. A callback had changed that, or the model is "
+                "frozen otherwise now: then start without resuming.",
+                stacklevel=2,
+            )
         target: TrainState = trainer.initial_state()
         arrays = {k: v for k, v in self.saved.arrays.items() if k.startswith("state/")}
         if not self.within:  # the next epoch begins with fresh totals
@@ -148,7 +166,7 @@ def find(resume: Any, callbacks: CallbackList) -> Resume | None:
     recorders = [
         c
         for c in callbacks.callbacks
-        if isinstance(c, StateCheckpoint) and c.writer is not None
+        if isinstance(c, StateCheckpoint) and c.writer and not c.weights_only
     ]
     if resume is None:
         recorders = [c for c in recorders if c.restores]
@@ -184,11 +202,7 @@ def load_weights(model: Any, place: Any) -> None:
     saved = _at(
         place.path if isinstance(place, Checkpoint) else place, "load_checkpoint"
     )
-    found = {
-        name.split("/", 2)[2]: array
-        for name, array in saved.arrays.items()
-        if name.startswith(("state/params/", "state/frozen/", "state/others/"))
-    }
+    found = weights_of(saved.arrays)
     own = {name: weight for name, weight, _ in iter_weights(model)}
     wrong = [n for n, w in own.items() if n not in found or found[n].shape != w.shape]
     if wrong:
@@ -202,15 +216,12 @@ def load_weights(model: Any, place: Any) -> None:
 
 
 def _at(place: Any, op: str = "fit") -> Saved:
-    path = Path(os.path.expanduser(place))
-    if (path / MANIFEST).exists():
-        return CheckpointDirectory(path.parent).read(path)
-    saved = CheckpointDirectory(path).latest()
+    saved = saved_at(place)
     if saved is None:
         raise CheckpointError(
             op,
             "there is no checkpoint to resume from",
-            {"received": repr(place), "folder": path.resolve()},
+            {"received": repr(place), "folder": Path(place).resolve()},
             hint='fit(resume="auto") begins afresh where there is none.',
         )
     return saved

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 __all__ = ["Timing"]
 
 _PARTS = ("data", "device", "validation")
+# Seconds of an epoch that may go into waiting for data unnoticed: the first chunk of a
+# short epoch comes from nowhere.
+_UNNOTICED = 0.05
 
 
 class Timing:
@@ -21,6 +24,7 @@ class Timing:
     Attributes:
         epochs: A dictionary for each finished epoch: ``data_ms``, ``device_ms``,
             ``host_ms``, ``validation_ms``, ``total_ms``.
+        waits: Share of each finished epoch that was spent waiting for data.
 
     Example:
         >>> timing = Timing()
@@ -34,6 +38,7 @@ class Timing:
 
     def __init__(self):
         self.epochs: list[dict[str, float]] = []
+        self.waits: list[float] = []
         self.begin()
 
     def begin(self) -> None:
@@ -44,11 +49,26 @@ class Timing:
     def end(self) -> None:
         """The epoch ends."""
         total = time.perf_counter() - self._start
+        self.waits.append(self.data_wait)
         times = {**self._spent, "host": total - sum(self._spent.values())}
         self.epochs.append(
             {f"{name}_ms": 1e3 * value for name, value in times.items()}
             | {"total_ms": 1e3 * total}
         )
+
+    @property
+    def data_wait(self) -> float:
+        """Share of the epoch so far that was spent waiting for data."""
+        waited = self._spent["data"]
+        if waited < _UNNOTICED:
+            return 0.0
+        return waited / (time.perf_counter() - self._start)
+
+    def tell_wait(self, callbacks: Iterable[Any]) -> None:
+        """Sets ``data_wait`` of the callbacks that have it: the progress bar's."""
+        for callback in callbacks:
+            if hasattr(callback, "data_wait"):
+                callback.data_wait = self.data_wait
 
     @contextlib.contextmanager
     def on(self, part: str) -> Generator[None]:

@@ -16,6 +16,7 @@ from exburn.errors import (
     ExBurnError,
     MissingDependencyError,
     NotBuiltError,
+    require,
     unknown_name,
 )
 from exburn.graph import Graph, Ref
@@ -135,14 +136,8 @@ def model_to_dot(
         raise ArgumentError(
             "model_to_dot", "subgraph is not offered", hint="Use expand_nested=True."
         )
-    try:
-        import pydot
-    except ImportError as error:
-        raise MissingDependencyError(
-            "model_to_dot",
-            "pydot is needed",
-            hint="pip install pydot; or plot_model(model, 'model.dot') without it.",
-        ) from error
+    reason = "pydot is needed; plot_model(model, 'model.dot') works without it"
+    pydot = require("pydot", "model_to_dot", reason)
     source = dot_source(
         model,
         show_shapes=show_shapes,

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.config import check_format, floatx
-from exburn.errors import (
-    ArgumentError,
-    MissingDependencyError,
-    ShapeError,
-    unknown_name,
-)
+from exburn.errors import ArgumentError, ShapeError, require, unknown_name
 
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
 
@@ -36,13 +31,7 @@ _FILTERS = {
 
 def pillow(op: str) -> Any:
     """The module ``PIL.Image``."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependencyError(
-            op, "images need Pillow", hint="pip install pillow"
-        ) from error
-    return Image
+    return require("PIL.Image", op, "images need Pillow", package="pillow")
 
 
 def load_img(

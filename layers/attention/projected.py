@@ -192,7 +192,9 @@ class ProjectedAttention(Layer):
         kernel = jnp.concatenate(
             [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts], axis=1
         )
-        y = wide_product(query, kernel)
+        # The barrier's transpose makes the three gradients one array, once; without it
+        # XLA joins them in each of the operations that read them.
+        y = jax.lax.optimization_barrier(wide_product(query, kernel))
         if self.use_bias:
             y = y + jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
         ends = [math.prod(shapes[0]), math.prod(shapes[0]) + math.prod(shapes[1])]

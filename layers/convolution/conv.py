@@ -8,7 +8,7 @@ from jax import lax
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
+from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import (
     channel_axis,
     check_choice,
@@ -24,7 +24,7 @@ from exburn.weights import InputSpec
 __all__ = ["Conv1D", "Conv2D", "Conv3D"]
 
 
-class Convolution(Layer):
+class Convolution(Adaptable):
     """What all convolutions share: sizes, the bias, the activation.
 
     Args:

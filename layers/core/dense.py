@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.layer import Layer
+from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
@@ -13,7 +13,7 @@ __all__ = ["Dense"]
 
 
 @register_builtin
-class Dense(Layer):
+class Dense(Adaptable):
     """A fully connected layer on the last axis.
 
     ``y = activation(x @ kernel + bias)``
@@ -93,7 +93,7 @@ class Dense(Layer):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
     def call(self, x):
-        y = wide_product(self.cast(x), self.cast(self.kernel))
-        if self.use_bias:
-            y = y + self.cast(self.bias)
-        return self.activation(y)
+        bias = self.cast(self.bias) if self.use_bias else None
+        return self.activation(
+            wide_product(self.cast(x), self.cast(self.kernel), bias)
+        )

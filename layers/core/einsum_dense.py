@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
+from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
 
@@ -16,7 +16,7 @@ __all__ = ["EinsumDense"]
 
 
 @register_builtin
-class EinsumDense(Layer):
+class EinsumDense(Adaptable):
     """A dense layer whose product is an Einstein sum.
 
     ``y = activation(einsum(equation, x, kernel) + bias)``

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn import context
+
 __all__ = ["wide_product"]
 
 WIDE = 4_096  # columns
@@ -13,21 +15,23 @@ WIDE = 4_096  # columns
 ALIGNED = 128
 
 
-def wide_product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """``x @ kernel`` of two matrices; on a GPU, many columns are filled up to tiles.
+def wide_product(
+    x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None
+) -> jax.Array:
+    """``x @ kernel + bias`` of two matrices; on a GPU, many columns are filled up.
 
     All axes before the last are one: with three axes, JAX's gradient of the kernel is a
     transposed product, for which XLA's CPU backend copies the output's gradient across
     memory (a quarter of the training time of a dense network on a sequence).
 
     With 50,257 columns (GPT-2's) no row of scores starts on 16 bytes, so that XLA has
-    to take kernels of less than half the speed. The columns added here are cut off
-    again, and their gradient is zero; both are fused into the operations before and
-    after.
+    to take kernels of less than half the speed. Whole tiles of columns are computed,
+    and cut off again; losses that can, read the scores with them: ``Context.filled``.
 
     Args:
         x: ``[…, in]``
         kernel: ``[in, out]``
+        bias: ``[out]``
 
     Returns:
         ``[…, out]``
@@ -36,14 +40,23 @@ def wide_product(x: jax.Array, kernel: jax.Array) -> jax.Array:
         >>> wide_product(jnp.ones((2, 3)), jnp.ones((3, 5_000))).shape
         (2, 5000)
     """
-    if x.ndim > 2:
-        rows = wide_product(x.reshape(-1, x.shape[-1]), kernel)
-        return rows.reshape(*x.shape[:-1], kernel.shape[1])
     columns = kernel.shape[1]
-    if columns < WIDE or jax.default_backend() != "gpu":
-        return jnp.matmul(x, kernel)
-    scores = jnp.matmul(x, jnp.pad(kernel, [(0, 0), (0, -columns % ALIGNED)]))
-    # The barrier's transpose is a barrier too. Two products read the gradient of the
-    # scores; without it XLA computes all that leads there (the softmax of every score)
-    # inside each of them.
-    return lax.optimization_barrier(scores)[..., :columns]
+    wide = columns >= WIDE and jax.default_backend() == "gpu"
+    spare = -columns % ALIGNED if wide else 0
+    rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
+    y = jnp.matmul(rows, jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel)
+    if wide:
+        # The barrier's transpose is a barrier too. Two products read the gradient of
+        # the scores; without it XLA computes all that leads there (the softmax of every
+        # score) inside each of them.
+        y = lax.optimization_barrier(y)
+    if x.ndim > 2:
+        y = y.reshape(*x.shape[:-1], columns + spare)
+    if bias is not None:
+        y = y + (jnp.pad(bias, (0, spare)) if spare else bias)
+    if not spare:
+        return y
+    scores = y[..., :columns]
+    if (pass_ := context.current()) is not None:
+        pass_.set_filled(scores, y)
+    return scores

@@ -9,6 +9,7 @@ from exburn import constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_count, check_number
+from exburn.layers.normalization.standardized import standardized
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -122,11 +123,8 @@ class LayerNormalization(Scaled):
 
     def call(self, inputs):
         axes = _axes(self.axis, inputs.ndim)
-        x = inputs.astype(jnp.float32)
-        x = x - jnp.mean(x, axes, keepdims=True)
-        variance = jnp.mean(x * x, axes, keepdims=True)
-        y = x * jax.lax.rsqrt(variance + self.epsilon)
-        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+        y = standardized(inputs, axes, self.epsilon)
+        shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
         return self.cast(self._scaled(y, shape))
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import registry
-from exburn.errors import MissingDependencyError
+from exburn.errors import require
 from exburn.optimizers.arguments import whole
 
 __all__ = ["LearningRateSchedule", "fraction"]
@@ -79,14 +79,8 @@ class LearningRateSchedule(abc.ABC):
         """
         steps = whole("plot", "steps", steps, low=1)
         if ax is None:
-            try:
-                from matplotlib import pyplot
-            except ImportError as error:
-                raise MissingDependencyError(
-                    "plot",
-                    "drawing a schedule needs matplotlib",
-                    hint="pip install 'exburn[plot]'",
-                ) from error
+            reason = "drawing a schedule needs matplotlib"
+            pyplot = require("matplotlib.pyplot", "plot", reason, extra="plot")
             ax = pyplot.figure(figsize=(6, 3), layout="constrained").add_subplot()
         # A few thousand points draw the same line as a million.
         at = np.unique(np.linspace(0, steps - 1, min(steps, 4096)).astype(np.int32))

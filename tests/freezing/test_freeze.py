@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import layers, optimizers
+from exburn import callbacks, layers, optimizers
 from exburn.errors import ArgumentError, UnknownNameError
 from exburn.training.module import SplitModule
+from exburn.traversal import iter_weights
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((96, 6)).astype(np.float32)
@@ -31,14 +32,14 @@ def network(optimizer=None, **settings):
 
 
 def values(model):
-    return {p: np.array(w.get_value()) for p, w, _ in exburn.layer.iter_weights(model)}
+    return {p: np.array(w.get_value()) for p, w, _ in iter_weights(model)}
 
 
 def slot_paths(model):
     """The parameters that the optimizer keeps anything for."""
     state = model._run.value.trainer.opt_state
     names = [str(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
-    known = {p for p, _, _ in exburn.layer.iter_weights(model)}
+    known = {p for p, _, _ in iter_weights(model)}
     return {p for p in known if any(f"'{p}'" in name for name in names)}
 
 
@@ -76,7 +77,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
     for path, value in before.items():
         changed = (after[path] != value).any()
         assert changed == (not path.startswith("block_0/")), path
-    learned = {p for p, _, learns in exburn.layer.iter_weights(model) if learns}
+    learned = {p for p, _, learns in iter_weights(model) if learns}
     assert slot_paths(model) == learned
     assert not any(path.startswith("block_0/") for path in learned)
 
@@ -219,7 +220,7 @@ def test_a_layer_of_a_frozen_block_can_be_unfrozen_alone():
     model = network("adam")
     model.freeze("block_1")
     model.unfreeze("block_1/dense_1")
-    learned = [p for p, _, learns in exburn.layer.iter_weights(model) if learns]
+    learned = [p for p, _, learns in iter_weights(model) if learns]
     assert [p for p in learned if p.startswith("block_1")] == [
         "block_1/dense_1/kernel",
         "block_1/dense_1/bias",
@@ -273,16 +274,36 @@ def test_what_matches_nothing_is_a_typed_error(op, pattern, error, said):
         assert model.frozen_layers == []
 
 
-def test_freezing_while_training_is_an_error():
-    model = network("adam")
+class Unfreezes(callbacks.Callback):
+    """Trains the head alone in the first epoch, the second block from the third on."""
 
-    def freeze(logs):
-        model.freeze("block_0")
+    def on_train_begin(self, logs=None):
+        self.model.freeze("block_0", "block_1")
 
-    with pytest.raises(ArgumentError, match="being trained"):
-        model.fit(X, Y, verbose=0, callbacks=[freeze])
-    assert model.frozen_layers == []
-    model.fit(X, Y, verbose=0)
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1:
+            self.model.unfreeze("block_1")
+
+
+@pytest.mark.parametrize("light", [False, True])
+def test_a_callback_that_unfreezes_equals_fits_one_after_the_other(light):
+    data = {"batch_size": 16, "verbose": 0, "validation_data": (X, Y)}
+    model, other = network("adam"), network("adam")
+    callback = Unfreezes()
+    callback.light = light
+    history = model.fit(X, Y, epochs=4, callbacks=[callback], **data).history
+    other.freeze("block_0", "block_1")
+    first = other.fit(X, Y, epochs=2, **data).history
+    other.unfreeze("block_1")
+    then = other.fit(X, Y, initial_epoch=2, epochs=4, **data).history
+    for name, values_ in history.items():
+        assert values_ == first[name] + then[name]
+    expected = values(other)
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(value, expected[path])
+    assert model.optimizer.iterations == other.optimizer.iterations
+    assert model.trace_counts["train"] == 2
+    assert any(p.startswith("block_0") for p in model.frozen_layers)
 
 
 def test_summary_and_info_show_it(capsys):
@@ -323,3 +344,30 @@ def test_inner_and_outer_models_train_by_turns_without_compiling_again():
         model.train_on_batch(X, Y)
         inner.train_on_batch(X, X[:, :4])
     assert model.trace_counts["train"] == inner.trace_counts["train"] == 1
+
+
+def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
+    def run(*more, epochs=4):
+        model = network("adam")
+        model.freeze("block_0", "block_1")
+        several = [callbacks.BackupAndRestore(tmp_path), *more]
+        model.fit(X, Y, epochs=epochs, verbose=0, callbacks=several)
+        return model
+
+    class Unfreezes(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                self.model.unfreeze("block_1")
+
+    class Dies(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    whole = values(run(Unfreezes()))
+    with pytest.raises(KeyboardInterrupt):
+        run(Unfreezes(), Dies())
+    with pytest.warns(UserWarning, match="frozen as in the run that is resumed"):
+        resumed = run(Unfreezes())
+    for path, value in values(resumed).items():
+        np.testing.assert_array_equal(value, whole[path])

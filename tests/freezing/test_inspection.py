@@ -11,7 +11,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, NotBuiltError, OutOfMemoryError
-from exburn.models import inspection
+from exburn.models import planning
 from exburn.training import memory
 from exburn.training.memory import Footprint, largest_batch
 
@@ -132,7 +132,7 @@ def test_the_largest_batch_is_measured(fixed, slope, limit):
 @pytest.mark.slow
 def test_the_plan_names_the_largest_batch_of_a_smaller_device(monkeypatch):
     model = network()
-    monkeypatch.setattr(inspection, "free_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 20)
     plan = model.plan(32)
     held = plan.available_bytes
     assert plan.fits and 32 < plan.largest_batch
@@ -164,8 +164,8 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     model.evaluate(X, Y, verbose=0)
     before = model.get_weights()
     programs = model._run.value.trainer.programs
-    monkeypatch.setattr(inspection, "free_bytes", lambda: 1 << 10)
-    monkeypatch.setattr(inspection, "largest_batch", lambda *_: 7)
+    monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 10)
+    monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     with monkeypatch.context() as patch:
         patch.setattr(programs, program, exhausted)
         with pytest.raises(OutOfMemoryError, match="that fits: 7") as caught:
@@ -180,14 +180,15 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
 
 def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
     model = network()
-    monkeypatch.setattr(inspection, "largest_batch", lambda *_: 7)
+    monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     model.train_on_batch(X[:32], Y[:32])
     before, step = model.get_weights(), model.optimizer.iterations
     programs = model._run.value.trainer.programs
 
     def consume(state, *_):
         for leaf in jax.tree.leaves(state):
-            leaf.delete()
+            if isinstance(leaf, jax.Array):
+                leaf.delete()
         exhausted()
 
     with monkeypatch.context() as patch:
@@ -210,6 +211,17 @@ def test_other_errors_stay_what_they_are(monkeypatch):
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         model.fit(X, Y, verbose=0, callbacks=[fail])
     assert memory.is_exhausted(MemoryError())
+    tuning = "NOT_FOUND: All configs failed: RESOURCE_EXHAUSTED: Out of memory while …"
+    assert memory.is_exhausted(jax.errors.JaxRuntimeError(tuning))
+
+
+def test_a_size_that_cannot_even_be_compiled_does_not_fit():
+    def measure(rows):
+        if rows > 100:
+            exhausted()
+        return Footprint(rows, 0.0, 0, 0, 0, 0, peak_bytes=1000 + 7 * rows)
+
+    assert 80 <= largest_batch(measure, measure(32), 2000) <= 100
 
 
 REAL = """

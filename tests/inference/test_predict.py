@@ -21,6 +21,7 @@ from exburn.errors import (
     NotBuiltError,
     ShapeError,
 )
+from exburn.inference.rows import as_dtype
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 
@@ -226,6 +227,30 @@ def test_what_export_refuses(model, tmp_path):
     two = jax.export.export(jax.jit(jnp.add))(X, X)
     with pytest.raises(ArgumentError, match="other arguments"):
         exburn.predict(two, X)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "error"),
+    [
+        (np.ones(2), "float32", None),
+        (np.ones(2, bool), "float32", None),
+        (jnp.ones(2, "bfloat16"), "float32", None),
+        (np.array([1, 2]), "int8", None),
+        (np.array([1, 300]), "int8", DataError),
+        (np.array([-1, 2]), "uint32", DataError),
+        (np.ones(2), "int32", DataError),
+        (np.array(["1", "2"]), "float32", DTypeError),
+        (np.array([1, None]), "float32", DTypeError),
+        (np.ones(2, complex), "float32", DTypeError),
+    ],
+)
+def test_what_a_program_takes(values, dtype, error):
+    call = lambda: as_dtype(np.asarray(values), np.dtype(dtype), "x")  # noqa: E731
+    if error is None:
+        assert call().dtype == dtype and np.array_equal(call(), np.asarray(values))
+    else:
+        with pytest.raises(error, match="x must hold"):
+            call()
 
 
 # ---------------------------------------------------------------- others

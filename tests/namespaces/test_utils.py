@@ -349,7 +349,7 @@ def PNG():
 
 
 def test_without_pillow(monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(errors.MissingDependencyError, match="pip install pillow"):
         utils.array_to_img(np.ones((2, 2, 3)))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from exburn import Model, layers, ops
-from exburn.layer import iter_weights
 from exburn.quantization import QuantizedWeight, Scheme
+from exburn.traversal import iter_weights
 from exburn.weights import Parameter
 
 BLOCK = 32

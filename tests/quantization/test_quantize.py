@@ -6,9 +6,9 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.layer import iter_weights
 from exburn.quantization import QuantizationReport
 from exburn.saving import load_model
+from exburn.traversal import iter_weights
 
 
 def make(compiled=False):

@@ -3,6 +3,7 @@
 Everything is computed again here in NumPy float64, from the text of its guides.
 """
 
+import inspect
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import exburn
 from exburn import losses, optimizers
+from exburn.errors import ExBurnError
 from exburn.optimizers import schedules
 
 STEPS = 30
@@ -178,6 +180,32 @@ def test_options_of_fit_end_with_it():
         assert model.optimizer.get_config() == before
         model.fit(x, y, batch_size=4, verbose=0)
     assert model.trace_counts["train"] == 2  # one program with, one without them
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("lr_schedule", ("step", 0.1)),
+        ("weight_decay", -1.0),
+        ("clip_norm", 0.0),
+        ("clip_value", math.nan),
+        ("accumulate_gradients", 0),
+        ("nesterov", True),  # of "adam"
+        ("warmup", (1, 2)),
+    ],
+)
+def test_compile_and_fit_share_their_options(name, bad):
+    model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+    both = [inspect.signature(f).parameters[name] for f in (model.compile, model.fit)]
+    assert both[0].default is both[1].default is None
+    assert both[0].annotation == both[1].annotation
+    with pytest.raises(ExBurnError) as compiled:
+        model.compile("adam", "mse", **{name: bad})
+    model.compile("adam", "mse")
+    with pytest.raises(ExBurnError) as fitted:
+        model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0, **{name: bad})
+    assert fitted.value.reason == compiled.value.reason
+    assert model.trace_counts == {}
 
 
 def test_schedules():

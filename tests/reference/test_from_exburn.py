@@ -26,7 +26,8 @@ REFERENCE = {
     ":binary_cross_entropy LoggingCallback.log EarlyStoppingCallback.wait "
     "CheckpointCallback.every HistoryCallback.new HistoryCallback.get_history "
     "ReduceLROnPlateauCallback.new WarmupCallback.linear lr_schedule: clip_norm: "
-    "clip_value: weight_decay: accumulate_gradients: accuracy: nesterov: warmup:",
+    "clip_value: weight_decay: accumulate_gradients: accuracy: nesterov: warmup: "
+    "validation_data: callbacks: verbose: grad_method: track_accuracy",
     "ExBurn.Dataset": "split loader normalize normalize_with_stats one_hot stats",
     "ExBurn.Serving and Nx.Serving": "new build run status with_batch_size "
     "with_timeout batched_run streaming batch_keys client_preprocessing",

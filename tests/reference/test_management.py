@@ -31,7 +31,9 @@ X = RNG.normal(size=(10, 4)).astype(np.float32)
 Y = RNG.integers(0, 3, 10)
 
 MODULES = (
-    "gradients health management progress models.options models.watching "
+    "gradients gradients.check gradients.differences gradients.profiling "
+    "gradients.steps health management management.files management.running "
+    "management.values progress models.options models.watching "
     "training.timing datasets.folders callbacks.logging_callback "
     "callbacks.remote_monitor callbacks.screen_callback callbacks.standard"
 ).split()
@@ -317,7 +319,7 @@ def test_an_error_in_on_output_costs_no_weights(caplog):
         model.on_output("hidden", "no function")
 
 
-def test_named_axes():
+def test_named_axes(tmp_path):
     x = exburn.Input((None, 8), axes=("time", "feature"), name="tokens")
     model = exburn.Model(x, layers.Dense(2)(x))
     text = []
@@ -329,8 +331,13 @@ def test_named_axes():
     assert "Outputs: (batch, time, class=2)" in text[1]
     with pytest.raises(ShapeError, match="axes: batch, time, feature"):
         model.predict(np.ones((3, 4, 9)), verbose=0)
-    for other in (model.clone(), exburn.Sequential([x, layers.Dense(1)]).clone()):
-        assert other.input_axes == [("batch", "time", "feature")]
+    stack = exburn.Sequential([x, layers.Dense(1)])
+    stack.output_axes = ("batch", "time", "score")
+    for kept, last in ((model, "class"), (stack, "score")):
+        kept.save(tmp_path / "named.exburn")
+        for other in (kept.clone(), exburn.load_model(tmp_path / "named.exburn")):
+            assert other.input_axes == [("batch", "time", "feature")]
+            assert other.output_axes == [("batch", "time", last)]
     assert exburn.Sequential([layers.Dense(1)]).input_axes is None
     for bad in (("a",), ("a", "a"), ("a", 1), "ab"):
         with pytest.raises(ArgumentError):

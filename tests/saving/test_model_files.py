@@ -329,6 +329,38 @@ def test_a_learning_rate_set_between_fits_is_kept(tmp_path):
     assert not keras.load_model(path, compile=False).compiled
 
 
+def test_every_setting_of_compile_comes_back(tmp_path):
+    path, data = tmp_path / "m.exburn", (np.ones((32, 4)), np.ones((32, 2)))
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2)], dtype="float16")
+    model.compile(
+        "sgd",
+        "mse",
+        warmup=(3, 0.0, 0.2),
+        device="cpu",
+        auto_scale_loss=False,
+        check_numerics=False,
+        steps_per_execution=2,
+        seed=5,
+    )
+    model.save(path)
+    again = keras.load_model(path)
+    config = again.get_compile_config()
+    assert config == model.get_compile_config()
+    warmup = {"target": 0.2, "steps": None, "epochs": 3, "initial": 0.0, "verbose": 0}
+    assert config["warmup"] == warmup
+    assert (config["device"], config["auto_scale_loss"]) == ("cpu:0", False)
+    for one in (model, again):
+        one.fit(*data, batch_size=16, verbose=0)  # the rate rises from nought
+    assert all(map(np.array_equal, model.get_weights(), again.get_weights()))
+    other = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+    with pytest.warns(UserWarning, match="device 'tpu:3', which is not here"):
+        other.compile_from_config(config | {"device": "tpu:3"})
+    assert other.get_compile_config()["device"] is None
+    old = {k: v for k, v in config.items() if k not in ("warmup", "device")}
+    other.compile_from_config(old)  # of a file that was written before
+    assert other.get_compile_config()["warmup"] is None
+
+
 def test_losses_and_metrics_of_each_output(tmp_path):
     model, path = functional(), tmp_path / "m.exburn"
     model.compile(
@@ -464,6 +496,27 @@ def test_refusals(tmp_path):
     model.save_weights(path)
     with pytest.raises(ModelFormatError, match="no model"):
         keras.load_model(path)
+
+
+def test_more_parts_than_a_reader_accepts_are_refused_at_save_already(
+    tmp_path, monkeypatch
+):
+    model = keras.Sequential([keras.Input((4,)), *(layers.ReLU() for _ in range(5))])
+    model.save(tmp_path / "m.exburn")
+    monkeypatch.setattr("exburn.saving.model._MAX_CLASSES", (5, 0))  # six with itself
+    with pytest.raises(ModelFormatError, match="too many layers"):
+        keras.load_model(tmp_path / "m.exburn")
+    with pytest.raises(ArgumentError, match="more parts than a file may describe"):
+        model.save(tmp_path / "other.exburn")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.exburn"]
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", "", ".", "a\0b"])
+def test_what_is_no_path_is_told(path):
+    model = sequential()
+    for call in (model.save, model.save_weights, model.load_weights, keras.load_model):
+        with pytest.raises(ArgumentError, match="path of a file is needed"):
+            call(path)
 
 
 def test_a_size_that_only_an_attack_has_is_refused_at_save_already(tmp_path):

@@ -25,7 +25,12 @@ from exburn.callbacks import (
     WarmUp,
 )
 from exburn.checkpoint import CheckpointDirectory
-from exburn.errors import ArgumentError, CallbackError, CheckpointError
+from exburn.errors import (
+    ArgumentError,
+    CallbackError,
+    CheckpointError,
+    FileFormatError,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((191, 8)).astype(np.float32)
@@ -399,6 +404,32 @@ def test_best_and_last_stay(tmp_path):
     fit(make(), [Scores(), only])
     assert [c.score for c in only.writer.directory.checkpoints()] == [0.1, 0.9]
     assert only.best == 0.9
+
+
+def test_checkpoints_of_weights_alone(tmp_path):
+    model = make(optimizer="adam")
+    saved = OrbaxCheckpoint(tmp_path, max_to_keep=2, save_weights_only=True)
+    fit(model, [saved], epochs=2)
+    first, last = saved.writer.directory.checkpoints()
+    assert {
+        name.split("/")[1] for name in saved.writer.directory.read(last).arrays
+    } == {
+        "params",
+        "others",
+    }
+    expected = [w.tobytes() for w in model.get_weights()]
+    for load in (model.load_weights, model.load_checkpoint):
+        for place, same in ((tmp_path, True), (last.path, True), (first.path, False)):
+            scramble(model)
+            load(place)
+            found = [w.tobytes() for w in model.get_weights()]
+            assert (found == expected) is same
+    with pytest.raises(CheckpointError, match="weights alone"):
+        fit(model, [], resume=tmp_path)
+    with pytest.raises(ArgumentError, match="saves the whole run"):
+        fit(model, [saved], resume="auto")
+    with pytest.raises(FileFormatError, match="another model"):
+        exburn.Sequential([exburn.Input((8,)), layers.Dense(4)]).load_weights(tmp_path)
 
 
 def test_files_of_the_newest_and_the_best(tmp_path):

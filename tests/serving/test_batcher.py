@@ -197,21 +197,20 @@ def test_closing_without_draining_fails_what_waits():
 def test_pieces_are_joined_in_any_order_and_a_failure_ends_the_rest():
     queue = batcher()
     request = put(queue, 7)
-    for _ in range(2):
-        queue.take(idle=True)
+    batches = [queue.take(idle=True) for _ in range(2)]
     queue.close(drain=True)
-    queue.take(idle=True)
+    batches.append(queue.take(idle=True))
     part = lambda *v: [np.array(v, np.float32)]  # noqa: E731
-    assert queue.deliver(request, 6, 1, part(6)) is None
-    assert queue.deliver(request, 0, 3, part(0, 1, 2)) is None
-    whole = queue.deliver(request, 3, 3, part(3, 4, 5))
-    assert whole[0].tolist() == list(range(7))
+    assert queue.deliver(batches[2], part(6)) == []
+    assert queue.deliver(batches[0], part(0, 1, 2)) == []
+    ((same, whole),) = queue.deliver(batches[1], part(3, 4, 5))
+    assert same is request and whole[0].tolist() == list(range(7))
 
     queue = batcher()
     request = put(queue, 7)
-    queue.take(idle=True)
+    batch = queue.take(idle=True)
     queue.fail(request, ValueError("boom"))
     assert queue.depth() == {"a": (0, 0)}  # its other rows are dropped
-    assert queue.deliver(request, 0, 3, part(0, 1, 2)) is None
+    assert queue.deliver(batch, part(0, 1, 2)) == []
     with pytest.raises(ValueError, match="boom"):
         request.answer.result(0)

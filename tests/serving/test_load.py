@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from exburn import Serving
+import exburn
+from exburn import Serving, layers
 from exburn.errors import (
     DataError,
     DeadlineExceededError,
@@ -22,13 +23,74 @@ from exburn.errors import (
 POOL = 400  # rows that requests are cut from
 THREADS, COROUTINES = 64, 256
 
-BAD = [
-    (lambda x: x[:, :5], ShapeError),
-    (lambda x: np.where(np.arange(8) == 3, np.nan, x), DataError),
-    (lambda x: x.astype(str), DTypeError),
-    (lambda x: x[:0], DataError),
-    (lambda x: {"a": x, "b": x}, DataError),
-]
+
+class Rows:
+    """Requests of one array."""
+
+    bad = (
+        (lambda x: x[:, :5], ShapeError),
+        (lambda x: np.where(np.arange(8) == 3, np.nan, x), DataError),
+        (lambda x: x.astype(str), DTypeError),
+        (lambda x: x[:0], DataError),
+        (lambda x: {"a": x, "b": x}, DataError),
+    )
+
+    def __init__(self, mlp):
+        self.served, self.options = mlp, {}
+        rng = np.random.default_rng(0)
+        self.pools = [rng.standard_normal((POOL, 8)).astype(np.float32)]
+        self.expected = [mlp.predict(self.pools[0], verbose=0)]
+
+
+class Trees:
+    """Requests of a dict of arrays, in two lengths, which have a batch key each."""
+
+    bad = (
+        (lambda x: {"ids": x["ids"]}, DataError),
+        (lambda x: x | {"extra": x["extra"][:, :2]}, ShapeError),
+        (lambda x: x | {"extra": x["extra"] * np.inf}, DataError),
+        (lambda x: x | {"ids": x["ids"][:, :5]}, ShapeError),
+        (lambda x: x | {"ids": x["ids"] + 40}, DataError),
+        (lambda x: x | {"ids": x["ids"][:0]}, DataError),
+        (lambda x: x | {"extra": x["extra"].astype(object)}, DTypeError),
+    )
+
+    def __init__(self, _):
+        ids = layers.Input((None,), dtype="int32", name="ids")
+        extra = layers.Input((3,), name="extra")
+        words = layers.GlobalAveragePooling1D()(layers.Embedding(40, 6)(ids))
+        joined = layers.Concatenate()([words, extra])
+        outputs = {"score": layers.Dense(2)(joined), "both": [joined, extra * 2.0]}
+        self.served = exburn.Model({"ids": ids, "extra": extra}, outputs)
+        rng = np.random.default_rng(0)
+        self.pools = [
+            {
+                "ids": rng.integers(0, 40, (POOL, length)).astype(np.int32),
+                "extra": rng.standard_normal((POOL, 3)).astype(np.float32),
+            }
+            for length in (6, 10)
+        ]
+        self.expected = [self.served.predict(pool, verbose=0) for pool in self.pools]
+        examples = {
+            n: cut(pool, 0, 1) for n, pool in zip("ab", self.pools, strict=True)
+        }
+        self.options = {"batch_keys": examples}
+
+
+def cut(tree, start, rows):
+    return jax.tree.map(lambda leaf: leaf[start : start + rows], tree)
+
+
+def same(answer, right):
+    """Whether an answer has the structure, shapes and values of predict's."""
+    if jax.tree.structure(answer) != jax.tree.structure(right):
+        return False
+    return all(
+        type(a) is np.ndarray
+        and a.shape == b.shape
+        and np.allclose(a, b, rtol=2e-5, atol=2e-6)
+        for a, b in zip(jax.tree.leaves(answer), jax.tree.leaves(right), strict=True)
+    )
 
 
 class Compilations:
@@ -51,31 +113,35 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(compilations.note)
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_no_answer_is_lost_or_mixed_up(mlp, compilations, count):
-    rng = np.random.default_rng(0)
-    pool = rng.standard_normal((POOL, 8)).astype(np.float32)
-    expected = mlp.predict(pool, verbose=0)
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        (Rows, 1_000),
+        (Trees, 1_000),
+        pytest.param(Rows, 10_000, marks=pytest.mark.slow),
+        pytest.param(Trees, 10_000, marks=pytest.mark.slow),
+    ],
+)
+def test_no_answer_is_lost_or_mixed_up(mlp, compilations, kind, count):
+    """Every good one equals predict's on that input, every bad one has its error."""
+    load = kind(mlp)
     outcomes: Counter[str] = Counter()
     lock = threading.Lock()
 
     def request(i):
-        """The i-th request, the rows it is cut from, and the error it deserves."""
+        """The i-th request, the right answer, and the error it deserves."""
         rng = random.Random(i)
         rows = 1 if rng.random() < 0.3 else rng.randint(1, 80)
         start = rng.randint(0, POOL - rows)
-        x = pool[start : start + rows]
+        which = rng.randrange(len(load.pools))
+        x = cut(load.pools[which], start, rows)
         if rng.random() < 0.05:
-            spoil, error = rng.choice(BAD)
+            spoil, error = rng.choice(load.bad)
             return spoil(x), None, error
-        return x, expected[start : start + rows], None
+        return x, cut(load.expected[which], start, rows), None
 
     def judge(answer, right, error):
-        if error is not None:
-            good = type(answer) is error
-        else:
-            good = isinstance(answer, np.ndarray) and answer.shape == right.shape
-            good = good and np.allclose(answer, right, rtol=2e-5, atol=2e-6)
+        good = type(answer) is error if error is not None else same(answer, right)
         with lock:
             kind = "good" if error is None else "bad"
             outcomes[f"{kind} {'right' if good else 'WRONG'}"] += 1
@@ -104,7 +170,7 @@ def test_no_answer_is_lost_or_mixed_up(mlp, compilations, count):
         await asyncio.gather(*map(by_coroutine, shares))
 
     options = {"batch_size": 32, "batch_timeout": "2 ms", "check_numerics": True}
-    with Serving(mlp, **options) as serving:
+    with Serving(load.served, **options | load.options) as serving:
         traces = serving.trace_counts
         compilations.on, compilations.seen = True, Counter()
         threads = [

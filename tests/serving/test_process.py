@@ -26,6 +26,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_partition_on_each_device():
     """All eight run at once: each batch waits until eight are inside."""
     code = """
@@ -62,16 +63,29 @@ def test_a_partition_on_each_device():
     assert "6" in printed[1] and "7" in printed[1]
 
 
-def test_the_interpreter_exits_with_a_serving_open():
-    """It answers what it has, and neither hangs nor complains."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_the_end_of_the_interpreter_and_the_child_of_a_fork():
+    """The first answers what it has; the second, whose threads are gone, says so."""
     code = """
-        import numpy as np, jax.numpy as jnp
+        import os, warnings, numpy as np, jax.numpy as jnp
         from exburn import Serving
-        serving = Serving(jnp.square, 4, "5 s", example=np.ones((1, 1)))
-        future = serving.submit(np.full((1, 1), 3.0))
+        from exburn.errors import ServingClosedError
+        x = np.full((1, 1), 3.0, np.float32)
+        serving = Serving(jnp.square, 4, "5 s", example=x, padding=[4])
+        warnings.simplefilter("ignore")  # of JAX: it has threads
+        child = os.fork()
+        if child == 0:
+            try:
+                serving(x)
+            except ServingClosedError as error:
+                serving.close()
+                os._exit(3 if "forked" in str(error) else 4)
+            os._exit(5)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        future = serving.submit(x)
         future.add_done_callback(lambda f: print(f.result().item()))
     """
-    assert run(code) == "9.0"
+    assert run(code).split() == ["3", "9.0"]
 
 
 @pytest.mark.slow

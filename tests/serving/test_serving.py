@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import datetime
+import gc
 import time
 
 import jax
@@ -376,6 +377,41 @@ def test_closing_without_draining_or_time(gate):
         gate.open.set()
         assert gate.held.result(20).item() == 18  # what ran was awaited
         serving.close()
+
+
+def test_a_request_leaves_nothing_behind(serving, rows):
+    """Without the garbage collector: in a cycle, large arrays would pile up."""
+    from exburn.serving.answer import Answer
+    from exburn.serving.batcher import Request
+
+    async def two():
+        await serving.arun(rows(2), timeout=60)
+        await serving.arun(rows(2))
+
+    def left():
+        return sum(isinstance(o, Request | Answer) for o in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = left()
+        for timeout in (None, 60):
+            serving(rows(20), timeout=timeout)
+            serving.submit(rows(2), timeout=timeout).result()
+        asyncio.run(two())
+        serving(rows(1))  # the thread of the device has let go of what was before
+        assert left() - before <= 1
+    finally:
+        gc.enable()
+
+
+def test_a_callback_cannot_end_the_partition(serving, rows, caplog):
+    def leave(answer):
+        raise SystemExit
+
+    serving.submit(rows(1)).add_done_callback(leave)
+    assert serving(rows(2), timeout=20).shape == (2, 3)
+    assert "callback" in caplog.text
 
 
 def test_the_callers_array_may_change_after_submit(gate):

@@ -92,7 +92,12 @@ def test_a_stream_waits_for_itself_when_the_queue_is_full(gate):
     with Serving(gate, example=gate.row(0), **options) as serving:
         sent = [gate.row(float(v)) for v in range(1, 20)]
         answers = [a.item() for a in serving.stream(sent, ahead=10)]
-    assert answers == [2.0 * v for v in range(1, 20)]
+        assert answers == [2.0 * v for v in range(1, 20)]
+
+        async def collect():
+            return [a.item() async for a in serving.astream(sent, ahead=10)]
+
+        assert asyncio.run(collect()) == answers
 
 
 def test_streams_of_coroutines(square):

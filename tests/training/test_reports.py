@@ -1,7 +1,11 @@
 """Reports of compilations and plans; warnings about compiling again."""
 
+from collections import Counter
+
+import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 import exburn
 from exburn import layers
@@ -58,6 +62,54 @@ def test_a_changed_dtype_warns():
         model.train_on_batch(x.astype("uint8"), y)
 
 
+def test_nothing_that_is_meant_warns():
+    x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model.fit(x, y, epochs=2, validation_split=0.23, verbose=0)  # short last batches
+    model.fit(x.astype("float64"), y, batch_size=25, verbose=0)
+    for rate in (1, np.float64(0.1), np.int64(1)):
+        model.optimizer.learning_rate = rate
+        model.fit(x, y, sample_weight=np.ones(100), verbose=0)
+    for rows in (32, 31, 17):
+        model.train_on_batch(x[:rows], y[:rows])
+        model.test_on_batch(x[:rows], y[:rows])
+        model.predict_on_batch(x[:rows])
+    model.layers[0].trainable = False
+    model.evaluate(x[:77], y[:77], verbose=0)
+    counts = Counter(e.program for e in model.compile_report())
+    assert counts == {"train": 4, "evaluate": 3, "predict": 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("x", lambda x: x.astype("int16"), r"x float32\[8, 4\] → int16\[8, 4\]"),
+        ("y", lambda y: y.astype("int8"), r"y float32\[8, 1\] → int8\[8, 1\]"),
+    ],
+)
+def test_what_changed_is_named_once(part, change, said):
+    data = {"x": np.ones((8, 4), "float32"), "y": np.ones((8, 1), "float32")}
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model.fit(**data, verbose=0)
+    with pytest.warns(RecompileWarning, match=said) as caught:
+        model.fit(**data | {part: change(data[part])}, verbose=0)
+        model.fit(**data, batch_size=4, verbose=0)
+    assert len(caught) == 1
+
+
+def test_a_weight_of_another_dtype_is_named():
+    inner = nnx.Linear(4, 1, rngs=nnx.Rngs(0))
+    model = exburn.Sequential([exburn.Input((4,)), inner])
+    model.compile("sgd", loss="mse")
+    x, y = np.ones((8, 4)), np.ones((8, 1))
+    model.fit(x, y, verbose=0)
+    inner.kernel.set_value(inner.kernel.get_value().astype("bfloat16"))
+    with pytest.warns(RecompileWarning, match=r"kernel'\] float32.* → bfloat16"):
+        model.fit(x, y, verbose=0)
+
+
 def test_batch_sizes_are_expected_up_to_a_number():
     model = sequence_model()
     # A mean over rows cannot leave padding out: every size is a program of its own.
@@ -87,6 +139,37 @@ def test_the_plan_is_explained_and_can_be_forced():
     model.fit(x, y, batch_size=2, verbose=0)
     steps = model.explain_plan()[1]
     assert steps.taken == "3" and "given" in steps.reason
+
+
+class EveryThird(exburn.callbacks.Callback):
+    every = 3
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen = [*getattr(self, "seen", []), batch]
+
+
+def test_steps_of_a_call_are_as_they_were_asked_for():
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse", seed=1, steps_per_execution=4, unroll=2)
+    x, y = np.ones((24, 4)), np.ones((24, 1))
+    model.fit(x, y, batch_size=2, verbose=0)
+    taken = {d.choice: d.taken for d in model.explain_plan()}
+    assert taken["steps per call"] == "4" and taken["unrolled steps"] == "2"
+    assert " unroll=2\n" in train_program(model, steps=4)
+    callback = EveryThird()
+    model.fit(x, y, batch_size=2, verbose=0, callbacks=[callback])
+    steps = {d.choice: d for d in model.explain_plan()}["steps per call"]
+    assert steps.taken == "3" and "callback" in steps.reason
+    assert callback.seen == [2, 5, 8, 11]
+    assert model.get_compile_config()["unroll"] == 2
+
+
+def train_program(model, steps):
+    """The jaxpr of a chunk."""
+    trainer = model._run.value.trainer
+    batch = [np.ones((steps, 2, n), "float32") for n in (4, 1)]
+    make = jax.make_jaxpr(trainer.programs._train)
+    return str(make(trainer.initial_state(), (*batch, None), None, None))
 
 
 def test_convolutions_on_a_cpu_run_one_step_a_call():

@@ -1,0 +1,90 @@
+"""A measurement in a process of its own, and the file that results go to."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["environment_of", "read", "result_of", "versions", "write"]
+
+PACKAGES = ("jax", "flax", "optax", "keras", "torch", "numpy")
+_DEVICE = "import jax; print(jax.devices()[0].device_kind, len(jax.devices()))"
+
+
+def result_of(
+    script: str, *words: str, env: dict[str, str] | None = None, timeout: float = 600
+) -> Any:
+    """What ``script --child WORK PEER …`` printed as its result; None if it failed.
+
+    Args:
+        script: The script, run by this interpreter.
+        words: The two words after ``--child``, and further options.
+        env: Variables to set for the process.
+        timeout: Seconds after which it is ended.
+    """
+    command = [sys.executable, script, "--child", *words]
+    environment = environment_of(**(env or {}))
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        print(f"{' '.join(words)} took more than {timeout:.0f} s", flush=True)
+        return None
+    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
+    if not lines:
+        print(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}", flush=True)
+        return None
+    return json.loads(lines[-1][7:])
+
+
+def environment_of(**more: str) -> dict[str, str]:
+    """The environment of a child: it finds the package in this checkout."""
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(p for p in paths if p)
+    return os.environ | {"PYTHONPATH": path} | more
+
+
+def versions() -> dict[str, str]:
+    """Of the packages, the commit and the device, as they are noted with results."""
+    found = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    root = Path(__file__).parent
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True
+    )
+    if commit.returncode == 0:
+        found["commit"] = commit.stdout.decode().strip()
+    # In a process of its own: a parent that holds the device leaves no memory to it.
+    asked = subprocess.run([sys.executable, "-c", _DEVICE], capture_output=True)
+    found["device"] = asked.stdout.decode().strip() or "unknown"
+    return found
+
+
+def read(file: Path | None) -> dict[str, Any]:
+    """The results in a file that ``write`` wrote; none if there is no such file."""
+    if file is None or not file.exists():
+        return {}
+    return json.loads(file.read_text())["results"]
+
+
+_versions: dict[str, str] = {}
+
+
+def write(file: Path, results: Any) -> None:
+    """Results and versions as JSON, whole or not at all."""
+    if not _versions:
+        _versions.update(versions())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps({"versions": _versions, "results": results}, indent=1))
+    new.replace(file)

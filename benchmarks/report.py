@@ -1,0 +1,220 @@
+"""Turns ``benchmarks/results/*.json`` into the tables and plots of the documentation.
+
+    python benchmarks/report.py [--check]
+
+Between ``<!-- NAME -->`` and ``<!-- end -->`` in ``docs/benchmarks.md`` stands what the
+results of that name say; plots go to ``docs/images/``. ``--check`` changes nothing, and
+fails if the tables are not those of the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
+IMAGES = ROOT / "docs" / "images"
+AXES = {"rows": "rows", "batch": "batch size", "width": "width", "depth": "layers"}
+PEERS = {"exburn": "ExBurn", "scan": "hand-written scan", "keras": "Keras"}
+_PART = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def device_tag(device: str) -> str:
+    """``"NVIDIA H200 1"`` → ``"h200"``; several devices: ``"h200x4"``.
+
+    Example:
+        >>> device_tag("NVIDIA H200 4"), device_tag("cpu 1")
+        ('h200x4', 'cpu')
+    """
+    *words, count = device.lower().split()
+    return words[-1] + (f"x{count}" if int(count) > 1 else "")
+
+
+def tables(folder: Path = RESULTS) -> dict[str, list[str]]:
+    """A table in Markdown for each file of results that one is known for."""
+    made = {}
+    for file in sorted(folder.glob("*.json")):
+        kind = file.stem.rpartition("-")[0]
+        if kind in MAKERS:
+            held = json.loads(file.read_text())
+            lines = list(MAKERS[kind](held["results"]))
+            made[file.stem] = [*lines, "", _ran_with(held["versions"])]
+    return made
+
+
+def _ran_with(versions: dict[str, str]) -> str:
+    named = dict(versions)
+    *device, count = named.pop("device").split()
+    many = f"{count} × " if int(count) > 1 else ""
+    rest = ", ".join(f"{name} {version}" for name, version in named.items())
+    return f"{many}{' '.join(device)}, {rest}."
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _head(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield "|" + "---|" * len(cells)
+
+
+def throughput(results: dict[str, Any]) -> Iterator[str]:
+    peers = sorted({p for runs in results.values() for p in runs if p != "exburn"})
+    order = [p for p in ("scan", "step", "keras", "keras-spe32") if p in peers]
+    named = {"step": "single steps", "keras-spe32": "Keras, 32 steps a call"} | PEERS
+    columns = [f"against {named[p]}" for p in order]
+    yield from _head(
+        "workload", "ExBurn, samples/s", *columns, "peak memory against the scan's"
+    )
+    for work, runs in results.items():
+        if "exburn" not in runs:
+            continue
+        speeds = [f"{runs[p]['ratio']:.2f} ×" if p in runs else "–" for p in order]
+        peak = f"{runs['scan']['peak_ratio']:.2f} ×" if "scan" in runs else "–"
+        yield _row(work, f"{runs['exburn']['samples_per_s']:,.0f}", *speeds, peak)
+
+
+def cold_start(results: dict[str, Any]) -> Iterator[str]:
+    yield from _head(
+        "model", "parameters", "ExBurn", "Keras", "ExBurn / Keras", "second process",
+        "second / first",
+    )  # fmt: skip
+    for work, runs in results.items():
+        first, second, keras = (
+            _median(runs.get(peer, []), "seconds")
+            for peer in ("exburn", "exburn-second", "keras")
+        )
+        if first is None or second is None or keras is None:
+            continue
+        size = f"{runs['exburn'][0]['parameters']:,}"
+        yield _row(
+            work, size, f"{first:.2f} s", f"{keras:.2f} s", f"{first / keras:.2f}",
+            f"{second:.2f} s", f"{second / first:.2f}",
+        )  # fmt: skip
+
+
+def _median(runs: list[dict], key: str) -> float | None:
+    return statistics.median(run[key] for run in runs) if runs else None
+
+
+def overhead(results: dict[str, Any]) -> Iterator[str]:
+    kinds = ("fit", "epoch", "evaluate", "predict")
+    yield from _head("", *(f"{kind}, ms" for kind in kinds))
+    for peer, costs in results.items():
+        cells = (f"{costs[k][0] * 1e3:.2f}" if k in costs else "" for k in kinds)
+        yield _row(peer, *cells)
+
+
+def scaling(results: dict[str, Any]) -> Iterator[str]:
+    """The common point and the end of each axis; the plot shows the others."""
+    yield from _head("training", *(f"{name}, ms" for name in PEERS.values()))
+    for name in _ends(results["exburn"]):
+        times = (results.get(peer, {}).get(name) for peer in PEERS)
+        cells = [f"{_epoch(t) * 1e3:,.2f}" if t else "" for t in times]
+        yield _row(name.replace("=", " ").replace(" rows", ""), *cells)
+
+
+def _epoch(point: dict) -> float:
+    return statistics.median(point["warm"])
+
+
+def _base(points: dict[str, dict]) -> dict[str, int]:
+    """The numbers that most points share."""
+    return {
+        axis: statistics.mode(point[axis] for point in points.values()) for axis in AXES
+    }
+
+
+def _along(points: dict[str, dict], axis: str) -> list[dict]:
+    base = _base(points)
+    fits = (
+        p for p in points.values() if all(p[a] == base[a] for a in AXES if a != axis)
+    )
+    return sorted(fits, key=lambda point: point[axis])
+
+
+def _ends(points: dict[str, dict]) -> list[str]:
+    ends = (end for axis in AXES for end in (_along(points, axis)[i] for i in (0, -1)))
+    return list(dict.fromkeys(end["name"] for end in ends))
+
+
+def plot_scaling(results: dict[str, Any], file: Path) -> None:
+    """Time per epoch along each axis, one picture for each."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 6.6), dpi=110, layout="constrained")
+    for place, (axis, label) in zip(
+        figure.subplots(2, 2).flat, AXES.items(), strict=True
+    ):
+        for peer, name in PEERS.items():
+            if not results.get(peer):
+                continue
+            base = _base(results["exburn"])
+            fits = [
+                p
+                for p in results[peer].values()
+                if all(p[a] == base[a] for a in AXES if a != axis)
+            ]
+            fits.sort(key=lambda point: point[axis])
+            style = {"exburn": "o-", "scan": "s--", "keras": "^:"}[peer]
+            place.plot(
+                [p[axis] for p in fits], [_epoch(p) for p in fits], style, label=name
+            )
+            ticks = sorted({p[axis] for p in _along(results["exburn"], axis)})
+            place.set_xscale("log")
+            place.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
+            place.set_xticks([], minor=True)
+        place.set_yscale("log")
+        place.set_xlabel(label)
+        place.set_ylabel("seconds per epoch")
+        place.grid(True, which="both", alpha=0.3)
+    figure.axes[0].legend()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, metadata={"Software": None})
+
+
+MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "throughput": throughput,
+    "cold_start": cold_start,
+    "overhead": overhead,
+    "scaling": scaling,
+}
+
+
+def filled(page: str, folder: Path = RESULTS) -> str:
+    """The page with the tables that the results say now."""
+    made = tables(folder)
+
+    def part(match: re.Match) -> str:
+        begin, name, end = match.groups()
+        if name not in made:
+            raise KeyError(f"docs/benchmarks.md names {name}, but there is no result")
+        return begin + "\n".join(made[name]) + "\n" + end
+
+    return _PART.sub(part, page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    page = PAGE.read_text()
+    new = filled(page)
+    if args.check:
+        sys.exit("docs/benchmarks.md is not what the results say" if new != page else 0)
+    for file in sorted(RESULTS.glob("scaling-*.json")):
+        results = json.loads(file.read_text())["results"]
+        plot_scaling(results, IMAGES / f"{file.stem}.png")
+    PAGE.write_text(new)
+
+
+if __name__ == "__main__":
+    main()

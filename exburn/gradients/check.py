@@ -1,0 +1,164 @@
+"""Autodiff against differences, parameter by parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.errors import ArgumentError
+from exburn.gradients.differences import coarsest, default_epsilon, numerical
+from exburn.gradients.programs import (
+    gradients_of,
+    loss_of,
+    on_device,
+    precise,
+    prepared,
+)
+
+__all__ = ["GradientCheck", "GradientRow", "check_gradients"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientRow:
+    """One parameter of a `GradientCheck`.
+
+    Attributes:
+        path: Of the parameter.
+        checked: Number of elements that were compared.
+        corners: Number of those left out, because a corner of the loss (of a ReLU, say)
+            lies within the step.
+        error: Largest difference between the two gradients.
+        size: Largest absolute value of the exact one.
+        relative: ``error`` as a share of ``size``, rounding of the loss taken off.
+    """
+
+    path: str
+    checked: int
+    corners: int
+    error: float
+    size: float
+    relative: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientCheck:
+    """How far autodiff and differences lie apart, parameter by parameter.
+
+    Attributes:
+        rows: One for each trained parameter.
+        tolerance: What ``relative`` may be.
+    """
+
+    rows: tuple[GradientRow, ...]
+    tolerance: float
+
+    @property
+    def worst(self) -> GradientRow:
+        """The parameter with the largest relative error."""
+        return max(self.rows, key=lambda r: np.nan_to_num(r.relative, nan=np.inf))
+
+    @property
+    def ok(self) -> bool:
+        """Whether every parameter is within the tolerance."""
+        return bool(self.worst.relative <= self.tolerance)
+
+    def __str__(self) -> str:
+        width = max(len(row.path) for row in self.rows)
+        names = "checked  corners     error      size  relative"
+        lines = [f"{'parameter':{width}}  {names}"]
+        lines += [
+            f"{r.path:{width}}  {r.checked:7}  {r.corners:7}  {r.error:8.1e}  "
+            f"{r.size:8.1e}  {r.relative:8.1e}{' ← worst' if r is self.worst else ''}"
+            for r in self.rows
+        ]
+        return "\n".join(lines)
+
+
+def check_gradients(
+    model: Any,
+    batch: Any,
+    *,
+    method: str = "numerical",
+    epsilon: float | None = None,
+    elements: int | None = 100,
+    tolerance: float | None = None,
+    seed: int = 0,
+) -> GradientCheck:
+    """Compares autodiff with differences, parameter by parameter.
+
+    A layer whose ``jax.custom_vjp`` is wrong, or that cuts the gradient by accident,
+    shows up by name. Elements with a corner within the step, where the two differ by
+    right, are left out and counted.
+
+    Args:
+        model: A compiled model.
+        batch: ``(x, y)`` or ``(x, y, sample_weight)``.
+        method: ``"numerical"`` or ``"numerical_batch"``.
+        epsilon: Step of the differences; `default_epsilon` by default.
+        elements: How many of each parameter's elements are compared; None for all.
+        tolerance: Largest relative error; 0.05, or 0.2 where 16-bit floats are used.
+        seed: Of the choice of elements.
+
+    Raises:
+        UnknownNameError: An unknown method.
+        NotCompiledError: ``compile`` was not called.
+
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.compile("sgd", "mse", seed=0)
+        >>> found = check_gradients(model, (np.ones((4, 2)), np.zeros((4, 1))))
+        >>> found.ok, found.worst.path in ("dense/kernel", "dense/bias")
+        (True, True)
+    """
+    if method == "autodiff":
+        raise ArgumentError(
+            "check_gradients",
+            "autodiff is what is checked: method must be another one",
+            hint='Use method="numerical" or method="numerical_batch".',
+        )
+    trainer, tree = prepared(model, batch, "check_gradients", method)
+    programs, data = trainer.programs, on_device(tree)
+    state = trainer.initial_state()
+    exact = programs.further(
+        "precise gradients", lambda: precise(gradients_of(programs))
+    )(state, data)
+    rng = np.random.default_rng(seed)
+    chosen = {
+        name: np.sort(rng.permutation(v.size)[: elements or v.size]).astype(np.int32)
+        for name, v in state.params.items()
+    }
+    coarse = coarsest(state.params, model.compute_dtype)
+    unit = float(jnp.finfo(coarse).eps)
+    if tolerance is None:
+        tolerance = 0.2 if unit > 1e-4 else 0.05
+    loss = float(programs.further("loss", lambda: loss_of(programs))(state, data))
+    step = default_epsilon(coarse, method) if epsilon is None else epsilon
+    # Where two steps give two slopes there is a corner of ReLU or max between them.
+    wide, close = (
+        numerical(
+            programs, state, data, method, size, model.compute_dtype, chosen=chosen
+        )
+        for size in (step, step / 4)
+    )
+    noise = 8 * unit * max(abs(loss), 1.0) / step
+    rows = []
+    for name, indices in chosen.items():
+        a = np.asarray(exact[name], np.float64).ravel()[indices]
+        b, c = (np.asarray(found[name], np.float64) for found in (wide, close))
+        bend = np.abs(b - c) > noise + tolerance / 5 * np.abs(c)
+        if bend.all():
+            bend[:] = False
+        a, c, kept = a[~bend], c[~bend], int((~bend).sum())
+        error = float(np.abs(a - c).max())
+        size = float(max(np.abs(a).max(), np.abs(c).max()))
+        relative = max(error - noise, 0.0) / size if size else 0.0
+        if not np.isfinite(error):
+            relative = float("nan")
+        corners = len(indices) - kept
+        rows.append(GradientRow(name, kept, corners, error, size, relative))
+    return GradientCheck(tuple(rows), tolerance)

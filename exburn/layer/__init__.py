@@ -1,0 +1,11 @@
+"""The contract of a layer: ``build`` makes parameters, ``call`` computes.
+
+``Layer.__call__`` is the only place that knows symbols. Weights are created as specs
+and filled from the seed and their path once the root of the model is known, so the
+same model has the same weights whatever the order in which it was built.
+"""
+
+from exburn.layer.layer import Layer
+from exburn.layer.signature import snake_case
+
+__all__ = ["Layer", "snake_case"]

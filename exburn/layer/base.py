@@ -1,0 +1,192 @@
+"""What a layer is without its weights: name, precision, whether it trains."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from flax import nnx
+
+from exburn import regularizers, rematerialize
+from exburn.building import spread_precision
+from exburn.dtypes import Precision
+from exburn.errors import ArgumentError
+from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
+from exburn.traversal import iter_modules
+from exburn.weights import Static
+
+__all__ = ["Base"]
+
+_MISSING = object()
+
+
+class Book:
+    """What a layer remembers that is neither its state nor its graph.
+
+    Attributes:
+        args, kwargs: The constructor's arguments, for ``get_config``.
+        calls: The symbolic calls, for ``layer.output``.
+        initial: Weights as they were first filled, by path, for ``reseed``.
+        traced: The last call whose shapes were inferred: how to rebuild its arguments
+            from specs, and the specs.
+    """
+
+    def __init__(self, args: tuple, kwargs: dict):
+        self.args, self.kwargs = args, kwargs
+        self.calls: list[Any] = []
+        self.initial: dict[str, Any] = {}
+        self.traced: tuple[Any, list] | None = None
+
+
+class Base(nnx.Module):
+    """Construction and settings of a ``Layer``."""
+
+    _book: Any
+    built = False
+    supports_masking = False
+    input_spec: Any = None
+    _name: str | None = None
+    _auto_name = True
+    _trainable = True
+    _policy: Precision | None = None
+    _own_policy = False
+    _remat: rematerialize.Remat | None = None
+    _autocast = True
+    _taps: Static | None = None
+    _given_shape: tuple | None = None
+    activity_regularizer: Any = None
+
+    def __new__(cls, *args, **kwargs):
+        self = object.__new__(cls)
+        object.__setattr__(self, "_book", Static(Book(args, kwargs)))
+        return self
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer=None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs,
+    ):
+        for key in ("input_shape", "batch_input_shape", "input_dim"):
+            if key in kwargs:
+                value = kwargs.pop(key)
+                shape = (value,) if isinstance(value, int) else tuple(value)
+                self._given_shape = shape[1:] if key.startswith("batch") else shape
+        if kwargs:
+            raise ArgumentError(
+                type(self).__name__,
+                f"unknown argument {next(iter(kwargs))!r}",
+                {"known": ", ".join(init_names(type(self)))},
+            )
+        if name is not None:
+            self._name, self._auto_name = check_name(type(self).__name__, name), False
+        if not trainable:
+            self._trainable = False
+        self._policy = Precision.of(dtype)
+        if dtype is not None:
+            self._own_policy = True
+        if (rule := rematerialize.scoped()) is not None:
+            self._remat = rule
+        if not autocast:
+            self._autocast = False
+        if activity_regularizer is not None:
+            self.activity_regularizer = regularizers.get(activity_regularizer)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # ``__new__`` takes anything, and would hide what ``__init__`` takes.
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        cls.__signature__ = inspect.Signature(parameters)
+        if (call := cls.__dict__.get("call")) is not None:
+            cls._call_info = CallInfo(call)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        value = as_container(value)
+        descriptor = getattr(type(self), name, None)
+        if isinstance(descriptor, property):
+            object.__setattr__(self, name, value)
+            return
+        old = vars(self).get(name, _MISSING)
+        if old is not _MISSING and nnx.is_data(old) != nnx.is_data(value):
+            delattr(self, name)  # `self.bias = None` in __init__, a weight in build
+        super().__setattr__(name, value)
+
+    @property
+    def name(self) -> str:
+        return self._name or snake_case(type(self).__name__)
+
+    @name.setter
+    def name(self, value: str):
+        raise ArgumentError(
+            self.name, "a layer's name is fixed", hint="Pass name= when making it."
+        )
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool):
+        self._trainable = bool(value)
+        for _, module in iter_modules(self):
+            if isinstance(module, Base) and module is not self:
+                module._trainable = bool(value)
+
+    @property
+    def rematerialized(self) -> bool:
+        """Whether training computes the layer's results again for the gradient."""
+        return self._remat is not None
+
+    @rematerialized.setter
+    def rematerialized(self, rule: rematerialize.Remat | bool) -> None:
+        if isinstance(rule, bool):
+            rule = rematerialize.Remat() if rule else None  # type: ignore[assignment]
+        self._remat = rule  # type: ignore[assignment]
+
+    @property
+    def precision(self) -> Precision:
+        """The policy; setting one casts the weights, also in the layers that follow."""
+        if self._policy is None:  # a subclass that did not call super().__init__()
+            self._policy = Precision.of(None)
+        return self._policy
+
+    @precision.setter
+    def precision(self, policy: Any) -> None:
+        before, self._own_policy = self.precision, True
+        self._policy = Precision.of(policy)
+        spread_precision(self, self._policy, before)
+
+    dtype_policy = precision
+
+    @property
+    def dtype(self) -> str:
+        return self.precision.param
+
+    variable_dtype = dtype
+
+    @property
+    def compute_dtype(self) -> str:
+        return self.precision.compute
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+    __str__ = __repr__
+
+
+def as_container(value: Any) -> Any:
+    """Lists and dicts of modules as nnx containers, so that plain lists work."""
+    if isinstance(value, list) and not isinstance(value, nnx.List):
+        if not value or any(isinstance(v, nnx.Module | nnx.Variable) for v in value):
+            return nnx.List(value)
+    elif isinstance(value, tuple) and any(isinstance(v, nnx.Module) for v in value):
+        return nnx.List(list(value))
+    elif type(value) is dict and any(
+        isinstance(v, nnx.Module | nnx.Variable) for v in value.values()
+    ):
+        return nnx.Dict(value)
+    return value

@@ -1,0 +1,336 @@
+"""The way from a layer's ``__call__`` to its ``call``, on arrays and on symbols."""
+
+from __future__ import annotations
+
+import reprlib
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn import context, rematerialize, taps
+from exburn.building import infer, materialize, spec_like, spread_precision
+from exburn.dtypes import get_precision, is_float
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
+from exburn.layer.weighted import Weighted
+from exburn.symbol import Symbol, describe, has_symbol, record
+from exburn.traversal import children, module_paths
+
+__all__ = ["Calling"]
+
+_SHOWN = 8  # arrays that a note on an exception describes
+
+
+class Calling(Weighted):
+    """What a ``Layer`` does when it is called."""
+
+    def build(self, *shapes) -> None:
+        """Creates the weights. Shapes are tuples with ``None`` for unknown sizes."""
+
+    def call(self, *args, **kwargs):
+        """Computes the output. May take ``training`` and ``mask`` if it wants them."""
+        raise ArgumentError(
+            type(self).__name__,
+            "a layer needs a method call(self, inputs)",
+            hint="Write def call(self, inputs): … in the class.",
+        )
+
+    @property
+    def callable(self) -> bool:
+        """Whether the class says how to compute an output."""
+        return type(self).call is not Calling.call
+
+    def compute_mask(self, inputs, previous_mask=None):
+        """Mask of the output; by default the input's, if the layer supports masking."""
+        return previous_mask if self.supports_masking else None
+
+    def add_loss(self, loss) -> None:
+        """Adds a scalar to the training loss; call it from ``call``."""
+        pass_ = context.current()
+        if pass_ is not None:
+            pass_.losses += loss if isinstance(loss, list | tuple) else [loss]
+
+    @property
+    def losses(self) -> list[jax.Array]:
+        """What the last call of this layer added, and the penalties of its weights.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(1, kernel_initializer="ones", kernel_regularizer="l2")
+            >>> layer.build((None, 3))
+            >>> [round(float(loss), 3) for loss in layer.losses]  # 0.01 · (1 + 1 + 1)
+            [0.03]
+        """
+        penalties = [
+            regularizer(weight.get_value())
+            for weight in self.trainable_weights
+            if (regularizer := weight.get_metadata().get("regularizer"))
+        ]
+        return [*_added.get(self, ()), *penalties]
+
+    def random_key(self) -> jax.Array:
+        """A fresh PRNG key for this call: a function of seed, step and path."""
+        pass_ = context.current() or context.Context()
+        return pass_.random_key(pass_.paths.get(id(self), self.name))
+
+    def __call__(self, *args, **kwargs):
+        if has_symbol((args, kwargs)):
+            return self._call_symbols(args, kwargs)
+        if context.current() is None:
+            if self.built:
+                self._require_weights()
+            pass_ = context.Context(training=bool(kwargs.get("training") or False))
+            pass_.asked = kwargs.get("training") is not None
+            pass_.paths = module_paths(self)
+            with context.forward(pass_):
+                outputs = self._call_arrays(args, kwargs)
+            _added[self] = pass_.losses
+            return outputs
+        return self._call_arrays(args, kwargs)
+
+    def _call_symbols(self, args, kwargs):
+        leaves, treedef = jax.tree.flatten((args, kwargs))
+        is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
+        specs = [v.spec for v in leaves if isinstance(v, Symbol)]
+
+        def rebuild(values):
+            values = iter(values)
+            full = [
+                next(values) if s else v for s, v in zip(is_symbol, leaves, strict=True)
+            ]
+            return jax.tree.unflatten(treedef, full)
+
+        outputs = infer(self, rebuild, specs)
+        symbols = record(self, args, kwargs, outputs)
+        if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
+            self._book.value.calls.append(made[0].call)
+        return symbols
+
+    def _call_arrays(self, args, kwargs):
+        info = type(self)._call_info
+        pass_ = context.current()
+        assert pass_ is not None
+        args, kwargs = self._cast_inputs(args, kwargs)
+        try:
+            self._ensure_built(info, args, kwargs, pass_)
+            self._check_input(args)
+            outer = pass_.training, pass_.frozen
+            if kwargs.get("training") is not None:
+                pass_.training = bool(kwargs["training"])
+            pass_.frozen = pass_.frozen or not self._trainable
+            try:
+                if info.takes_training:
+                    kwargs["training"] = pass_.training
+                elif not info.takes_any:
+                    kwargs.pop("training", None)
+                masks = self._input_masks(info, args, kwargs, pass_)
+                with self.precision.matmuls():
+                    outputs = self._run_call(args, kwargs, pass_)
+            finally:
+                pass_.training, pass_.frozen = outer
+            if self.precision.output is not None:
+                outputs = self._cast_outputs(outputs, pass_)
+        except Exception as error:
+            self._note(error, args, pass_)
+            raise
+        if pass_.shapes is not None:
+            path = pass_.paths.get(id(self), self.name)
+            pass_.shapes.setdefault(path, jax.tree.map(spec_like, outputs))
+        if self._taps is not None or pass_.captured is not None:
+            taps.observe(self, outputs, pass_)
+        discovering = pass_.builds is not None  # and then masks are not all there
+        keeps = masks is not None and self.supports_masking
+        if (keeps or self._makes_mask()) and not discovering:
+            mask = self.compute_mask(args[0] if args else None, masks)
+            self._attach_masks(outputs, mask, pass_)
+        if self.activity_regularizer is not None:
+            pass_.losses += [
+                self._activity_penalty(out, pass_) for out in jax.tree.leaves(outputs)
+            ]
+        return outputs
+
+    def _run_call(self, args, kwargs, pass_):
+        gradient = pass_.training and pass_.builds is None and pass_.captured is None
+        if self._remat is None or not gradient:
+            return self.call(*args, **kwargs)
+        return rematerialize.call(self, args, kwargs, self._remat)
+
+    def _ensure_built(self, info, args, kwargs, pass_):
+        if self.built:
+            return
+        shapes = info.shapes(self, args, kwargs)
+        if pass_.builds is not None:
+            self._build(shapes)
+            pass_.builds.append((id(self), shapes))
+            return
+        if context.tracing():
+            if type(self).build is Calling.build and not any(children(self)):
+                return  # nothing to build
+            raise NotBuiltError(
+                self.name,
+                "a layer must be built before it is called inside jax.jit",
+                hint="Call it once on data, or give the model an Input(shape).",
+            )
+        leaves, treedef = jax.tree.flatten((args, kwargs))
+        arrays = [i for i, v in enumerate(leaves) if hasattr(v, "shape")]
+
+        def rebuild(values):
+            full = list(leaves)
+            for i, value in zip(arrays, values, strict=True):
+                full[i] = value
+            return jax.tree.unflatten(treedef, full)
+
+        specs = [spec_like(leaves[i]) for i in arrays]
+        for i in arrays:
+            leaves[i] = None  # the layer remembers the call, not the data
+        infer(self, rebuild, specs)
+        materialize(self)
+
+    def _build(self, shapes: tuple) -> None:
+        """Runs ``build`` once, on public shapes."""
+        self.build(*shapes)
+        self._spread_policy()
+        self.built = True
+
+    def _spread_policy(self) -> None:
+        """Layers that were made in ``build`` follow this one, not the process."""
+        if self._own_policy or self.precision != get_precision():
+            spread_precision(self, self.precision)
+
+    def _check_input(self, args) -> None:
+        if self.input_spec is None or not args:
+            return
+        specs = self.input_spec
+        specs = list(specs) if isinstance(specs, list | tuple) else [specs]
+        values = jax.tree.leaves(args[0])
+        if len(specs) != len(values):
+            raise ShapeError(
+                self.name,
+                f"{len(specs)} inputs are needed, received {len(values)}",
+                hint="Pass them as one list.",
+            )
+        for spec, value in zip(specs, values, strict=True):
+            if spec is not None and hasattr(value, "shape"):
+                spec.check(self.name, value)
+
+    def _note(self, error: Exception, args, pass_) -> None:
+        if getattr(error, "_exburn_noted", False):
+            return
+        path = pass_.paths.get(id(self)) or self.name
+        leaves = jax.tree.leaves(args)
+        shapes = ", ".join(describe(v) for v in leaves[:_SHOWN])
+        shapes += ", …" if len(leaves) > _SHOWN else ""
+        error.add_note(f"in layer {path!r} ({type(self).__name__}): received {shapes}")
+        error._exburn_noted = True  # type: ignore[attr-defined]
+
+    def _cast_inputs(self, args, kwargs):
+        dtype = jnp.dtype(self.compute_dtype)
+        cast = self._autocast
+        done: dict[int, Any] = {}  # one array given twice stays one array
+
+        def convert(value):
+            if id(value) not in done:
+                done[id(value)] = convert_one(value)
+            return done[id(value)]
+
+        def convert_one(value):
+            if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+                return value
+            if isinstance(value, nnx.Variable):
+                value = value.get_value()
+            if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+                return value
+            if cast and is_float(value.dtype) and value.dtype != dtype:
+                before, pass_ = value, context.current()
+                assert pass_ is not None
+                value = jnp.asarray(value, dtype)
+                pass_.set_source(value, before)
+                if (mask := pass_.mask_of(before)) is not None:
+                    pass_.set_mask(value, mask)
+                return value
+            if not isinstance(value, np.ndarray):
+                return value
+            if value.dtype.kind in "OUSmM":
+                raise DTypeError(
+                    self.name,
+                    f"arrays must hold numbers, received {describe(value)}",
+                    hint="Convert it: np.asarray(values, dtype=np.float32).",
+                )
+            return jnp.asarray(value)
+
+        missing = bool(args) and args[0] is None and not self.built
+        for value in [None] if missing else jax.tree.leaves(args[:1]):
+            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+                raise DTypeError(
+                    self.name,
+                    "a layer is called on arrays or symbols, received "
+                    f"{type(value).__name__}",
+                    {"received": reprlib.repr(args[0])},
+                    hint="Look for a missing `return` in what computed it."
+                    if missing
+                    else "Make an array of it: np.array(…).",
+                )
+        args = jax.tree.map(convert, args)
+        return args, {
+            k: v if k in ("mask", "training") else jax.tree.map(convert, v)
+            for k, v in kwargs.items()
+        }
+
+    def _cast_outputs(self, outputs, pass_):
+        """The outputs in the policy's output dtype, with what is known of them."""
+
+        def cast(value):
+            dtype = jnp.dtype(self.precision.output)
+            floating = hasattr(value, "dtype") and is_float(value.dtype)
+            if not floating or value.dtype == dtype:
+                return value
+            mask, filled = pass_.mask_of(value), pass_.filled(value)
+            value = value.astype(dtype)
+            if mask is not None:
+                pass_.set_mask(value, mask)
+            if filled is not None:
+                pass_.set_filled(value, filled.astype(dtype))
+            return value
+
+        return jax.tree.map(cast, outputs)
+
+    def _activity_penalty(self, out, pass_):
+        """The regularizer's mean over the real rows."""
+        if not out.ndim:
+            return self.activity_regularizer(out)
+        rows, real = max(out.shape[0], 1), pass_.row_mask
+        if real is not None and real.shape[0] == out.shape[0]:
+            out = jnp.where(real.reshape((-1,) + (1,) * (out.ndim - 1)), out, 0)
+            rows = jnp.maximum(real.sum(), 1)
+        return self.activity_regularizer(out) / rows
+
+    def _makes_mask(self) -> bool:
+        return type(self).compute_mask is not Calling.compute_mask
+
+    def _input_masks(self, info, args, kwargs, pass_):
+        """The mask of the first argument; passed to ``call`` if it takes one."""
+        if not args:
+            return kwargs.get("mask")
+        leaves = jax.tree.leaves(args[0])
+        found = [pass_.mask_of(leaf) for leaf in leaves]
+        if isinstance(args[0], list | tuple | dict):
+            mask = found if any(m is not None for m in found) else None
+        else:
+            mask = found[0] if found else None
+        if info.takes_mask and kwargs.get("mask") is None and mask is not None:
+            kwargs["mask"] = mask
+        return kwargs["mask"] if kwargs.get("mask") is not None else mask
+
+    def _attach_masks(self, outputs, mask, pass_):
+        leaves = jax.tree.leaves(outputs)
+        masks = mask if isinstance(mask, list | tuple) else [mask] * len(leaves)
+        for leaf, m in zip(leaves, masks, strict=False):
+            if m is not None:
+                pass_.set_mask(leaf, m)
+
+
+# Apart from the layers: what a trace added must not outlive the trace's own copy.
+_added: weakref.WeakKeyDictionary[Calling, list] = weakref.WeakKeyDictionary()

@@ -1,0 +1,154 @@
+"""The class that users subclass: calls on symbols, configurations and copies."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import jax
+
+from exburn import registry
+from exburn.building import clone
+from exburn.errors import GraphError
+from exburn.layer.calling import Calling
+from exburn.layer.signature import init_names
+from exburn.symbol import Symbol, public_shape, spec_of
+from exburn.traversal import children
+
+__all__ = ["Layer"]
+
+
+class Layer(Calling):
+    """A piece of a model with weights: subclass it and write ``build`` and ``call``.
+
+    Args:
+        activity_regularizer: Regularizer of the output, added to the loss.
+        trainable: Whether training changes the weights.
+        dtype: Precision policy (name, dtype or ``Precision``), also for layers inside
+            that are given none; that of the model or the global one if None.
+        autocast: Whether floating inputs are cast to the policy's compute dtype.
+        name: Unique within its model; by default the class name in snake case.
+
+    Raises:
+        ShapeError: The input does not fit what the layer was built for.
+        NotBuiltError: Weights are asked for before any shape is known.
+
+    Example:
+        >>> import numpy as np
+        >>> class Scale(Layer):
+        ...     def build(self, input_shape):
+        ...         self.s = self.add_weight((input_shape[-1],), "ones")
+        ...     def call(self, x):
+        ...         return x * self.s
+        >>> Scale()(np.ones((2, 3))).shape
+        (2, 3)
+    """
+
+    def _direct_layers(self) -> list[Layer]:
+        return [child for _, child in children(self) if isinstance(child, Layer)]
+
+    @property
+    def input(self):
+        """The symbols the layer was called on; one call only."""
+        args = self._the_call("input").args
+        return args[0] if len(args) == 1 else list(args)
+
+    @property
+    def output(self):
+        """The symbols the layer's call returned; one call only."""
+        return self._the_call("output").outputs
+
+    def _the_call(self, what: str):
+        calls = self._book.value.calls
+        if not calls:
+            raise GraphError(
+                self.name,
+                f"{what}: the layer was not called in a functional model",
+                hint="Call it on a symbol: layer(exburn.Input(shape)).",
+            )
+        return calls[0]
+
+    @property
+    def input_shape(self):
+        return jax.tree.map(lambda s: s.shape, self.input)
+
+    @property
+    def output_shape(self):
+        return jax.tree.map(lambda s: s.shape, self.output)
+
+    def compute_output_spec(self, *args, **kwargs):
+        """Specs of the outputs for symbols or specs, without computing anything."""
+        to_symbol = lambda v: Symbol(v) if isinstance(v, jax.ShapeDtypeStruct) else v  # noqa: E731
+        args, kwargs = jax.tree.map(to_symbol, (args, kwargs))
+        out = self._call_symbols(args, kwargs)
+        return jax.tree.map(lambda s: s.spec, out)
+
+    def compute_output_shape(self, *shapes):
+        """Output shape for input shapes (tuples with ``None``), as in Keras."""
+
+        def is_shape(v):
+            return isinstance(v, tuple) and all(
+                d is None or isinstance(d, int) for d in v
+            )
+
+        symbols = jax.tree.map(
+            lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape
+        )
+        out = self.compute_output_spec(*symbols)
+        return jax.tree.map(lambda s: public_shape(s.shape), out)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able; the input of ``from_config``."""
+        return registry.serialize(self._init_config())
+
+    def _init_config(self) -> dict[str, Any]:
+        signature = inspect.signature(type(self).__init__)
+        try:
+            book = self._book.value
+            bound = signature.bind(self, *book.args, **book.kwargs)
+        except TypeError:  # a subclass whose own __init__ takes other arguments
+            return {"name": self.name}
+        bound.apply_defaults()
+        config: dict[str, Any] = {}
+        for key, value in list(bound.arguments.items())[1:]:
+            kind = signature.parameters[key].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                config.update(value)
+            elif kind is inspect.Parameter.VAR_POSITIONAL:
+                config[key] = list(value)
+            else:
+                config[key] = value
+        takes = set(init_names(type(self)))
+        if "name" in takes:
+            config["name"] = self.name
+        if "trainable" in takes:
+            config["trainable"] = self.trainable
+        if "dtype" in takes:
+            config["dtype"] = self.precision.identifier
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]):
+        """Makes a layer from ``get_config``'s result; weights are fresh."""
+        config = {k: registry.deserialize(v) for k, v in config.items()}
+        varargs = [
+            p.name
+            for p in inspect.signature(cls.__init__).parameters.values()
+            if p.kind is inspect.Parameter.VAR_POSITIONAL
+        ]
+        args = config.pop(varargs[0], []) if varargs else []
+        return cls(*args, **config)
+
+    def clone(self):
+        """A copy with the same configuration and weights, sharing no arrays.
+
+        Raises:
+            ArgumentError: The configuration cannot be described (see ``register``).
+        """
+        return clone(self)
+
+    def __deepcopy__(self, memo):
+        # The symbols of a graph lead to every layer of it, and back to this one.
+        copied = clone(self) if self.built else super().__deepcopy__(memo)
+        memo[id(self)] = copied
+        return copied

@@ -1,0 +1,166 @@
+"""A layer's weights: made as specs, filled once the root of the model is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import constraints, context, initializers, regularizers
+from exburn.building import materialize
+from exburn.dtypes import is_float
+from exburn.errors import DTypeError, NotBuiltError, ShapeError
+from exburn.layer.base import Base
+from exburn.symbol import describe
+from exburn.traversal import is_abstract, iter_weights
+from exburn.weights import Buffer, Parameter, Weight, assign, scalars
+
+__all__ = ["Weighted"]
+
+
+class Weighted(Base):
+    """Making, reading and replacing a ``Layer``'s weights."""
+
+    def add_weight(
+        self,
+        shape=None,
+        initializer=None,
+        dtype=None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer=None,
+        constraint=None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Weight:
+        """Creates a weight, filled from the seed and its path when the model is known.
+
+        Args:
+            shape: Its shape; ``()`` by default.
+            initializer: ``glorot_uniform`` for floats by default, else zeros.
+            dtype: The layer's parameter dtype by default; a given one stays when the
+                layer's policy changes.
+            trainable: Whether the optimizer updates it.
+            regularizer: Function of the weight, added to the loss.
+            constraint: Projection applied after every update.
+            name: Shown in paths until the weight is an attribute; then that name is.
+
+        Raises:
+            ShapeError: A size is unknown.
+        """
+        shape = tuple(shape or ())
+        if any(d is None or not isinstance(d, int | np.integer) for d in shape):
+            raise ShapeError(
+                self.name,
+                f"a weight's shape must be known, received {shape}",
+                hint="Give the sizes in Input(shape), except for free axes.",
+            )
+        own_dtype = dtype is not None
+        dtype = jnp.dtype(dtype or self.variable_dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if is_float(dtype) else "zeros"
+        meta: dict[str, Any] = {"initializer": initializers.get(initializer)}
+        if own_dtype:
+            meta["own_dtype"] = True
+        if name:
+            meta["label"] = name
+        if regularizer is not None:
+            meta["regularizer"] = regularizers.get(regularizer)
+        if constraint is not None:
+            meta["constraint"] = constraints.get(constraint)
+        kind = Parameter if trainable else Buffer
+        pass_ = context.current()
+        if pass_ is not None and pass_.builds is not None:
+            return kind(jnp.zeros(shape, dtype), **meta)
+        return kind(
+            jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)), **meta
+        )
+
+    def cast(self, value, dtype=None):
+        """A weight or array in the compute dtype."""
+        return jnp.asarray(_value(value), dtype or self.compute_dtype)
+
+    def _weights(self, trainable: bool | None = None) -> list[Weight]:
+        self._require_weights()
+        return [
+            w
+            for _, w, learns in iter_weights(self)
+            if trainable is None or learns is trainable
+        ]
+
+    def _require_weights(self) -> None:
+        if any(is_abstract(w) for _, w, _ in iter_weights(self)):
+            materialize(self)
+
+    @property
+    def weights(self) -> list[Weight]:
+        """All weights, in Keras' order: layer by layer, the trainable ones first."""
+        return self._weights()
+
+    variables = weights
+
+    @property
+    def trainable_weights(self) -> list[Weight]:
+        return self._weights(True)
+
+    @property
+    def non_trainable_weights(self) -> list[Weight]:
+        return self._weights(False)
+
+    trainable_variables = trainable_weights
+
+    non_trainable_variables = non_trainable_weights
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Host copies of the weights, in the order of ``weights``."""
+        return [np.array(w.get_value()) for w in self.weights]
+
+    def set_weights(self, weights) -> None:
+        """Replaces the weights by arrays of the same shapes, in the same order.
+
+        Raises:
+            ShapeError: The number of arrays or a shape differs; nothing is changed.
+        """
+        own = self.weights
+        weights = list(weights)
+        if len(own) != len(weights):
+            raise ShapeError(
+                f"{self.name}.set_weights",
+                f"{len(own)} arrays are needed, received {len(weights)}",
+                {"weights": ", ".join(path for path, _, _ in iter_weights(self))},
+                hint="Take them from get_weights() of an equal model.",
+            )
+        paths = [path for path, _, _ in iter_weights(self)]
+        for path, w, new in zip(paths, own, weights, strict=True):
+            if tuple(np.shape(new)) != tuple(w.shape):
+                raise ShapeError(
+                    f"{self.name}.set_weights",
+                    f"{path} has shape {tuple(w.shape)}, received {np.shape(new)}",
+                    hint="Take them from get_weights() of an equal model.",
+                )
+            dtype = getattr(new, "dtype", None) or np.asarray(new).dtype
+            if not (jnp.issubdtype(dtype, np.number) or dtype == np.bool_):
+                raise DTypeError(
+                    f"{self.name}.set_weights",
+                    f"{path} must hold numbers, received {describe(np.asarray(new))}",
+                )
+        for w, new in zip(own, weights, strict=True):
+            assign(w, new)
+
+    def count_params(self) -> int:
+        """Number of scalars in all weights."""
+        if not self.built:
+            raise NotBuiltError(
+                self.name,
+                "it has no weights before it is built",
+                hint="Call it on data first, or give the model an Input(shape).",
+            )
+        return sum(scalars(w) for _, w, _ in iter_weights(self))
+
+
+def _value(value: Any) -> Any:
+    read = getattr(value, "get_value", None)  # of a variable, or of what stands for one
+    return value if read is None else read()

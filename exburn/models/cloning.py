@@ -1,0 +1,82 @@
+"""Copies of a model with fresh weights, and with other layers in places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.layers import Input
+from exburn.models.model import Model
+from exburn.models.sequential import Sequential
+from exburn.symbol import public_shape
+
+__all__ = ["clone_model"]
+
+
+def clone_model(
+    model: Model,
+    input_tensors: Any = None,
+    clone_function: Callable[[Layer], Layer] | None = None,
+    recursive: bool = False,
+) -> Any:
+    """A model of the same architecture with fresh weights; see ``model.clone()``.
+
+    Args:
+        model: The model.
+        input_tensors: Symbols to start from, instead of new inputs.
+        clone_function: Makes a new layer of each, for example another one in its place;
+            for Sequential and functional models.
+        recursive: Whether models inside are gone through as well; they are otherwise
+            given to ``clone_function`` as a whole.
+
+    Raises:
+        ArgumentError: A subclassed model with ``clone_function`` or ``input_tensors``.
+
+    Example:
+        >>> from exburn.layers import Dense, Dropout
+        >>> model = Sequential([Input((4,)), Dense(2), Dropout(0.1)])
+        >>> clone_model(model).count_params()
+        10
+        >>> stronger = lambda layer: (
+        ...     Dropout(0.5)
+        ...     if isinstance(layer, Dropout)
+        ...     else layer.from_config(layer.get_config())
+        ... )
+        >>> clone_model(model, clone_function=stronger).layers[-1].rate
+        0.5
+    """
+    if clone_function is None and input_tensors is None:
+        return type(model).from_config(model.get_config())
+    graph = model.graph
+    if graph is None:
+        raise ArgumentError(
+            "clone_model",
+            "clone_function and input_tensors need a Sequential or functional model",
+            {"received": type(model).__name__},
+        )
+
+    def clone(layer: Layer) -> Layer:
+        if isinstance(layer, Model) and recursive and layer.graph is not None:
+            return clone_model(layer, None, clone_function, True)
+        if clone_function is None:
+            return type(layer).from_config(layer.get_config())
+        return clone_function(layer)
+
+    inputs = input_tensors
+    if inputs is None:
+        symbols = [
+            Input(batch_shape=public_shape(s.shape), dtype=s.dtype, name=n, axes=axes)
+            for s, n, axes in zip(
+                graph.inputs, graph.input_names, graph.axes, strict=True
+            )
+        ]
+        inputs = jax.tree.unflatten(graph.input_tree, symbols)
+    if isinstance(model, Sequential):
+        stack = [clone(layer) for layer in model.layers]
+        return type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
+    nodes = {key: clone(layer) for key, layer in model._node_items()}
+    return Model(inputs, graph.run(nodes, inputs), name=model.name)

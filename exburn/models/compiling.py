@@ -1,0 +1,235 @@
+"""``compile``, and what a model holds for training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn import optimizers
+from exburn.building import reseed
+from exburn.callback import History
+from exburn.errors import ArgumentError, NotCompiledError
+from exburn.metrics import Mean
+from exburn.models.arguments import check_count, positive
+from exburn.models.options import device_of, set_options, warm_up, with_accuracy
+from exburn.training.objective import Objective
+from exburn.training.trainer import Trainer
+from exburn.weights import Static
+
+__all__ = ["Compiling"]
+
+
+class _Run:
+    """What a model holds for training: nothing of it is part of the module's state."""
+
+    def __init__(self):
+        self.settings: dict[str, Any] | None = None
+        self.trainer: Trainer | None = None
+        self.optimizer: Any = None
+        self.history: History | None = None
+        self.stop = {"training": False, "evaluating": False, "predicting": False}
+        self.check_numerics = True
+        self.loss_tracker = Mean(name="loss")
+        self.variants: dict[Any, Any] = {}
+        self.warmup: Any = None
+        self.device: Any = None
+        self.output_axes: Any = None
+
+    def reset(self) -> None:
+        """Forgets everything compiled; settings stay."""
+        if self.trainer is not None:
+            self.trainer.forget()
+
+
+def _stop(kind: str) -> Any:
+    def get(self) -> bool:
+        return self._run.value.stop[kind]
+
+    def put(self, value: bool) -> None:
+        self._run.value.stop[kind] = bool(value)
+
+    return property(get, put, doc=f"Set to True in a callback to end {kind}.")
+
+
+class Compiling:
+    """The settings of training; mixed into ``Model``."""
+
+    _run: Static
+    built: bool
+    to_device: Any
+    stop_training = _stop("training")
+    stop_evaluating = _stop("evaluating")
+    stop_predicting = _stop("predicting")
+
+    def __new__(cls, *args, **kwargs):
+        self = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(self, "_run", Static(_Run()))
+        return self
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int | str = "auto",
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+        *,
+        seed: int | None = None,
+        check_numerics: bool = True,
+        learning_rate: float | None = None,
+        lr_schedule: Any = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate_gradients: int | None = None,
+        nesterov: bool | None = None,
+        warmup: Any = None,
+        accuracy: bool = False,
+        device: Any = None,
+        unroll: int | str = "auto",
+    ) -> None:
+        """Sets what the model is trained with. Nothing is compiled yet.
+
+        Args:
+            optimizer: A name, an ``exburn.optimizers`` object, or any optax
+                transformation.
+            loss: A name, a ``Loss``, any function of ``(y_true, y_pred)``, or a list or
+                dict of these by output.
+            loss_weights: Factor of each output's loss.
+            metrics: Names, ``Metric`` objects or functions; by output in a dict.
+            weighted_metrics: The same, weighted by ``sample_weight``.
+            run_eagerly: Operation by operation, to debug with prints.
+            steps_per_execution: Steps in one compiled chunk; ``"auto"`` chooses.
+            jit_compile: False is ``run_eagerly=True``.
+            auto_scale_loss: Whether a model that computes in float16 gets a
+                ``LossScaleOptimizer`` around its optimizer.
+            seed: Seed of the weights nobody has changed yet, of shuffling, dropout …
+            check_numerics: Whether data are checked for NaN and infinity.
+            learning_rate: Instead of the optimizer's own.
+            lr_schedule: A schedule, or ExBurn's tuple: ``("step", base, k, gamma)``,
+                ``("exponential", base, gamma)``, ``("cosine", base, min)``.
+            weight_decay: L2 decay, ``gradient += weight_decay * weight``, after
+                clipping; the decoupled kind is an argument of the optimizer.
+            clip_norm: Largest norm of all gradients together.
+            clip_value: Largest absolute value of a gradient's element, after that.
+            accumulate_gradients: Batches whose mean gradient makes one update.
+            nesterov: Nesterov momentum, for SGD.
+            warmup: Epochs of a linear rise to the learning rate, or
+                ``(epochs, start, target)``.
+            accuracy: Whether accuracy is among the metrics.
+            device: ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a JAX device; JAX's default.
+            unroll: Steps compiled into one turn of a chunk's loop; ``"auto"`` chooses.
+
+        Raises:
+            UnknownNameError: An unknown optimizer, loss or metric.
+            ArgumentError: An argument that can never work.
+        """
+        if steps_per_execution != "auto":
+            positive("compile", "steps_per_execution", steps_per_execution)
+        if unroll != "auto":
+            positive("compile", "unroll", unroll)
+        if jit_compile not in ("auto", True, False):
+            raise ArgumentError(
+                "compile",
+                f"jit_compile must be 'auto', True or False, received {jit_compile!r}",
+            )
+        if seed is not None:
+            check_count("compile", "seed", seed)
+            if seed >= 2**32:
+                raise ArgumentError(
+                    "compile", f"seed must be below 2**32, received {seed}"
+                )
+            seed = int(seed)
+        metrics = with_accuracy(metrics) if accuracy else metrics
+        objective = Objective(loss, loss_weights, metrics, weighted_metrics)
+        chosen, device = optimizers.get(optimizer), device_of(device, "compile")
+        set_options(
+            chosen,
+            learning_rate=learning_rate,
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            accumulate_gradients=accumulate_gradients,
+            nesterov=nesterov,
+        )
+        run = self._run.value
+        run.optimizer, run.variants = chosen, {}
+        run.warmup = warm_up(warmup, "compile")
+        run.settings = {
+            "optimizer": optimizer,
+            "loss": loss,
+            "loss_weights": loss_weights,
+            "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+            "seed": seed,
+            "auto_scale_loss": bool(auto_scale_loss),
+        }
+        run.check_numerics = check_numerics
+        if seed is not None and self.built:
+            reseed(self, seed)
+        run.trainer = Trainer(
+            self,
+            objective=objective,
+            optimizer=run.optimizer,
+            seed=seed,
+            steps_per_execution=steps_per_execution,
+            unroll=unroll,
+            eager=bool(run_eagerly) or jit_compile is False,
+            auto_scale_loss=bool(auto_scale_loss),
+        )
+        if device is not None:
+            self.to_device(device)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether ``compile`` was called."""
+        return self._run.value.settings is not None
+
+    @property
+    def optimizer(self):
+        """The optimizer; its ``learning_rate`` can be read and set at any time."""
+        trainer = self._run.value.trainer
+        return None if trainer is None else trainer.optimizer
+
+    @property
+    def loss(self):
+        """The loss as given to ``compile``."""
+        return (self._run.value.settings or {}).get("loss")
+
+    @property
+    def history(self) -> History | None:
+        """The record of the last ``fit``."""
+        return self._run.value.history
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """Names of the values that ``evaluate`` returns."""
+        return self._trainer("metrics_names").objective.names
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The loss tracker and the metrics of ``compile``; may be overridden."""
+        run = self._run.value
+        if run.trainer is None:
+            return []
+        return [run.loss_tracker, *(m.metric for m in run.trainer.objective.meters)]
+
+    @property
+    def trace_counts(self) -> dict[str, int]:
+        """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
+        trainer = self._run.value.trainer
+        return {} if trainer is None else dict(trainer.trace_counts)
+
+    def _trainer(self, op: str) -> Trainer:
+        trainer = self._run.value.trainer
+        if trainer is None or self._run.value.settings is None:
+            raise NotCompiledError(
+                op,
+                "the model must be compiled first",
+                hint='model.compile(optimizer="adam", loss="cross_entropy")',
+            )
+        return trainer

@@ -1,0 +1,233 @@
+"""``fit``: Keras' signature, and ExBurn's options, in front of the Trainer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from exburn import config
+from exburn.callback import CallbackList, History
+from exburn.callbacks import ProgressBar
+from exburn.dataset import ArrayDataset, as_dataset, as_validation_dataset, split
+from exburn.errors import ArgumentError
+from exburn.models.arguments import (
+    check_count,
+    check_enough,
+    check_verbose,
+    positive,
+    validation_epochs,
+)
+from exburn.models.options import warm_up, with_accuracy
+from exburn.models.preparing import Preparing, exits
+from exburn.models.weighting import class_weights
+from exburn.training.feed import count_steps
+from exburn.training.objective import Objective
+from exburn.training.resume import find, load_weights
+
+__all__ = ["Fitting"]
+
+
+class Fitting(Preparing):
+    """The part of a model that trains on whole data sets; mixed into ``Model``."""
+
+    options: Any
+    _require_built: Any
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: int | str = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: bool | str = True,
+        class_weight: Mapping | None = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | list[int] = 1,
+        *,
+        lr_schedule: Any = None,
+        weight_decay: float | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate_gradients: int | None = None,
+        nesterov: bool | None = None,
+        warmup: Any = None,
+        accuracy: bool = False,
+        profile: bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        resident: bool | None = None,
+    ) -> History:
+        """Trains for a number of epochs.
+
+        Args:
+            x: Arrays (nested in lists or dicts), a data frame, or a loader of batches.
+            y: Targets; part of the batches when ``x`` is a loader.
+            batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
+                many as make one epoch of all rows.
+            epochs: Epoch number to stop at.
+            verbose: 0 silent, 1 progress bar, 2 a line per epoch.
+            callbacks: Callbacks, or functions called with each epoch's logs.
+            validation_split: Fraction of the rows, taken from the end, to validate on.
+            validation_data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.
+            shuffle: Whether rows are shuffled; ``"batch"`` shuffles whole batches.
+            class_weight: ``{class: weight}``.
+            sample_weight: Weight of each row.
+            initial_epoch: Epoch number to begin with.
+            steps_per_epoch: Steps of an epoch, for endless loaders.
+            validation_steps: The same for validation.
+            validation_batch_size: Rows of a validation step.
+            validation_freq: Validate every so many epochs, or after the listed ones.
+            lr_schedule, weight_decay, clip_norm, clip_value, accumulate_gradients,
+                nesterov, warmup: As for ``compile``, in this fit alone.
+            accuracy: Adds accuracy to the metrics, for good.
+            profile: Records in ``history.profile`` what each epoch's time went to.
+            resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
+                the newest intact one of the callbacks, if there is any. ``epochs``
+                counts those before it, too.
+            resident: Whether arrays stay on the device for the whole run; by default if
+                they fit into a quarter of its free memory.
+
+        Returns:
+            The History of the epochs; ``history.plot()`` draws it.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            DataError, ShapeError, TargetError: The data do not fit the model.
+            CheckpointError: No intact checkpoint, or one of another model.
+        """
+        trainer = self._trainer("fit")
+        check_count("fit", "epochs", epochs)
+        check_count("fit", "initial_epoch", initial_epoch)
+        steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
+        validation_steps = positive("fit", "validation_steps", validation_steps, None)
+        validation_batch_size = positive(
+            "fit", "validation_batch_size", validation_batch_size, None
+        )
+        verbose = check_verbose("fit", verbose)
+        if shuffle not in (True, False, "batch"):
+            raise ArgumentError(
+                "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
+            )
+        if resident not in (None, True, False):
+            raise ArgumentError(
+                "fit", f"resident must be True, False or None, received {resident!r}"
+            )
+        validates = validation_epochs(validation_freq)
+        epochs = min(epochs, config.max_epochs() or epochs)
+        dataset = as_dataset(x, y, sample_weight)
+        if resident and not isinstance(dataset, ArrayDataset):
+            raise ArgumentError(
+                "fit",
+                "only arrays can stay on the device, received a loader of batches",
+                hint="Leave out resident=True, or give arrays.",
+            )
+        validation = None
+        if validation_data is not None:
+            validation = as_validation_dataset(
+                validation_data, op="fit (validation data)"
+            )
+        elif validation_split:
+            dataset, validation = split(dataset, validation_split)
+        batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
+        if class_weight is not None:
+            dataset = class_weights(dataset, class_weight)
+        check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
+        if (limit := config.max_steps_per_epoch()) is not None:
+            known = count_steps(dataset, batch_size, steps_per_epoch)
+            steps_per_epoch = limit if known is None else min(known, limit)
+        if accuracy:
+            self._add_accuracy()
+        warmup = warm_up(warmup, "fit") or self._run.value.warmup
+        user = CallbackList(callbacks)
+        if validation is not None:
+            with _named("in the validation data"):
+                self._prepare("fit (validation data)", validation, like=dataset)
+        self._prepare("fit", dataset, train=True, shuffle=shuffle)
+        history = History()
+        history.seed = trainer.seed
+        bars = [ProgressBar(verbose)] if verbose else []
+        callbacks = CallbackList(
+            [*([warmup] if warmup else []), *user.callbacks, history, *bars],
+            model=self,
+            params={
+                "epochs": epochs,
+                "steps": count_steps(dataset, batch_size, steps_per_epoch),
+                "batch_size": batch_size,
+                "samples": getattr(dataset, "size", None),
+                "verbose": verbose,
+                "validation": validation is not None,
+                "metrics": trainer.names,
+            },
+        )
+        self._run.value.history = history
+        options = self.options(
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            clip_norm=clip_norm,
+            clip_value=clip_value,
+            accumulate_gradients=accumulate_gradients,
+            nesterov=nesterov,
+        )
+        guarded = self._guarded("fit", dataset, batch_size)
+        with guarded, options, exits(callbacks):
+            trainer.fit(
+                dataset,
+                batch_size=batch_size,
+                epochs=epochs,
+                initial_epoch=initial_epoch,
+                shuffle=shuffle,
+                steps=steps_per_epoch,
+                validation=validation,
+                validation_batch_size=validation_batch_size,
+                validation_steps=validation_steps,
+                validation_epochs=validates,
+                callbacks=callbacks,
+                owner=self,
+                resume=find(resume, callbacks),
+                resident=resident,
+            )
+        history.data_waits = trainer.timing.waits
+        if profile:
+            history.profile = trainer.timing.epochs
+        return history
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Takes the weights of a checkpoint of a run; to go on with it, see ``fit``.
+
+        Args:
+            checkpoint: A folder of checkpoints (the newest intact one counts), or one.
+
+        Raises:
+            NotBuiltError: The model has no weights yet.
+            CheckpointError: There is none, none is intact, or it is of another model.
+        """
+        self._require_built("load_checkpoint")
+        load_weights(self, checkpoint)
+
+    def _add_accuracy(self) -> None:
+        run = self._run.value
+        settings = run.settings
+        metrics = with_accuracy(settings["metrics"])
+        if metrics != settings["metrics"]:
+            settings["metrics"] = metrics
+            parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
+            run.trainer.aim(Objective(*(settings[part] for part in parts)))
+
+
+@contextlib.contextmanager
+def _named(what: str):
+    """Errors of the block say where they come from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what)
+        raise

@@ -1,0 +1,88 @@
+"""``evaluate`` and ``predict``: Keras' signatures in front of the Trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn.callback import CallbackList
+from exburn.dataset import ArrayDataset, as_dataset
+from exburn.models.arguments import check_verbose, logs_as, positive
+from exburn.models.preparing import Preparing, exits
+from exburn.training.trainer import Trainer
+
+__all__ = ["Inferring"]
+
+
+class Inferring(Preparing):
+    """The part of a model that is used on whole data sets; mixed into ``Model``."""
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Loss and metrics on data: a float, a list in order, or a dict.
+
+        Raises:
+            NotCompiledError: ``compile`` was not called.
+            DataError, ShapeError, TargetError: The data do not fit the model.
+        """
+        trainer = self._trainer("evaluate")
+        steps = positive("evaluate", "steps", steps, None)
+        verbose = check_verbose("evaluate", verbose)
+        dataset = as_dataset(x, y, sample_weight, op="evaluate")
+        batch_size = self._batch_rows("evaluate", batch_size, dataset, steps)
+        user = CallbackList(callbacks)
+        self._prepare("evaluate", dataset)
+        listed = self._listeners(user, verbose, dataset, batch_size, steps)
+        with self._guarded("evaluate", dataset, batch_size), exits(listed):
+            logs = trainer.evaluate(
+                dataset,
+                batch_size=batch_size,
+                steps=steps,
+                callbacks=listed,
+                owner=self,
+            )
+        return logs_as(logs, return_dict)
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """Outputs for every row, as NumPy arrays in the structure of the outputs.
+
+        Works without ``compile``.
+
+        Raises:
+            DataError, ShapeError: The data do not fit the model.
+        """
+        steps = positive("predict", "steps", steps, None)
+        verbose = check_verbose("predict", verbose)
+        dataset = as_dataset(x, op="predict")
+        if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
+            dataset = ArrayDataset(dataset.tree[0], op="predict")
+        batch_size = self._batch_rows("predict", batch_size, dataset, steps)
+        run = self._run.value
+        if run.trainer is None:
+            run.trainer = Trainer(self)
+        self._prepare("predict", dataset)
+        user = CallbackList(callbacks)
+        listed = self._listeners(user, verbose, dataset, batch_size, steps)
+        with self._guarded("predict", dataset, batch_size), exits(listed):
+            return run.trainer.predict(
+                dataset,
+                batch_size=batch_size,
+                steps=steps,
+                callbacks=listed,
+                owner=self,
+            )

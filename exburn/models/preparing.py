@@ -1,0 +1,155 @@
+"""Builds and checks a model for data, and surrounds a run on them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from jax import default_device
+
+from exburn.callback import CallbackList
+from exburn.callbacks import ProgressBar
+from exburn.dataset import StreamDataset
+from exburn.errors import ArgumentError, DataError
+from exburn.models.arguments import (
+    BATCH,
+    check_form,
+    check_rows,
+    first_batch,
+    positive,
+)
+from exburn.models.compiling import Compiling
+from exburn.models.exhaustion import memory_errors
+from exburn.training.feed import count_steps
+
+__all__ = ["Preparing", "exits"]
+
+
+# Bytes of arrays whose values are looked at beforehand, though they are used but once.
+_LOOKED_AT = 16 << 20
+
+
+class Preparing(Compiling):
+    """What comes before a run and around it; mixed into ``Model``."""
+
+    _require_trainable: Any
+
+    def _prepare(
+        self,
+        op: str,
+        dataset: Any,
+        like: Any = None,
+        train: bool = False,
+        shuffle: Any = False,
+    ) -> Any:
+        """Builds and checks the model for the data, before anything is compiled."""
+        run = self._run.value
+        kind = "predict" if op == "predict" else "train" if train else "test"
+        trainer = run.trainer if kind == "predict" else self._trainer(op)
+        seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
+        batch = first_batch(dataset, seed, self._fixed_rows())
+        if train and not trainer.is_ready(kind, batch):
+            self._require_trainable(op)
+        if like is not None:
+            check_form(op, batch, first_batch(like, None, self._fixed_rows()))
+        own = callable(getattr(self, f"{kind}_step", None))
+        wanting = trainer.objective.wants_targets and kind != "predict" and not own
+        if wanting and batch[1] is None:
+            raise DataError(
+                op,
+                "the loss needs targets, but there is no y",
+                hint="Pass y beside x, or a loader that yields (x, y).",
+            )
+        spec = trainer.prepare(
+            batch,
+            names=self._output_names_of,
+            kind=kind,
+        )
+        if kind == "predict" and spec is not None:
+            check_rows(op, batch[0], spec)
+        if kind == "train" and not trainer.minimizes:
+            raise ArgumentError(
+                op,
+                "there is nothing to minimize: compile() received no loss",
+                hint='model.compile(optimizer, loss="cross_entropy")',
+            )
+        targets = kind != "predict"
+        finite = targets and run.check_numerics
+
+        def check(batch: tuple) -> None:
+            trainer.check(batch, spec, op, finite=finite, targets=targets)
+
+        if isinstance(dataset, StreamDataset):
+            dataset.check = check
+            dataset.check_batch(batch, 0)
+        elif dataset.mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
+            dataset.check = check
+        else:
+            dataset.check = None
+            check(dataset.tree)
+        return spec
+
+    def _batch_rows(self, op: str, given: Any, dataset: Any, steps: int | None) -> int:
+        """Rows of a step, where the user gave ``batch_size`` or did not."""
+        fixed = self._fixed_rows()
+        if given is None and fixed is None and steps and hasattr(dataset, "size"):
+            return math.ceil(dataset.size / steps)  # all rows in so many steps
+        rows = int(positive(op, "batch_size", given, fixed or BATCH))
+        if fixed not in (None, rows):
+            raise ArgumentError(
+                op,
+                f"batch_size must be {fixed}, the batch of the model's Input, received "
+                f"{rows}",
+                hint="Leave batch_size out, or make the model for another batch.",
+            )
+        return rows
+
+    def _fixed_rows(self) -> int | None:
+        """The batch that ``Input(batch_size=…)`` fixed, if it did."""
+        graph = getattr(self, "graph", None)
+        sizes = [] if graph is None else [spec.shape[:1] for spec in graph.inputs]
+        return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
+
+    def _output_names_of(self, spec: Any) -> list[str] | None:
+        graph = getattr(self, "graph", None)
+        return None if graph is None else list(graph.output_names)
+
+    def _on_device(self) -> Any:
+        """Where JAX puts new arrays in the block: the model's device."""
+        device = self._run.value.device
+        return contextlib.nullcontext() if device is None else default_device(device)
+
+    @contextlib.contextmanager
+    def _guarded(self, op: str, dataset: Any, batch_size: int) -> Iterator[None]:
+        """The model's device, and what it says if it has not enough memory."""
+        with self._on_device(), memory_errors(self, op, dataset, batch_size):
+            yield
+
+    def _listeners(
+        self, user: CallbackList, verbose: Any, dataset: Any, batch_size: int, steps
+    ) -> CallbackList:
+        """The callbacks of an evaluation or a prediction."""
+        params = {
+            "epochs": 1,
+            "steps": count_steps(dataset, batch_size, steps),
+            "batch_size": batch_size,
+            "samples": getattr(dataset, "size", None),
+            "verbose": verbose,
+            "validation": False,
+            "metrics": self._run.value.trainer.objective.names,
+        }
+        bars = [ProgressBar(verbose)] if verbose else []
+        return CallbackList([*user.callbacks, *bars], model=self, params=params)
+
+
+@contextlib.contextmanager
+def exits(callbacks: CallbackList) -> Iterator[None]:
+    """Tells callbacks that the block is over, whatever ended it."""
+    try:
+        yield
+    except BaseException as error:
+        callbacks.on_exit(error)
+        raise
+    callbacks.on_exit(None)

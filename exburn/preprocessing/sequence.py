@@ -1,0 +1,3 @@
+"""Sequences of unequal length as one array."""
+
+from exburn.utils import pad_sequences as pad_sequences

@@ -1,0 +1,242 @@
+"""Chunks of batches from arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.context import path_hash
+from exburn.dataset import ArrayDataset
+from exburn.errors import ExBurnError
+from exburn.training.chunk import Chunk
+from exburn.training.gather import Gatherer
+from exburn.training.plan import balanced, bucket, power_of_two
+from exburn.training.prefetch import Prefetch
+
+__all__ = ["ArrayFeed"]
+
+
+class ArrayFeed:
+    """Chunks from arrays: gathered on the device, or on the host by a thread.
+
+    Args:
+        dataset: The arrays.
+        batch_size: Rows of a step.
+        most_steps: Length of a chunk, about; with ``fixed`` exactly.
+        shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
+        exact_rows: The last, short batch is a chunk of its own, at its own size.
+        resident: Whether the arrays live on the device.
+        few_shapes: Rounds sizes up, so that data of many sizes share programs.
+        fixed: Whether the length was asked for, by a callback or the user.
+        steps: Steps of an epoch, if fewer than there are.
+        group: Steps whose gradients make one update, if chunks shall be whole groups of
+            them; ``most_steps`` is a multiple of it. What does not fill a group, before
+            the first one of an epoch and after the last, comes step by step.
+        phase: Steps of a group that were done before the first epoch.
+        reason: Why the arrays are where they are.
+    """
+
+    def __init__(
+        self,
+        dataset: ArrayDataset,
+        batch_size: int,
+        most_steps: int,
+        *,
+        shuffle: bool | str = False,
+        exact_rows: bool = False,
+        resident: bool = False,
+        few_shapes: bool = False,
+        fixed: bool = False,
+        steps: int | None = None,
+        group: int = 1,
+        phase: int = 0,
+        reason: str = "",
+    ):
+        self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
+        self.reason = reason
+        self.group = group
+        self.size = dataset.size
+        full = min(batch_size, self.size)
+        self.batch_size = full
+        if few_shapes and not exact_rows:
+            self.batch_size = min(batch_size, power_of_two(full))
+        self.steps = math.ceil(self.size / self.batch_size)
+        self.steps = min(self.steps, steps) if steps is not None else self.steps
+        covered = min(self.steps * self.batch_size, self.size)
+        self.samples = covered
+        rest = covered - (self.steps - 1) * self.batch_size
+        self.tail = rest if exact_rows and rest < self.batch_size else 0
+        whole = self.steps - bool(self.tail)
+        # Groups of an epoch; there can be one less where epochs begin within a group.
+        even = self.steps % group == 0
+        groups = max((whole - (-phase % group if even else 0)) // group, 1)
+        most = most_steps // group
+        self.length = min(groups, most) if fixed else balanced(groups, most)
+        if few_shapes:
+            if not fixed:  # equal chunks, so that the last one is nearly full, too
+                self.length = math.ceil(groups / math.ceil(groups / most))
+            self.length = min(bucket(self.length), most)
+        chunks = math.ceil(groups / self.length)
+        padded = chunks * self.length != groups or not even
+        self.length *= group
+        short = rest < self.batch_size and not self.tail
+        shared = few_shapes and not exact_rows
+        self.counted = padded or short or shared
+        self.padded = padded or shared
+        self._whole = whole
+        self._device: Any = None
+        self._ahead: tuple[tuple, Prefetch] | None = None
+        self._drawn: tuple[int, int, np.ndarray] | None = None
+        self._checked = dataset.check is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the batches of an epoch depend on, besides seed and epoch."""
+        names = ("size", "batch_size", "steps", "shuffle")
+        return {name: getattr(self, name) for name in names}
+
+    def position(self, *, begin: bool) -> None:
+        """Every epoch begins anew: there is no position to note."""
+
+    def epoch(
+        self,
+        seed: int,
+        epoch: int,
+        phase: int = 0,
+        start: int = 0,
+        *,
+        last: bool = True,
+    ) -> Generator[Chunk, None, None]:
+        """The epoch's chunks; the order is a function of seed and epoch alone.
+
+        Args:
+            seed, epoch: What the order depends on.
+            phase: Steps of a group of accumulated gradients that were done before it.
+            start: Steps of the epoch to leave out: a resumed run has done them.
+            last: Whether no epoch follows; else the next one's first chunks are made
+                while the device still works on this one. ``close`` drops them.
+        """
+        if self.resident:
+            drawn, self._drawn = self._drawn, None
+            if drawn is None or drawn[:2] != (seed, epoch):
+                drawn = seed, epoch, self._order(seed, epoch)
+            yield from self._resident(drawn[2], phase, start)
+            if not last:  # while the device still works on this epoch
+                self._drawn = seed, epoch + 1, self._order(seed, epoch + 1)
+            return
+        wanted = (seed, epoch, phase, start)
+        if last and self._ahead is None and self.steps <= self.length:
+            yield from self._streamed(*wanted)  # at once: there is nothing to overlap
+            return
+        if self._ahead is None or self._ahead[0] != wanted:
+            self.close()
+            self._ahead = wanted, self._prefetch(*wanted)
+        (_, chunks), self._ahead = self._ahead, None
+        with chunks:
+            yield from chunks
+        if not last:
+            wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
+            self._ahead = wanted, self._prefetch(*wanted)
+
+    def close(self) -> None:
+        """Drops chunks that were made for an epoch that does not come."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead[1].close()
+
+    def _prefetch(self, seed: int, epoch: int, phase: int, start: int) -> Prefetch:
+        return Prefetch(lambda: self._streamed(seed, epoch, phase, start))
+
+    def _order(self, seed: int, epoch: int) -> np.ndarray:
+        n, b = self.size, self.batch_size
+        if not self.shuffle:
+            return np.arange(n, dtype=np.int32)
+        key = [seed, path_hash("shuffle", epoch)]
+        rng = np.random.Generator(np.random.Philox(key=key))
+        if self.shuffle == "batch":
+            blocks = rng.permutation(n // b)
+            order = (blocks[:, None] * b + np.arange(b)).reshape(-1)
+            return np.concatenate([order, np.arange(n // b * b, n)]).astype(np.int32)
+        return rng.permutation(n).astype(np.int32)
+
+    def _pieces(self, phase: int, start: int) -> Iterator[tuple[int, int, int, bool]]:
+        """(first step, steps, length with padding, whether groups) of each chunk.
+
+        The chunks after ``start`` are those that would follow it anyway: other ones
+        could differ in the last bit.
+        """
+        lead = min(-phase % self.group, self._whole)
+        end = lead + (self._whole - lead) // self.group * self.group
+        for step in range(start, lead):
+            yield step, 1, 1, False
+        for step in range(lead, end, self.length):
+            stop = min(step + self.length, end)
+            first = max(step, start)
+            while first < stop and (first - lead) % self.group:
+                yield first, 1, 1, False
+                first += 1
+            if first < stop:
+                whole = self.padded or first == step
+                length = self.length if whole else stop - first
+                yield first, stop - first, length, self.group > 1
+        for step in range(max(start, end), self._whole):
+            yield step, 1, 1, False
+
+    def _blocks(
+        self, rows: np.ndarray, phase: int, begin: int
+    ) -> Iterator[tuple[np.ndarray, Any, int, int, bool]]:
+        """(row numbers [k, batch], count [k] or None, steps, samples, grouped)."""
+        b = self.batch_size
+        for start, steps, k, grouped in self._pieces(phase, begin):
+            part = rows[start * b : (start + steps) * b]
+            if not self.counted:
+                yield part.reshape(k, b), None, steps, len(part), grouped
+                continue
+            block = np.full(k * b, rows[0], np.int32)
+            block[: len(part)] = part
+            count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
+            padded = self.padded and grouped == (self.group > 1)
+            count = (count, count > 0) if padded else (count,)
+            yield block.reshape(k, b), count, steps, len(part), grouped
+        if self.tail and begin <= self._whole:
+            part = rows[self._whole * b : self._whole * b + self.tail]
+            yield part[None], None, 1, len(part), False
+
+    def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
+        if self._device is None:
+            self._check(self.dataset.tree)
+            self._device = jax.device_put(self.dataset.tree)
+        for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
+            yield Chunk(self._device, index, count, steps, samples, grouped)
+
+    def _check(self, rows: tuple) -> None:
+        """Looks at rows, unless all of them were looked at before."""
+        if self._checked or self.dataset.check is None:
+            return
+        try:
+            self.dataset.check(rows)
+        except ExBurnError:
+            self.dataset.check(self.dataset.tree)  # tells the rows by their own numbers
+            raise
+
+    def _streamed(
+        self, seed: int, epoch: int, phase: int, begin: int
+    ) -> Iterator[Chunk]:
+        rows, ordered = self._order(seed, epoch), not self.shuffle
+        with Gatherer() as gatherer:
+            blocks = self._blocks(rows, phase, begin)
+            for index, count, steps, samples, grouped in blocks:
+                flat = index.reshape(-1)
+                straight = ordered and samples == len(flat)
+                data = gatherer.take(self.dataset.tree, flat, straight=straight)
+                self._check(data)
+                shape = index.shape
+                data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), data)
+                data, count = jax.device_put((data, count))
+                yield Chunk(data, None, count, steps, samples, grouped)
+                del data  # not held while the next one is made
+        self._checked = True

@@ -1,0 +1,31 @@
+"""What one call of a program works on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = ["Chunk"]
+
+
+@dataclasses.dataclass
+class Chunk:
+    """What one call of a program works on.
+
+    Attributes:
+        data: Resident: the whole data set ``[samples, …]``; else ``[k, batch, …]``.
+        index: Resident: row numbers ``[k, batch]``; else ``None``.
+        count: ``None`` if every step is full; else ``(rows,)``, the real rows of each
+            step ``[k]``; or ``(rows, active)`` where a step may hold none, with
+            ``active`` telling which do.
+        steps: Steps that are not only padding.
+        samples: Real rows.
+        grouped: Whether the steps are whole groups of accumulated gradients.
+    """
+
+    data: Any
+    index: Any
+    count: Any
+    steps: int
+    samples: int
+    grouped: bool = False

@@ -1,0 +1,162 @@
+"""Cuts a data set into chunks for a prepared module's programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.building import spec_like
+from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.training import memory
+from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
+from exburn.training.gather import Gatherer
+from exburn.training.plan import chunk_steps, grouped, power_of_two
+from exburn.training.preparation import Preparation
+from exburn.training.resume import Resume
+
+__all__ = ["make_feed", "phase_of", "single_chunk"]
+
+
+def make_feed(
+    prepared: Preparation,
+    dataset: ArrayDataset | StreamDataset,
+    batch_size: int,
+    *,
+    training: bool,
+    shuffle: bool | str = False,
+    steps: int | None = None,
+    most: int | None = None,
+    reused: bool = False,
+    resume: Resume | None = None,
+    resident: bool | None = None,
+) -> Feed:
+    """Plans the chunks of a run.
+
+    Args:
+        prepared: The module, prepared for the data.
+        dataset: The data.
+        batch_size: Rows of a step.
+        training: Whether programs of training take the chunks.
+        shuffle: As for ``ArrayFeed``; of a loader that can be shuffled, the batches.
+        steps: Steps of an epoch, if not all.
+        most: Longest chunk that callbacks allow.
+        reused: Whether the data are gone through more than once.
+        resume: The run that is taken up, if one is: it keeps its plan.
+        resident: Whether arrays stay on the device; chosen if ``None``.
+    """
+    exact = prepared.exact_rows(training)
+    plan = resume.plan if resume is not None and most is None else None
+    allowed = training and most is None
+    if isinstance(dataset, StreamDataset):
+        seed = prepared.seed if shuffle else None  # without one, a loader keeps order
+        first = dataset.peek(0, seed)
+        x = jax.tree.map(spec_like, first[0])
+        size = sum(v.nbytes for v in jax.tree.leaves(first))
+        longest = most or _steps(prepared, x, size, False, loader=True)
+        longest, group = _grouped(prepared, longest, allowed, plan)
+        return StreamFeed(
+            dataset,
+            longest,
+            steps=steps,
+            exact_rows=exact,
+            seed=seed,
+            group=group,
+        )
+    rows = min(batch_size, dataset.size)
+    resident, reason = _place(dataset, resident, reused)
+    x = jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
+    )
+    size = max(1, dataset.nbytes // dataset.size * rows)
+    longest = most or _steps(prepared, x, size, resident)
+    longest, group = _grouped(prepared, longest, allowed, plan)
+    return ArrayFeed(
+        dataset,
+        batch_size,
+        longest,
+        shuffle=shuffle,
+        exact_rows=exact,
+        resident=resident,
+        few_shapes=not training and not resident,
+        fixed=bool(most or plan) or prepared.steps_per_execution != "auto",
+        steps=steps,
+        group=group,
+        phase=phase_of(prepared, group, 0 if resume is None else resume.batch),
+        reason=reason,
+    )
+
+
+def _place(dataset: ArrayDataset, asked: bool | None, reused: bool) -> tuple[bool, str]:
+    """Whether the arrays are to stay on the device, and why."""
+    if asked is not None:
+        return asked, f"resident={asked} was given"
+    if not reused:
+        return False, "they are gone through once"
+    if dataset.on_device:
+        return True, "they are there already"
+    fits = memory.fits_device(dataset.nbytes)
+    verb = "fit" if fits else "do not fit"
+    size = f"{dataset.nbytes / 2**20:,.1f} MiB"
+    return fits, f"{size} {verb} into a quarter of its free memory"
+
+
+def _steps(
+    prepared: Preparation,
+    x: Any,
+    batch_bytes: int,
+    resident: bool,
+    loader: bool = False,
+) -> int:
+    asked = prepared.steps_per_execution
+    if asked != "auto":
+        return int(asked)
+    if prepared.eager:
+        return 1
+    cost, platform = prepared.cost(x), jax.default_backend()
+    return chunk_steps(cost, platform, batch_bytes, resident, loader)
+
+
+def _grouped(
+    prepared: Preparation, steps: int, allowed: bool, plan: dict[str, int] | None
+) -> tuple[int, int]:
+    """Steps of a chunk, and of them those that make one update.
+
+    A resumed run keeps its plan, and so its last bits.
+    """
+    if plan is not None and plan["group"] in (1, prepared.optimizer.accumulate):
+        return plan["length"], plan["group"]
+    group = prepared.optimizer.accumulate if allowed else 1
+    state = prepared.opt_state
+    missing = state is not None and "accumulated" not in state
+    if group == 1 or missing or prepared.owns("train"):
+        return steps, 1
+    whole = grouped(steps, group)
+    return (whole, group) if whole else (steps, 1)
+
+
+def phase_of(prepared: Preparation, group: int, done: int) -> int:
+    """Steps of a group of accumulated gradients that waited for its others when
+    the epoch began, of which ``done`` steps are done."""
+    state = prepared.current_opt_state() if group > 1 else None
+    sums = None if state is None else state.get("accumulated")
+    return 0 if sums is None else (int(sums["batches"]) - done) % group
+
+
+def single_chunk(batch: tuple, *, exact: bool) -> Chunk:
+    """A batch as a chunk of one step, at one of a few sizes.
+
+    Args:
+        batch: ``(x, y, sample_weight)``.
+        exact: Whether it keeps its own size.
+    """
+    size = jax.tree.leaves(batch)[0].shape[0]
+    padded = size if exact else power_of_two(size)
+    if padded != size:
+        with Gatherer(threads=1) as gatherer:
+            batch = gatherer.take(batch, np.minimum(np.arange(padded), size - 1))
+    data = jax.tree.map(lambda v: v[None], batch)
+    count = None if exact else (np.array([size], np.int32),)
+    data, count = jax.device_put((data, count))
+    return Chunk(data, None, count, 1, size)

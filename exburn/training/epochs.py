@@ -1,0 +1,195 @@
+"""The epochs of one ``fit``: training, validation, hooks, and points to resume from."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from exburn.callback import CallbackList
+from exburn.training import memory
+from exburn.training.averaging import Averaging
+from exburn.training.checkpointing import Checkpointing
+from exburn.training.chunking import phase_of
+from exburn.training.feed import Feed
+from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
+from exburn.training.interrupt import InterruptGuard
+from exburn.training.resume import Resume
+from exburn.training.timing import Timing
+
+__all__ = ["Epochs"]
+
+
+class Epochs:
+    """One run through the epochs.
+
+    Args:
+        trainer: The module in training, prepared for the data.
+        feed: The data.
+        held: Those to validate on, or ``None``.
+        callbacks: What is told of it.
+        owner: The model that the callbacks see.
+        resume: The run that is taken up, if one is; its state is restored already.
+    """
+
+    def __init__(
+        self,
+        trainer: Averaging,
+        feed: Feed,
+        held: Feed | None,
+        *,
+        callbacks: CallbackList,
+        owner: Any,
+        resume: Resume | None,
+    ):
+        self.trainer, self.feed, self.held = trainer, feed, held
+        self.callbacks, self.owner, self.resume = callbacks, owner, resume
+        self.programs, self.timing = trainer.programs, Timing()
+        self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
+        self.guard = InterruptGuard()
+        self._last = 0
+
+    def run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
+        """Runs the epochs; the module holds the latest arrays, whatever ends them.
+
+        Args:
+            first: Number of the first epoch, from 0; a resumed run knows its own.
+            last: Number of the epoch before which it ends.
+            validates: Whether an epoch is followed by a validation.
+        """
+        trainer, resume = self.trainer, self.resume
+        trainer.state = trainer.initial_state()
+        with self.guard, self.points:
+            try:
+                self._hook(self.callbacks.on_train_begin)
+                logs: dict[str, float] = {}
+                if resume is not None:
+                    trainer.state, logs = resume.state(self.callbacks), resume.logs
+                    first = resume.epoch
+                    if self.owner.stop_training and not resume.within:
+                        last = first
+                self._last = last - 1
+                for epoch in range(first, last):
+                    logs = self._epoch(epoch, validates)
+                    if self.owner.stop_training:
+                        break
+                trainer.keep_average()
+                trainer.call_hook(self.callbacks.on_train_end, logs)
+            finally:
+                self.feed.close()
+                trainer.use_average(False)
+                trainer.end_run()
+
+    def _hook(self, hook: Callable, *args: Any) -> None:
+        self.trainer.call_hook(hook, *args, light=self.callbacks.light)
+
+    def _epoch(self, epoch: int, validates: Callable[[int], bool]) -> dict[str, Any]:
+        """One epoch with its hooks; returns what it logged."""
+        trainer, resume, timing = self.trainer, self.resume, self.timing
+        timing.begin()
+        self._hook(self.callbacks.on_epoch_begin, epoch)
+        start = 0
+        if resume is not None and resume.within and epoch == resume.epoch:
+            trainer.state, start = resume.state(self.callbacks), resume.batch
+            self.callbacks.resume_at(start)
+        else:
+            if trainer.follow_freezing():
+                self.programs = trainer.programs
+            assert trainer.state is not None
+            totals = trainer.fresh_totals("train")
+            trainer.state = trainer.state.replace(metrics=totals)
+        self.points.begin_epoch(start)
+        done, logs = self._train(epoch, start)
+        if logs is None:
+            with timing.on("device"):
+                logs = trainer.read_logs(self.programs, _totals(trainer))
+        if self.held is not None and validates(epoch):
+            with timing.on("validation"):
+                means = evaluate(
+                    trainer,
+                    self.held,
+                    trainer.live_arrays,
+                    self.callbacks,
+                    self.owner,
+                    self.points.termination,
+                )
+            self.points.in_validation(epoch, done, logs)
+            logs |= {f"val_{name}": value for name, value in means.items()}
+        self._hook(self.callbacks.on_epoch_end, epoch, logs)
+        timing.end()
+        self.points.after_epoch(epoch, done, logs)
+        return logs
+
+    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
+        """Trains on the batches from ``start`` on.
+
+        Returns:
+            How many are done, and the logs, if the progress bar was told them.
+        """
+        trainer, callbacks, programs = self.trainer, self.callbacks, self.programs
+        owner, timing = self.owner, self.timing
+        per_batch = callbacks.batch_interval("train") is not None
+        glances = callbacks.listens("on_chunk_end")
+        running: deque[jax.Array] = deque()
+        done, pending, last = start, None, time.perf_counter()
+        if start and owner.stop_training:  # the saved run had been stopped here
+            return done, None
+        phase = phase_of(trainer, self.feed.group, start)
+        ends = epoch == self._last
+        chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
+        with contextlib.closing(chunks):
+            for chunk in timing.data(chunks):
+                if per_batch:
+                    trainer.call_hook(callbacks.on_train_batch_begin, done)
+                loss = self._step(chunk)
+                done += chunk.steps
+                if per_batch:
+                    logs = trainer.read_logs(programs, _totals(trainer))
+                    trainer.call_hook(callbacks.on_train_batch_end, done - 1, logs)
+                self.points.after_chunk(epoch, done, programs)
+                if per_batch and owner.stop_training:
+                    break
+                running.append(loss)
+                if len(running) > IN_FLIGHT:
+                    with timing.on("device"):
+                        running.popleft().block_until_ready()
+                if glances and time.perf_counter() - last > GLANCE:
+                    last = time.perf_counter()
+                    timing.tell_wait(callbacks.callbacks)
+                    if pending is not None:
+                        at, means = pending
+                        callbacks.on_chunk_end(at, trainer.as_logs(means))
+                    pending = (done, programs.results(_totals(trainer)))
+                    if owner.stop_training:
+                        break
+        if not glances:
+            return done, None
+        with timing.on("device"):
+            logs = trainer.read_logs(programs, _totals(trainer))
+        timing.tell_wait(callbacks.callbacks)
+        callbacks.on_chunk_end(done, dict(logs))
+        return done, logs
+
+    def _step(self, chunk: Any) -> jax.Array:
+        """Trains on one chunk; returns a scalar that is ready when that is done."""
+        trainer = self.trainer
+        assert trainer.state is not None
+        name = "train_groups" if chunk.grouped else "train"
+        arguments = chunk.data, chunk.index, chunk.count
+        self.guard.begin()
+        try:
+            trainer.state, loss = memory.run_safely(
+                self.programs, name, trainer.state, arguments, trainer.restore
+            )
+        finally:
+            self.guard.end()
+        return loss
+
+
+def _totals(trainer: Averaging) -> Any:
+    assert trainer.state is not None
+    return trainer.state.metrics

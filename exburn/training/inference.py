@@ -1,0 +1,120 @@
+"""The loops of evaluation and prediction: chunks in, means or outputs out."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.callback import CallbackList
+from exburn.training.feed import Feed
+from exburn.training.interrupt import Termination
+from exburn.training.preparation import Preparation
+from exburn.training.sink import Sink
+from exburn.training.timing import Timing
+
+__all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
+
+IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
+GLANCE = 0.1  # seconds between two looks at the running means
+
+
+def evaluate(
+    prepared: Preparation,
+    feed: Feed,
+    read: Callable[[], tuple],
+    callbacks: CallbackList,
+    owner: Any,
+    termination: Termination | None = None,
+) -> dict[str, Any]:
+    """Exact means over the data of a feed.
+
+    Args:
+        prepared: The module, prepared for the data.
+        feed: The data.
+        read: Gives the arrays to evaluate with.
+        callbacks: What is told of it.
+        owner: The model that the callbacks see.
+        termination: Ends the loop if the process was told to end.
+    """
+    programs = prepared.programs
+    owner.stop_evaluating = False
+    callbacks.on_test_begin()
+    arrays = read()  # a callback may have put others in their place
+    per_batch = callbacks.batch_interval("test") is not None
+    glances = callbacks.listens("on_test_chunk_end")
+    totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
+    flight: deque[jax.Array] = deque()
+    chunks, timing = feed.epoch(prepared.seed, 0), Timing()
+    alone = prepared.state is None  # within fit, its own wait is shown
+    with contextlib.closing(chunks):
+        for chunk in timing.data(chunks):
+            if per_batch:
+                callbacks.on_test_batch_begin(done)
+            totals, token = programs.evaluate(
+                arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)
+            )
+            done += chunk.steps
+            flight.append(token)
+            if len(flight) > IN_FLIGHT:
+                flight.popleft().block_until_ready()
+            if per_batch:
+                logs = prepared.read_logs(programs, totals)
+                callbacks.on_test_batch_end(done - 1, logs)
+            if glances and time.perf_counter() - last > GLANCE:
+                last = time.perf_counter()
+                logs = prepared.read_logs(programs, totals)
+                if alone:
+                    timing.tell_wait(callbacks.callbacks)
+                callbacks.on_test_chunk_end(done, logs)
+            if owner.stop_evaluating or (termination and termination.requested):
+                break
+    logs = prepared.read_logs(programs, totals)
+    if glances:
+        callbacks.on_test_chunk_end(done, logs)
+    callbacks.on_test_end(logs)
+    return logs
+
+
+def predict(
+    prepared: Preparation, feed: Feed, callbacks: CallbackList, owner: Any
+) -> Any:
+    """Outputs for every row, streamed into host memory.
+
+    Args:
+        prepared: The module, prepared for the data.
+        feed: The data.
+        callbacks: What is told of it.
+        owner: The model that the callbacks see.
+    """
+    programs = prepared.programs
+    owner.stop_predicting = False
+    callbacks.on_predict_begin()
+    arrays = prepared.split.read()
+    per_batch = callbacks.batch_interval("predict") is not None
+    sink = Sink(feed.samples)
+    done, last = 0, time.perf_counter()
+    chunks, timing = feed.epoch(prepared.seed, 0), Timing()
+    with contextlib.closing(chunks):
+        for chunk in timing.data(chunks):
+            if per_batch:
+                callbacks.on_predict_batch_begin(done)
+            out = programs.predict(arrays, chunk.data, chunk.index, np.int32(done))
+            sink.put(chunk, out)
+            done += chunk.steps
+            if per_batch:
+                callbacks.on_predict_batch_end(done - 1)
+            if time.perf_counter() - last > GLANCE:
+                last = time.perf_counter()
+                timing.tell_wait(callbacks.callbacks)
+                callbacks.on_predict_chunk_end(done)
+            if owner.stop_predicting:
+                break
+    callbacks.on_predict_chunk_end(done)
+    callbacks.on_predict_end()
+    return sink.result()

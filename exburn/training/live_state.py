@@ -1,0 +1,175 @@
+"""Where the arrays of a module in training are, and whom they are shown to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from exburn import context
+from exburn.layer import Layer
+from exburn.optimizers import LossScaleOptimizer
+from exburn.training.module import Arrays, SplitModule
+from exburn.training.state import TrainState
+from exburn.traversal import iter_modules
+
+__all__ = ["LiveState"]
+
+
+class LiveState:
+    """The arrays of a module and its optimizer, wherever they are.
+
+    Between runs the module holds its own. During a run they are in a ``TrainState``
+    that programs consume and replace, and the module gets them for the time of a hook.
+
+    Args:
+        module: The module; an ``nnx.Module``.
+        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
+        seed: Seed of shuffling and random layers; the process' seed if ``None``.
+        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
+
+    Attributes:
+        state: The state of the run under way, or ``None``.
+        opt_state: The optimizer's state between runs.
+        step: Batches done since ``compile``, between runs.
+        shown: Averaged parameters that the module shows instead of its own.
+    """
+
+    def __init__(
+        self, module: Any, optimizer: Any, seed: int | None, auto_scale_loss: bool
+    ):
+        self.module, self.optimizer = module, optimizer
+        self._seed, self._auto_scale_loss = seed, auto_scale_loss
+        self.state: TrainState | None = None
+        self.opt_state: Any = None
+        self.step = 0
+        self.shown: Arrays | None = None
+        self._split: SplitModule | None = None
+        if optimizer is not None:
+            optimizer.bind(self.current_opt_state, self._set_opt_state)
+            self.scale_loss()
+
+    @property
+    def seed(self) -> int:
+        return context.global_seed() if self._seed is None else self._seed
+
+    def reseed(self, seed: int) -> None:
+        """Goes on with the seed of another run."""
+        self._seed = seed
+
+    @property
+    def split(self) -> SplitModule:
+        """The module, split; there is one once it is prepared."""
+        assert self._split is not None
+        return self._split
+
+    # ------------------------------------------------------------------ optimizer
+    def current_opt_state(self) -> Any:
+        """The optimizer's state, of the run under way if there is one."""
+        return self.opt_state if self.state is None else self.state.opt_state
+
+    def _set_opt_state(self, value: Any) -> None:
+        if self.state is None:
+            self.opt_state = value
+        else:
+            self.state = self.state.replace(opt_state=value)
+
+    def scale_loss(self) -> bool:
+        """Puts a LossScaleOptimizer around that of a module that needs one.
+
+        A model's own step must scale its loss itself, so it gets none by itself.
+
+        Returns:
+            Whether the optimizer is another one now.
+        """
+        optimizer = self.optimizer
+        if optimizer is None or optimizer.scales_loss or not self._auto_scale_loss:
+            return False
+        if callable(getattr(self.module, "train_step", None)):
+            return False
+        if not any(
+            isinstance(module, Layer) and module.compute_dtype == "float16"
+            for _, module in iter_modules(self.module)
+        ):
+            return False
+        self.optimizer = LossScaleOptimizer(optimizer)
+        if self.opt_state is not None:
+            self.opt_state = self.optimizer.around(self.opt_state)
+        self.optimizer.bind(self.current_opt_state, self._set_opt_state)
+        return True
+
+    def refit_state(self, split: SplitModule | None = None) -> None:
+        """Fits the optimizer's state to other options or parameters.
+
+        Parameters that stay keep their slots.
+
+        Args:
+            split: The module as it is from now on; as it was if ``None``.
+        """
+        split = split or self._split
+        if self.opt_state is None or split is None:
+            return
+        fresh = self.optimizer.init(split.read()[0])
+        kept = dict(jax.tree_util.tree_leaves_with_path(self.opt_state))
+        self.opt_state = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: (
+                kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
+            ),
+            fresh,
+        )
+
+    # ------------------------------------------------------------------ arrays
+    @property
+    def arrays(self) -> tuple[Arrays, Arrays, Arrays]:
+        """Parameters, frozen ones and others, of a prepared module or a run under way.
+
+        For their shapes: those of a run may be consumed.
+        """
+        return self.split.read() if self.state is None else self.live_arrays()
+
+    def live_arrays(self) -> tuple[Arrays, Arrays, Arrays]:
+        """What the module shows: the state's arrays, or averaged parameters."""
+        state = self.state
+        assert state is not None
+        params = state.params if self.shown is None else self.shown
+        return params, state.frozen, state.others
+
+    def held_bytes(self, kind: str) -> int:
+        """Bytes of what is on the device already and a program would work on."""
+        held: list[Any] = [self.arrays]
+        if kind == "train":
+            held.append(self.current_opt_state())
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(held))
+
+    def restore(self, state: TrainState) -> None:
+        """Goes on from another state of the run under way."""
+        self.state = state
+
+    def adopt(self, state: TrainState) -> None:
+        """Gives the module and the optimizer the arrays of a state."""
+        self.split.write(state.params, state.frozen, state.others)
+        self.opt_state = state.opt_state
+
+    def end_run(self) -> None:
+        """Gives the arrays of the run under way back to the module."""
+        state, self.state = self.state, None
+        assert state is not None
+        self.adopt(state)
+        self.step = int(state.step)
+
+    def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
+        """Runs a hook; unless it is light, it sees and may change the weights."""
+        if light:
+            hook(*args)
+            return
+        split = self.split
+        split.write(*self.live_arrays())
+        hook(*args)
+        changed = split.changed(*self.live_arrays())
+        if changed is not None:
+            assert self.state is not None
+            params, frozen, others = changed
+            if self.shown is not None and split.changed(self.shown) is None:
+                params = self.state.params
+            self.state = self.state.replace(params=params, frozen=frozen, others=others)

@@ -1,0 +1,423 @@
+"""Makes a module ready for data: built, split, checked and traced, not yet compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.building import infer, materialize, spec_like
+from exburn.dataset import check_finite
+from exburn.errors import ExBurnError
+from exburn.flops import Cost, count
+from exburn.layer import Layer
+from exburn.selection import frozen_paths, train_only
+from exburn.symbol import dim, plain
+from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
+from exburn.training.compiled import CompileLog
+from exburn.training.custom import CustomSteps
+from exburn.training.likeness import Likeness
+from exburn.training.live_state import LiveState
+from exburn.training.module import SplitModule
+from exburn.training.objective import Objective
+from exburn.training.plan import unrolled
+from exburn.training.program import Programs
+from exburn.training.readings import Readings
+from exburn.training.state import TrainState, seed_data
+from exburn.traversal import iter_modules, iter_weights
+
+__all__ = ["Preparation"]
+
+_VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
+
+
+class Preparation(LiveState):
+    """A module with its losses, and the programs made of them.
+
+    Args:
+        module: The module; an ``nnx.Module``.
+        objective: Losses and metrics, or ``None`` if the module only predicts.
+        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
+        seed: Seed of shuffling and random layers; the process' seed if ``None``.
+        steps_per_execution: Steps of a chunk, or ``"auto"``.
+        unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
+        eager: Runs operation by operation, for debugging.
+        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
+
+    Attributes:
+        trace_counts: How often each program was traced, and so compiled.
+        compilations: What was compiled, when, and why.
+        variant: Names the options of ``fit`` in force; programs are kept for each.
+        custom: The module's own steps.
+        batch_specs: Specs of the last batch that was prepared for, by kind.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        objective: Objective | None = None,
+        optimizer: Any = None,
+        seed: int | None = None,
+        steps_per_execution: int | str = "auto",
+        unroll: int | str = "auto",
+        eager: bool = False,
+        auto_scale_loss: bool = True,
+    ):
+        super().__init__(module, optimizer, seed, auto_scale_loss)
+        self.objective = objective or Objective()
+        self.steps_per_execution, self.eager = steps_per_execution, eager
+        self.asked_unroll = unroll
+        self.trace_counts: Counter[str] = Counter()
+        self.compilations = CompileLog()
+        self.variant: Any = None
+        self.custom: CustomSteps | None = None
+        self.batch_specs: dict[str, tuple] = {}
+        self._programs: dict[Any, Programs] = {}
+        self._forwards: dict[tuple[int, str], Forward] = {}
+        self._seen: Forward | None = None
+        self._ready: dict[str, _Ready] = {}
+        self._objective_form: Any = None  # of the batch that the objective is built for
+        self._trained: Any = None
+        self._modules: list[Any] = []
+        self._weights: list[Any] = []
+        self._switched: list[Any] = []
+
+    def prepare(self, batch: tuple, *, names=None, kind: str = "train") -> Any:
+        """Builds the module for the batch's shapes and checks them; nothing compiles.
+
+        Args:
+            batch: ``(x, y, sample_weight)`` of specs or arrays.
+            names: Function of the outputs' specs: their names in logs.
+            kind: ``"train"``, ``"test"`` or ``"predict"``.
+
+        Returns:
+            Specs of the outputs; ``None`` if the model's own step takes the batch.
+        """
+        key = _form(batch)
+        if self._is_ready(kind, key):
+            self._seen = self._ready[kind].seen
+            return self._seen.outputs
+        x, y, w = jax.tree.map(spec_like, batch)
+        self.batch_specs.pop(kind, None)
+        self._ready.pop(kind, None)
+        own = callable(getattr(self.module, f"{kind}_step", None))
+        self._build(x, own)
+        if self.scale_loss():
+            self._programs = {}
+        self._split_anew()
+        if own:
+            self._prepare_own(kind, (x, y, w))
+            self.batch_specs[kind] = x, y, w
+            self._objective_form = None
+            return None
+        seen = self.forward(x)
+        if kind != "predict":
+            named = names(seen.outputs) if names else None
+            self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+            self._objective_form = key
+        self.batch_specs[kind] = x, y, w
+        likeness = Likeness(self.module)
+        self._ready[kind] = _Ready(key, seen, likeness, self.split, self.objective)
+        return seen.outputs
+
+    def is_ready(self, kind: str, batch: tuple) -> bool:
+        """Whether all is prepared for such a batch: the last one was like it."""
+        return self._is_ready(kind, _form(batch))
+
+    def _is_ready(self, kind: str, form: Any) -> bool:
+        ready = self._ready.get(kind)
+        return (
+            ready is not None
+            and ready.form == form
+            and ready.split is self._split
+            and ready.objective is self.objective
+            and (kind == "predict" or self._objective_form == form)
+            and ready.likeness.holds(self.module)
+        )
+
+    def _build(self, x: Any, own: bool) -> None:
+        """Gives the module its weights, for any number of rows."""
+        if not isinstance(self.module, Layer):
+            return
+        if not self.module.built and own and not self.module.callable:
+            self.module.built = True  # its parts are called by its own step alone
+        elif not self.module.built:
+            free = jax.tree.map(
+                lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
+            )
+            leaves, treedef = jax.tree.flatten(free)
+            infer(
+                self.module,
+                lambda values: ((jax.tree.unflatten(treedef, values),), {}),
+                leaves,
+            )
+        materialize(self.module, self.seed)
+
+    def _split_anew(self) -> None:
+        """Splits the module; what was made for it stays if it is as it was."""
+        old, split = self._split, SplitModule(self.module)
+        self._modules = [module for _, module in iter_modules(self.module)]
+        self._weights = [weight for _, weight, _ in iter_weights(self.module)]
+        if (
+            old is not None
+            and old.params == split.params
+            and old.graphdef == split.graphdef
+        ):
+            return
+        if old is not None and old.params != split.params:  # frozen or unfrozen
+            self.refit_state(split)
+        self._split, self._programs, self._forwards = split, {}, {}
+        self._trained = _trained(self.module)
+        self._switched = self._switches()
+        self.custom = CustomSteps(split, self.optimizer)
+
+    def _switches(self) -> list[Any]:
+        """What says of each layer and weight whether it is to be trained."""
+        layers = [getattr(module, "_trainable", True) for module in self._modules]
+        frozen = [weight.get_metadata().get("frozen") for weight in self._weights]
+        return layers + frozen
+
+    def follow_freezing(self) -> bool:
+        """Goes on with the layers that are to be trained from now on.
+
+        Between two epochs of a run. Parameters that stay keep their slots.
+
+        Returns:
+            Whether these are others than before, so that there are other programs.
+        """
+        switches = self._switches()
+        if switches == self._switched:  # the names below take a while to gather
+            return False
+        self._switched = switches
+        if _trained(self.module) == self._trained:
+            return False
+        self.end_run()
+        self._resplit()
+        self.state = self.initial_state()
+        return True
+
+    def freeze_as(self, trained: set[str]) -> bool:
+        """Trains the parameters that another run trained, where the module has them.
+
+        Returns:
+            Whether these are others than before.
+        """
+        if set(self.split.params) == trained or not isinstance(self.module, Layer):
+            return False
+        if not train_only(self.module, trained):
+            return False
+        self._resplit()
+        return True
+
+    def _resplit(self) -> None:
+        """Makes the module ready for the same data with other layers to train."""
+        self._split_anew()
+        for kind, batch in self.batch_specs.items():
+            if self.owns(kind):
+                self._prepare_own(kind, batch)
+            elif kind == "train":
+                self.forward(batch[0])
+
+    def _prepare_own(self, kind: str, batch: tuple) -> None:
+        """Traces the model's own step once, abstractly: its errors come now."""
+        assert self.custom is not None
+        if self.module.callable and self.objective.given and batch[1] is not None:
+            seen = self.forward(batch[0])  # the step may use the compiled metrics
+            _, y, w = batch
+            self.objective.build(seen.outputs, y, w, None, seen.probabilities)
+        state = self.initial_state() if kind == "train" else self.split.read()
+        self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
+
+    def forward(self, x: Any) -> Forward:
+        """What one abstract forward pass tells; traced once for each shape."""
+        key = _rows_and_row(x)
+        if key not in self._forwards:
+            self._forwards[key] = _trace(self.split, x)
+        self._seen = self._forwards[key]
+        return self._seen
+
+    def cost(self, x: Any) -> Cost:
+        """Cost of a forward pass, by one of any number of rows that was traced.
+
+        A guess where only the model's own step runs.
+        """
+        if self.owns("train"):
+            return Cost(flops=1e9, convolutions=1)
+        rows, row = _rows_and_row(x)
+        for (known, like), forward in self._forwards.items():
+            if like == row:
+                return forward.cost.times(rows / known)
+        return self.forward(x).cost
+
+    def first_cost(self, rows: int | None = None) -> Cost | None:
+        """Cost of the first forward pass that was traced, if there was one.
+
+        Args:
+            rows: For a batch of so many rows; those that were traced if ``None``.
+        """
+        for (known, _), forward in self._forwards.items():
+            return forward.cost.times((rows or known) / known)
+        return None
+
+    @property
+    def unroll(self) -> int:
+        """Steps compiled into one turn of a chunk's loop."""
+        if self.asked_unroll != "auto":
+            return int(self.asked_unroll)
+        cost = self.first_cost()
+        return 1 if cost is None else unrolled(cost, jax.default_backend())
+
+    def owns(self, kind: str) -> bool:
+        """Whether the module brings its own ``train_step`` or ``test_step``."""
+        return self.custom is not None and self.custom.has(kind)
+
+    def exact_rows(self, training: bool) -> bool:
+        """Whether a short batch runs at its own size instead of padded."""
+        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        own_step = self.owns("train" if training else "test")
+        return self.objective.exact_rows or own_loss or own_step
+
+    # ------------------------------------------------------------------ checks
+    @property
+    def minimizes(self) -> bool:
+        """Whether there is anything to train on: a loss, or what layers add to it."""
+        if self.objective.terms or self.owns("train") or self._seen is None:
+            return True
+        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        return own_loss or self._seen.losses > 0 or self.split.regularized
+
+    def check(
+        self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
+    ) -> None:
+        """Checks values on the host: finite, within tables, and fit for the losses.
+
+        Args:
+            batch: ``(x, y, sample_weight)``, whole arrays or one batch of a loader.
+            pred_spec: What ``prepare`` returned.
+            op: The operation named in errors.
+            finite: Whether NaN and infinity are looked for.
+            targets: Whether the targets are looked at.
+        """
+        if finite:
+            check_finite(batch, op=op)
+        if pred_spec is None or self._seen is None:
+            return
+        check_ids(batch[0], self._seen.lookups, op)
+        if targets:
+            self.objective.check_targets(batch[1], pred_spec)
+
+    # ------------------------------------------------------------------ programs
+    @property
+    def programs(self) -> Programs:
+        """The programs of the module and the optimizer as they are now."""
+        key = (self.variant, getattr(self.optimizer, "revision", 0))
+        if key not in self._programs:
+            while len(self._programs) >= _VARIANTS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = Programs(
+                self.split,
+                self.objective,
+                self.optimizer,
+                self.trace_counts,
+                custom=self.custom,
+                unroll=self.unroll,
+                eager=self.eager,
+                log=self.compilations,
+            )
+        return self._programs[key]
+
+    def initial_state(self, totals: Any = None) -> TrainState:
+        """The state that the next run starts from: the module's own arrays.
+
+        Args:
+            totals: Totals to go on from; fresh ones if ``None``.
+        """
+        params, frozen, others = self.split.read()
+        if self.opt_state is None:
+            self.opt_state = self.optimizer.init(params)
+        fresh = self.fresh_totals("train") if totals is None else totals
+        numbers = fresh, np.int32(self.step), seed_data(self.seed)
+        return TrainState(
+            params, frozen, others, self.opt_state, *jax.device_put(numbers)
+        )
+
+    def fresh_totals(self, kind: str) -> Any:
+        """Totals of losses and metrics before the first batch, on the host.
+
+        Programs take them there faster than ``jax.device_put`` does.
+        """
+        if self.custom is not None and self.custom.has(kind):
+            return self.custom.fresh(kind)
+        return self.objective.init()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs of ``fit``."""
+        if self.owns("train"):
+            return self.custom.names("train")  # type: ignore[union-attr]
+        return self.objective.names
+
+    def read_logs(self, programs: Programs, totals: Any) -> dict[str, Any]:
+        """What totals amount to, brought to the host."""
+        return self.as_logs(programs.results(totals))
+
+    def as_logs(self, results: Readings) -> dict[str, Any]:
+        """Python floats in the order of the logs; other values stay NumPy arrays."""
+        host = results.read()
+        order = [n for n in (*self.names, *self.objective.names) if n in host]
+        return {name: host[name] for name in dict.fromkeys([*order, *host])}
+
+
+def _trained(module: Any) -> tuple[list[str], list[str]]:
+    """Names of the trained parameters, and paths of the frozen layers."""
+    names = [path for path, _, learns in iter_weights(module) if learns]
+    return names, frozen_paths(module) if isinstance(module, Layer) else []
+
+
+def _rows_and_row(x: Any) -> tuple[int, str]:
+    """How many rows there are, and the specs of one."""
+    leaves, treedef = jax.tree.flatten(x)
+    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
+    return leaves[0].shape[0], row
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ready:
+    """What was prepared last, and for what."""
+
+    form: Any
+    seen: Forward
+    likeness: Likeness
+    split: SplitModule
+    objective: Objective
+
+
+def _form(batch: tuple) -> Any:
+    """Structure, shapes and dtypes."""
+    leaves, treedef = jax.tree.flatten(batch)
+    return treedef, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _trace(split: SplitModule, x: Any) -> Forward:
+    """One abstract forward pass in training."""
+    told: dict[str, Any] = {}
+
+    def forward(groups, x):
+        key = jax.random.key(0)
+        out, _, pass_ = split.forward(groups, x, training=True, key=key)
+        told["losses"] = len(pass_.losses)
+        told["lookups"] = lookups(x, pass_)
+        return out
+
+    groups = jax.tree.map(spec_like, split.read())
+    try:
+        jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+    except ExBurnError as error:
+        plain(error)
+        raise
+    told["probabilities"] = ends_in_probabilities(jaxpr)
+    return Forward(count(jaxpr), specs, **told)

@@ -1,0 +1,218 @@
+"""Chunks of batches from an iterable of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.dataset import StreamDataset
+from exburn.errors import DataError
+from exburn.training.chunk import Chunk
+from exburn.training.gather import Gatherer
+from exburn.training.plan import balanced
+from exburn.training.prefetch import Prefetch
+
+__all__ = ["StreamFeed"]
+
+
+class StreamFeed:
+    """Chunks from an iterable of batches, stacked by a thread ahead of the device.
+
+    Args:
+        dataset: The source.
+        most_steps: Longest chunk.
+        steps: Steps of an epoch; by default until the source ends.
+        exact_rows: Short batches run at their own size instead of padded.
+        seed: Seed of the source's own shuffling, if it has any; ``None`` for none.
+        group, fixed: As for ``ArrayFeed``.
+    """
+
+    def __init__(
+        self,
+        dataset: StreamDataset,
+        most_steps: int,
+        *,
+        steps: int | None = None,
+        exact_rows: bool = False,
+        seed: int | None = None,
+        group: int = 1,
+        fixed: bool = False,
+    ):
+        self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
+        self.steps = steps if steps is not None else dataset.batches
+        most = max(most_steps // group, 1)
+        if self.steps is not None:
+            groups = max(self.steps // group, 1)
+            most = min(groups, most) if fixed else balanced(groups, most)
+        self.length, self.group = most * group, group
+        self.batch_size, self.samples = dataset.batch_size, None
+        self.resident, self.reason = False, "they come as a stream of batches"
+        self._limit = steps
+        self._iterator: Iterator | None = None
+        self._checked = 0  # batches of the epoch whose values were looked at
+        # Where a source that goes on through the epochs is: opened for which epoch, and
+        # how many batches were taken since; now, and when the last epoch began.
+        self._position = self._begun = (0, 0)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the batches of an epoch depend on, as far as it is known."""
+        return {"batch_size": self.batch_size, "steps": self.steps}
+
+    def position(self, *, begin: bool) -> list[int] | None:
+        """Where the source is, or was when the epoch began; for ``go_to``."""
+        if self._limit is None:
+            return None
+        return list(self._begun if begin else self._position)
+
+    def go_to(self, position: list[int] | None) -> None:
+        """Takes batches from the source until it is where another one was."""
+        if position is None or self._limit is None:
+            return
+        opened, taken = position
+        self._position = (opened, 0)
+        for _ in range(taken):
+            self._next(opened)
+
+    def epoch(
+        self,
+        seed: int,
+        epoch: int,
+        phase: int = 0,
+        start: int = 0,
+        *,
+        last: bool = True,
+    ) -> Generator[Chunk, None, None]:
+        """The epoch's chunks, but for the first ``start`` steps.
+
+        With ``steps``, the source goes on where it stopped. Nothing is read for the
+        next epoch before that begins: a callback may change the source, or end the run.
+        """
+        self._begun = self._position
+        # One thread reads, another one stacks and sends.
+        with Prefetch(lambda: self._chunks(epoch, phase, start)) as chunks:
+            yield from chunks
+
+    def close(self) -> None:
+        """Nothing is held for a later epoch."""
+
+    def _batches(self, epoch: int) -> Iterator[tuple]:
+        if self._limit is None:
+            source = self.dataset.iterate(epoch, self.seed)
+            yield from source
+            return
+        for done in range(self._limit):
+            batch = self._next(epoch)
+            if batch is None:
+                raise DataError(
+                    "fit",
+                    f"the data ended after {done} of {self._limit} steps of an epoch",
+                    hint="Lower steps_per_epoch, or let the source repeat.",
+                )
+            yield batch
+
+    def _next(self, epoch: int) -> tuple | None:
+        for _ in range(2):
+            if self._iterator is None:
+                self._iterator = iter(self.dataset.iterate(epoch, self.seed))
+                if self.dataset.reiterable:
+                    self._position = (epoch, 0)
+            batch = next(self._iterator, None)
+            if batch is not None or not self.dataset.reiterable:
+                self._position = (self._position[0], self._position[1] + 1)
+                return batch
+            self._iterator = None
+        return None
+
+    def _chunks(self, epoch: int, phase: int, start: int) -> Iterator[Chunk]:
+        done = self._checked = 0
+        reading = Prefetch(lambda: self._pieces(epoch, phase), depth=1)
+        with reading as pieces, Gatherer() as gatherer:
+            for batches, size, length in pieces:
+                skipped = min(max(start - done, 0), len(batches))
+                done += len(batches)
+                if not skipped:
+                    yield self._stack(gatherer, batches, size, length)
+                    continue
+                for batch in batches[skipped:]:  # another chunk than before: one by one
+                    yield self._stack(gatherer, [batch], size, 1)
+
+    def _pieces(self, epoch: int, phase: int) -> Iterator[tuple[list[tuple], int, int]]:
+        """(batches, rows of a batch, steps with padding) of each chunk."""
+        held: list[tuple] = []
+        size, shape = 0, None
+        lead = -phase % self.group  # steps that end the group begun before
+        for batch in self._batches(epoch):
+            rows = _length(batch)
+            now = _inner_shapes(batch)
+            if size and (
+                now != shape or rows > size or (rows < size and self.exact_rows)
+            ):
+                yield from self._flush(held, size)
+                lead = lead or -len(held) % self.group
+                held, size = [], 0
+            if not size:
+                size, shape = rows, now
+            if lead:
+                yield [batch], size, 1
+                lead -= 1
+                continue
+            held.append(batch)
+            if len(held) == self.length:
+                yield from self._flush(held, size)
+                held = []
+                if self.exact_rows:
+                    size = 0
+        yield from self._flush(held, size)
+
+    def _flush(
+        self, held: list[tuple], size: int
+    ) -> Iterator[tuple[list[tuple], int, int]]:
+        """Whole groups as one chunk, and what is left one by one."""
+        whole = len(held) // self.group * self.group
+        if whole:
+            yield held[:whole], size, self.length
+        for batch in held[whole:]:
+            yield [batch], size, 1
+
+    def _stack(
+        self, gatherer: Gatherer, batches: list[tuple], size: int, length: int
+    ) -> Chunk:
+        """Short batches are filled with their first row, missing steps likewise."""
+        counts = [_length(b) for b in batches]
+        full = self.exact_rows
+        filled = [
+            b if c == size else _fill(b, size)
+            for b, c in zip(batches, counts, strict=True)
+        ]
+        length = len(batches) if full else length
+        filled += [filled[0]] * (length - len(batches))
+        data = jax.tree.map(lambda *v: gatherer.stack(v), *filled)
+        flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), data)
+        self.dataset.check_rows(flat, batches, self._checked)
+        self._checked += len(batches)
+        count = None
+        if not full:
+            rows = np.zeros(length, np.int32)
+            rows[: len(counts)] = counts
+            count = rows, rows > 0
+        data, count = jax.device_put((data, count))
+        grouped = self.group > 1 and length > 1
+        return Chunk(data, None, count, len(batches), sum(counts), grouped)
+
+
+def _length(batch: Any) -> int:
+    return jax.tree.leaves(batch)[0].shape[0]
+
+
+def _inner_shapes(batch: Any) -> tuple:
+    return tuple((v.shape[1:], v.dtype) for v in jax.tree.leaves(batch))
+
+
+def _fill(batch: Any, size: int) -> Any:
+    return jax.tree.map(
+        lambda v: np.concatenate([v, np.repeat(v[:1], size - len(v), axis=0)]), batch
+    )

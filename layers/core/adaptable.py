@@ -1,0 +1,80 @@
+"""What layers with a large weight have in common: it can be adapted and shrunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn import transforms
+from exburn.layer import Layer
+
+__all__ = ["Adaptable"]
+
+
+class Adaptable(Layer):
+    """Base of layers that take an adapter, or hold their weights in few bits."""
+
+    def enable_lora(
+        self,
+        rank: int,
+        a_initializer: Any = "he_uniform",
+        b_initializer: Any = "zeros",
+        lora_alpha: float | None = None,
+    ) -> None:
+        """Freezes the layer's large weight W and trains ``W + alpha / rank * A B``.
+
+        For a whole model there is ``model.add_lora``, which freezes all else, too.
+
+        Args:
+            rank: Columns of A and rows of B.
+            a_initializer: Initializer of A.
+            b_initializer: Initializer of B; with zeros the outputs stay as they are.
+            lora_alpha: Factor of the term, over the rank; ``rank`` by default.
+
+        Raises:
+            NotBuiltError: The layer has no weights yet.
+            ArgumentError: A number is out of range, or the layer has an adapter, or can
+                have none.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(64)
+            >>> layer.build((None, 32))
+            >>> layer.enable_lora(2)
+            >>> sum(w.numpy().size for w in layer.trainable_weights)  # bias, A and B
+            256
+
+        Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
+        """
+        transforms.apply(
+            "enable_lora", self, rank, a_initializer, b_initializer, lora_alpha
+        )
+
+    @property
+    def lora_enabled(self) -> bool:
+        """Whether the layer has an adapter."""
+        return getattr(self, "_low_rank", None) is not None
+
+    def quantize(self, mode: Any, *, block_size: int | None = None) -> None:
+        """Stores the layer's weights in few bits, in place.
+
+        For a whole model there is ``model.quantize``, which returns another one.
+
+        Args:
+            mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
+            block_size: Of int4: from 32 to 128; 64 by default.
+
+        Raises:
+            NotBuiltError: The layer has no weights yet.
+            UnknownNameError: There is no such mode.
+            ArgumentError: The layer is quantized already, has an adapter, or has no
+                weight that would get smaller.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(64)
+            >>> layer.build((None, 32))
+            >>> layer.quantize("int8")
+            >>> layer.kernel.nbytes
+            2176
+        """
+        transforms.apply("quantize", self, mode, block_size)

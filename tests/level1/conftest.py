@@ -1,5 +1,0 @@
-"""Keras is the reference; it looks for its backend when it is imported."""
-
-import os
-
-os.environ["KERAS_BACKEND"] = "jax"

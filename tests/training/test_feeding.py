@@ -1,0 +1,281 @@
+"""Data on their way to the device: threads, errors, memory, and what is told of it."""
+
+import io
+import threading
+import time
+import traceback
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+import exburn as keras
+from exburn.callbacks import ProgressBar
+from exburn.dataset import ArrayDataset, PyDataset, StreamDataset
+from exburn.errors import DataError, TargetError
+from exburn.training import memory
+from exburn.training.feed import ArrayFeed, StreamFeed
+from exburn.training.gather import Gatherer
+from exburn.training.prefetch import Prefetch
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(240, 4)).astype(np.float32)
+Y = RNG.integers(0, 3, 240).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    made.compile("sgd", loss="cross_entropy", metrics=["accuracy"], seed=1)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left():
+    yield
+    assert threads() == []
+
+
+def threads():
+    return [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
+
+
+class Batches:
+    """A loader of batches, which may be slow, or fail at some batch."""
+
+    def __init__(self, pause=0.0, fails_at=None, size=24):
+        self.pause, self.fails_at, self.size = pause, fails_at, size
+        self.given = 0
+
+    def __len__(self):
+        return len(X) // self.size
+
+    def __iter__(self):
+        self.given = 0
+        for index in range(len(self)):
+            time.sleep(self.pause)
+            yield self.read(index)
+            self.given += 1
+
+    def read(self, index):
+        if index == self.fails_at:
+            raise OSError("the disk is gone")
+        rows = slice(index * self.size, (index + 1) * self.size)
+        return X[rows], Y[rows]
+
+
+# ---------------------------------------------------------------- threads
+def test_items_are_made_ahead_but_not_without_end():
+    made = []
+
+    def source():
+        for i in range(100):
+            made.append(i)
+            yield i
+
+    with Prefetch(source, depth=2) as items:
+        assert next(items) == 0
+        time.sleep(0.05)
+        assert len(made) == 4  # one taken, two ready, one waits for a place
+    assert len(made) == 4 and list(items) == []
+
+
+@pytest.mark.parametrize("steps", [None, 10])
+def test_a_slow_device_holds_the_loader_back(steps):
+    loader = Batches(size=4)
+    stream = StreamDataset(lambda epoch: iter(loader), batches=60)
+    feed = StreamFeed(stream, 2, steps=steps)
+    chunks = feed.epoch(0, 0)
+    next(chunks)
+    time.sleep(0.1)
+    # Taken, two ready, one on hold; and of the reader's one ready and one on hold.
+    assert loader.given <= 2 * 6 + 1
+    chunks.close()
+
+
+def test_a_loaders_error_comes_with_its_own_traceback(model):
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        model.fit(Batches(fails_at=3), verbose=0)
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-1] == "read" and "fit" in names
+    assert "reading batch 3 of epoch 0" in "".join(caught.value.__notes__)
+
+
+class Stop(keras.callbacks.Callback):
+    def __init__(self, how, hook):
+        self.how = how
+        setattr(self, hook, self.act)
+
+    def act(self, *args):
+        if self.how == "asked":
+            self.model.stop_training = True
+        else:
+            raise self.how
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, ValueError, "asked"])
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end"])
+@pytest.mark.parametrize("data", ["arrays", "loader", "threads"])
+def test_an_interrupted_fit_leaves_no_thread(model, how, hook, data):
+    callbacks = [Stop(how, hook)]
+    options = {"epochs": 3, "verbose": 0, "callbacks": callbacks, "batch_size": 24}
+    if data == "arrays":
+        arguments = (X, Y)
+        options["resident"] = False
+    else:
+        loader = Batches() if data == "loader" else Numbered(workers=2)
+        arguments = (loader,)
+        del options["batch_size"]
+    if how == "asked":
+        model.fit(*arguments, **options)
+    else:
+        with pytest.raises(how):
+            model.fit(*arguments, **options)
+    assert np.isfinite(model.predict(X[:3], verbose=0)).all()
+
+
+class Numbered(PyDataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return Batches().read(index)
+
+
+# ---------------------------------------------------------------- the same data
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gathered_rows_are_those_of_numpy(threads, tmp_path, monkeypatch):
+    monkeypatch.setattr("exburn.training.gather._PART", 64)
+    mapped = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(50, 7))
+    mapped[:] = RNG.integers(0, 255, mapped.shape)
+    tree = {"f": X[:50], "u": mapped, "strided": X[:50, ::2], "j": jax.numpy.arange(50)}
+    rows = RNG.integers(0, 50, 33)
+    with Gatherer(threads) as gatherer:
+        found = gatherer.take(tree, rows)
+        for name, array in tree.items():
+            np.testing.assert_array_equal(found[name], np.asarray(array)[rows])
+            assert found[name].dtype == array.dtype
+        stacked = gatherer.stack([X[i : i + 5] for i in range(9)])
+    np.testing.assert_array_equal(stacked, [X[i : i + 5] for i in range(9)])
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_epochs_that_were_begun_ahead_are_the_same(group):
+    """Chunk for chunk, also where groups of gradients go on over an epoch's end."""
+    data, phase = ArrayDataset(X[:90], Y[:90]), 0
+    ahead = ArrayFeed(data, 6, 4, shuffle=True, group=group)
+    alone = ArrayFeed(data, 6, 4, shuffle=True, group=group)
+    for epoch in range(3):
+        one = ahead.epoch(5, epoch, phase, last=epoch == 2)
+        two = alone.epoch(5, epoch, phase)
+        for a, b in zip(one, two, strict=True):
+            for left, right in zip(
+                jax.tree.leaves(a.data), jax.tree.leaves(b.data), strict=True
+            ):
+                np.testing.assert_array_equal(left, right)
+        assert threads() == (["exburn-feed"] if epoch < 2 else [])
+        phase = (phase + ahead.steps) % group
+    ahead.close()
+
+
+def test_streamed_and_resident_training_give_the_same_weights():
+    weights = []
+    for resident in (True, False):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile("adam", loss="cross_entropy", seed=3, steps_per_execution=5)
+        model.fit(X, Y, batch_size=16, epochs=3, resident=resident, verbose=0)
+        weights.append(model.get_weights())
+    for one, two in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# ---------------------------------------------------------------- values
+def test_the_values_of_a_mapped_file_are_looked_at_when_they_are_read(model, tmp_path):
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)
+    mapped[:] = X
+    before = dict(model.trace_counts)
+    mapped[200, 1] = np.nan
+    for resident in (True, False):
+        with pytest.raises(DataError, match=r"row 200, position \(200, 1\)"):
+            model.fit(mapped, Y, batch_size=240, resident=resident, verbose=0)
+    assert model.trace_counts == before
+    mapped[200, 1] = 0
+    assert model.fit(mapped, Y, verbose=0, resident=False).history["loss"]
+
+
+def test_a_bad_value_of_a_loader_is_found_in_its_batch(model):
+    bad = Y.copy()
+    bad[100] = 7
+
+    def batches():
+        for i in range(0, 240, 24):
+            yield X[i : i + 24], bad[i : i + 24]
+
+    with pytest.raises(TargetError, match="7") as caught:
+        model.fit(batches(), verbose=0)
+    assert "in batch 4 of the generator" in "".join(caught.value.__notes__)
+
+
+# ---------------------------------------------------------------- what is told
+@pytest.mark.parametrize(("pause", "shown"), [(0.02, True), (0.0, False)])
+def test_waiting_for_data_is_shown(model, pause, shown):
+    page = Console(file=io.StringIO(), width=200)
+    bar = ProgressBar(verbose=2, console=page)
+    history = model.fit(Batches(pause), epochs=2, verbose=0, callbacks=[bar])
+    assert ("data wait" in page.file.getvalue()) is shown
+    assert (history.data_waits[-1] > 0.5) is shown
+    assert len(history.data_waits) == 2
+
+
+def test_the_plan_says_where_the_data_are(model, monkeypatch):
+    def planned(**options):
+        held = (X[:50], Y[:50])
+        model.fit(X, Y, epochs=2, verbose=0, validation_data=held, **options)
+        rows = [d for d in model.explain_plan() if "data" in d.choice]
+        return [(row.choice, row.taken, row.reason) for row in rows]
+
+    assert [taken for _, taken, _ in planned()] == ["on the device"] * 2
+    forced = planned(resident=False)
+    assert [row[1:] for row in forced] == [
+        ("streamed by a thread", "resident=False was given")
+    ] * 2
+    monkeypatch.setattr(memory, "free_bytes", lambda: 4 * 3000)
+    places = planned()
+    assert [taken for _, taken, _ in places] == [
+        "streamed by a thread",
+        "on the device",
+    ]
+    assert "do not fit into a quarter" in places[0][2]
+
+
+# ---------------------------------------------------------------- single batches
+def test_single_batches_follow_changes_of_the_model():
+    """What was prepared for the batch before is not used for another model."""
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(5), keras.layers.Dense(3)]
+    )
+    model.compile("sgd", loss="cross_entropy", metrics=["accuracy"], seed=1)
+    batch, (first, second) = (X[:20], Y[:20]), model.layers
+    for _ in range(2):
+        model.train_on_batch(*batch)
+    assert model.trace_counts["train"] == 1
+    values = model.test_on_batch(*batch)
+    assert values == pytest.approx(model.evaluate(*batch, verbose=0))
+    outputs = model.predict_on_batch(X[:20])
+    np.testing.assert_array_equal(outputs, model.predict(X[:20], verbose=0))
+
+    first.trainable = False
+    kernels = first.kernel.numpy(), second.kernel.numpy()
+    model.train_on_batch(*batch)
+    np.testing.assert_array_equal(first.kernel.numpy(), kernels[0])
+    assert not np.array_equal(second.kernel.numpy(), kernels[1])
+    first.trainable = True
+    model.train_on_batch(*batch)
+    assert not np.array_equal(first.kernel.numpy(), kernels[0])
+
+    for call in (model.train_on_batch, model.test_on_batch):
+        with pytest.raises(TargetError):
+            call(X[:20], Y[:20] + 9)
+        with pytest.raises(DataError, match="finite"):
+            call(X[:20] * np.nan, Y[:20])
