@@ -139,9 +139,9 @@ def watch_compiler() -> dict[str, float]:
     }
     seconds = dict.fromkeys(events.values(), 0.0)
 
-    def note(event: str, duration: float, **_) -> None:
+    def note(event: str, duration_secs: float, **_) -> None:
         if (phase := events.get(event.rsplit("/", 1)[-1])) is not None:
-            seconds[phase] += duration
+            seconds[phase] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(note)
     return seconds
@@ -173,7 +173,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
-        print("RESULT " + json.dumps(child(*args.child, args.steps, args.validation)))
+        work, peer = args.child
+        print("RESULT " + json.dumps(child(work, peer, args.steps, args.validation)))
         return
     results: dict[str, dict[str, list]] = read(args.json)
     with tempfile.TemporaryDirectory() as home:

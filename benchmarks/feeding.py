@@ -26,12 +26,9 @@ on where it stopped.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -42,6 +39,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
+from process import read, result_of, write
 from throughput import fit_and_time
 from workloads import TOKENS, WORKLOADS, data, keras_like
 
@@ -179,6 +177,8 @@ def measure(
     size, held = len(arrays[0]), len(resident[0])
     spans, _ = epochs_of(model, *resident, batch, epochs, resident=True)
     rates["device"] += [held / s for s in spans]
+    if work == "mlp" and size == held:
+        read_all(source)  # a loader's processes start now
     rates["source"].append(size / read_all(source))
     spans, waits = fit(model, epochs)
     rates["fit"] += [size / s for s in spans]
@@ -256,38 +256,12 @@ def child(case: str, epochs: int, gigabytes: float | None) -> None:
             lambda model, n: epochs_of(model, source, None, None, n),
             epochs,
         )
-    result["device_kind"] = jax.devices()[0].device_kind
+    result["cores"] = len(os.sched_getaffinity(0))
     print("RESULT " + json.dumps(result), flush=True)
 
 
 def _free_memory() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def versions() -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "cores": len(os.sched_getaffinity(0)),
-        "date": time.strftime("%Y-%m-%d"),
-    }
-    for name in ("jax", "numpy", "flax", "grain", "torch"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def in_own_process(case: str, args: argparse.Namespace) -> dict | None:
-    command = [sys.executable, __file__, "--child", case, "--epochs", str(args.epochs)]
-    if args.gigabytes is not None:
-        command += ["--gigabytes", str(args.gigabytes)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
-    if not lines:
-        print(f"{case} failed:\n{done.stderr[-2000:]}", flush=True)
-        return None
-    return json.loads(lines[-1][7:])
 
 
 def main() -> None:
@@ -301,18 +275,19 @@ def main() -> None:
     if args.child:
         child(args.child, args.epochs, args.gigabytes)
         return
-    report: dict[str, Any] = {"versions": versions(), "cases": {}}
-    if args.json and args.json.exists():
-        report = json.loads(args.json.read_text())
+    options = ["--epochs", str(args.epochs)]
+    if args.gigabytes is not None:
+        options += ["--gigabytes", str(args.gigabytes)]
+    results: dict[str, Any] = read(args.json)
     for case in args.case.split(","):
-        if case not in report["cases"]:
-            result = in_own_process(case, args)
+        if case not in results:
+            result = result_of(__file__, case, *options)
             if result is None:
                 continue
-            report["cases"][case] = result
+            results[case] = result
             if args.json:
-                args.json.write_text(json.dumps(report, indent=1))
-        r = report["cases"][case]
+                write(args.json, results)
+        r = results[case]
         line = f"{case:20}" + "".join(
             f" {name} {r[name]:>11,.0f}/s" for name in ("source", "device", "fit")
         )

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from process import read, write
 from throughput import in_own_process
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
@@ -193,11 +194,13 @@ def main() -> None:
         work, peer = args.child
         child(work, peer, args.epochs, args.samples)
         return
-    report: dict[str, dict] = {}
+    report: dict[str, dict] = read(args.json)
     for work in args.work.split(","):
-        results: dict[str, dict] = {}
+        results: dict[str, dict] = report.setdefault(work, {})
         for peer in args.peers.split(","):
-            new = in_own_process(__file__, work, peer, args.epochs, args.samples)
+            new = results.get(peer) or in_own_process(
+                __file__, work, peer, args.epochs, args.samples
+            )
             if new is None:
                 continue
             results[peer] = new
@@ -209,9 +212,8 @@ def main() -> None:
                     line += f" (ExBurn {ours / rate:.2f} ×)"
             calls = ", ".join(f"{n} {us:,.0f}" for n, us in new["call_us"].items())
             print(line + (f"   µs: {calls}" if calls else ""), flush=True)
-        report[work] = results
         if args.json:  # after every workload: the machine may be taken away
-            args.json.write_text(json.dumps(report, indent=1))
+            write(args.json, report)
 
 
 if __name__ == "__main__":

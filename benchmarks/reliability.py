@@ -45,7 +45,7 @@ MEASURED = (  # the parts of ExBurn that are put to the test
     "callbacks/*checkpoint.py",
     "callbacks/backup_and_restore.py",
 )
-RESUMED = ("exburn/training/*.py",)
+RESUMED = ("exburn/training/checkpointing.py", "exburn/training/resume.py")
 COUNTS = ("stopped", "lost", "bad", "litter", "untyped")  # of crashes.py
 COUNTS += ("detected", "harmless", "silent")  # of damage.py
 COUNTS += ("kills", "equal", "weights", "failed")  # of interrupted.py

@@ -45,6 +45,9 @@ def tables(folder: Path = RESULTS) -> dict[str, list[str]]:
         if kind in MAKERS:
             held = json.loads(file.read_text())
             lines = list(MAKERS[kind](held["results"]))
+            if kind == "scaling":
+                picture = f"![Time per epoch along each axis](images/{file.stem}.png)"
+                lines = [picture, "", *lines]
             made[file.stem] = [*lines, "", _ran_with(held["versions"])]
     return made
 
@@ -133,17 +136,17 @@ def _base(points: dict[str, dict]) -> dict[str, int]:
     }
 
 
-def _along(points: dict[str, dict], axis: str) -> list[dict]:
-    base = _base(points)
-    fits = (
-        p for p in points.values() if all(p[a] == base[a] for a in AXES if a != axis)
-    )
+def _along(points: dict[str, dict], axis: str, base: dict[str, int]) -> list[dict]:
+    """The points that differ from the common one in nothing but an axis."""
+    others = [other for other in AXES if other != axis]
+    fits = (p for p in points.values() if all(p[o] == base[o] for o in others))
     return sorted(fits, key=lambda point: point[axis])
 
 
 def _ends(points: dict[str, dict]) -> list[str]:
-    ends = (end for axis in AXES for end in (_along(points, axis)[i] for i in (0, -1)))
-    return list(dict.fromkeys(end["name"] for end in ends))
+    base = _base(points)
+    lines = (_along(points, axis, base) for axis in AXES)
+    return list(dict.fromkeys(line[i]["name"] for line in lines for i in (0, -1)))
 
 
 def plot_scaling(results: dict[str, Any], file: Path) -> None:
@@ -151,27 +154,17 @@ def plot_scaling(results: dict[str, Any], file: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 6.6), dpi=110, layout="constrained")
-    for place, (axis, label) in zip(
-        figure.subplots(2, 2).flat, AXES.items(), strict=True
-    ):
-        for peer, name in PEERS.items():
-            if not results.get(peer):
-                continue
-            base = _base(results["exburn"])
-            fits = [
-                p
-                for p in results[peer].values()
-                if all(p[a] == base[a] for a in AXES if a != axis)
-            ]
-            fits.sort(key=lambda point: point[axis])
-            style = {"exburn": "o-", "scan": "s--", "keras": "^:"}[peer]
-            place.plot(
-                [p[axis] for p in fits], [_epoch(p) for p in fits], style, label=name
-            )
-            ticks = sorted({p[axis] for p in _along(results["exburn"], axis)})
-            place.set_xscale("log")
-            place.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
-            place.set_xticks([], minor=True)
+    places = figure.subplots(2, 2).flat
+    base = _base(results["exburn"])
+    for place, (axis, label) in zip(places, AXES.items(), strict=True):
+        for (peer, name), style in zip(PEERS.items(), ("o-", "s--", "^:"), strict=True):
+            line = _along(results.get(peer, {}), axis, base)
+            seconds = [_epoch(point) for point in line]
+            place.plot([point[axis] for point in line], seconds, style, label=name)
+        ticks = [point[axis] for point in _along(results["exburn"], axis, base)]
+        place.set_xscale("log")
+        place.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        place.set_xticks([], minor=True)
         place.set_yscale("log")
         place.set_xlabel(label)
         place.set_ylabel("seconds per epoch")
@@ -181,11 +174,47 @@ def plot_scaling(results: dict[str, Any], file: Path) -> None:
     figure.savefig(file, metadata={"Software": None})
 
 
+def feeding(results: dict[str, Any]) -> Iterator[str]:
+    yield from _head(
+        "from", "rows", "source, rows/s", "device, rows/s", "`fit`, rows/s",
+        "fit / min(source, device)", "waiting for data",
+    )  # fmt: skip
+    for case, r in results.items():
+        speeds = (f"{r[name]:,.0f}" for name in ("source", "device", "fit"))
+        rows = f"{r['samples']:,} ({r['bytes'] / 1e9:.2g} GB)"
+        yield _row(case, rows, *speeds, f"{r['ratio']:.2f}", f"{r['data_wait']:.0%}")
+
+
+def inference(results: dict[str, Any]) -> Iterator[str]:
+    kinds = ("evaluate", "predict")
+    named = {"step": "single steps"} | PEERS
+    yield from _head("workload", "program", *(f"{kind}, samples/s" for kind in kinds))
+    for work, runs in results.items():
+        ours = runs.get("exburn", {}).get("samples_per_s", {})
+        for peer, run in runs.items():
+            rates = run["samples_per_s"]
+            cells = (
+                f"{rates[k]:,.0f} ({ours[k] / rates[k]:.2f} ×)" for k in kinds if ours
+            )
+            yield _row(work, named[peer], *cells)
+    yield ""
+    named["step"] = "jitted"
+    calls = ("test_on_batch", "predict_on_batch", "train_on_batch", "call")
+    heads = (f"`{name}`, µs" for name in (*calls[:3], "model(x)"))
+    yield from _head("one batch", "program", *heads)
+    for work, runs in results.items():
+        for peer, run in runs.items():
+            if spent := run["call_us"]:
+                yield _row(work, named[peer], *(f"{spent[c]:,.0f}" for c in calls))
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "cold_start": cold_start,
     "overhead": overhead,
     "scaling": scaling,
+    "feeding": feeding,
+    "inference": inference,
 }
 
 
@@ -195,8 +224,8 @@ def filled(page: str, folder: Path = RESULTS) -> str:
 
     def part(match: re.Match) -> str:
         begin, name, end = match.groups()
-        if name not in made:
-            raise KeyError(f"docs/benchmarks.md names {name}, but there is no result")
+        if name not in made:  # not measured here yet: what stands there stays
+            return match.group()
         return begin + "\n".join(made[name]) + "\n" + end
 
     return _PART.sub(part, page)

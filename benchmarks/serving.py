@@ -51,6 +51,15 @@ def convnet():
     return keras_like("cnn", exburn, layers, None)
 
 
+def deep():
+    """Convolutions of 128 channels: a batch of 512 is 350 GFLOP. For GPUs."""
+    convolutions = [
+        layers.Conv2D(128, 3, padding="same", activation="relu") for _ in range(4)
+    ]
+    stack = [exburn.Input((28, 28, 1)), *convolutions, layers.GlobalAveragePooling2D()]
+    return exburn.Sequential([*stack, layers.Dense(10)])
+
+
 def clock(work) -> tuple[float, float]:
     """Seconds by the clock, and of processor time."""
     began, used = time.perf_counter(), time.process_time()
@@ -149,7 +158,10 @@ def main() -> None:
         "batch_timeout_ms": TIMEOUT_MS,
         "workloads": {},
     }
-    for make, rows in ((mlp, 200 * batch), (convnet, 100 * batch)):
+    workloads = [(mlp, 200 * batch), (convnet, 100 * batch)]
+    if jax.default_backend() != "cpu":
+        workloads.append((deep, 50 * batch))
+    for make, rows in workloads:
         model = make()
         shape = (rows, *model.input_shape[1:])
         x = np.random.default_rng(0).random(shape, np.float32)

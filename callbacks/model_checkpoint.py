@@ -101,6 +101,7 @@ class ModelCheckpoint(StateCheckpoint):
         self.keep, self.on_error = keep, on_error
         self.last_path: str | None = None
         self._written: list[list[Any]] = []  # path and monitored value, oldest first
+        self._folder = os.getcwd()  # of relative paths, wherever the training goes
         self._epoch = 0
         self._steps = 0  # batches of this epoch that are done
         self._logs: dict[str, Any] = {}
@@ -201,7 +202,7 @@ class ModelCheckpoint(StateCheckpoint):
             prefix += f" {self.monitor} improved from {best} to {value:.5f},"
         elif self.keep is not None and self.monitor in (logs or {}):
             value = self.monitored(logs)
-        if os.path.isdir(path):
+        if os.path.isdir(self._place(path)):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}
             )
@@ -214,6 +215,10 @@ class ModelCheckpoint(StateCheckpoint):
         if self.verbose:
             print(f"{prefix} saved to {path}")
 
+    def _place(self, path: str) -> str:
+        here = os.path.isabs(path) or os.getcwd() == self._folder
+        return path if here else os.path.join(self._folder, path)
+
     def _write(self, path: str) -> None:
         write = self.model.save_weights if self.save_weights_only else self.model.save
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -222,7 +227,7 @@ class ModelCheckpoint(StateCheckpoint):
     def _done(self, act: Callable[[str], object], path: str, what: str) -> bool:
         """Whether the disk let it be done; if not, that is an error, or a warning."""
         try:
-            act(path)
+            act(self._place(path))
         except OSError as error:
             refused = error
             if not isinstance(error, SaveError):

@@ -6,6 +6,7 @@ folders that do not fit.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from exburn.errors import ArgumentError, DataError, require
 
 __all__ = ["image_folder", "text_folder"]
 
-_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 Folder = tuple[Any, Any, tuple[str, ...]]
@@ -51,11 +52,20 @@ def image_folder(
     Raises:
         MissingDependencyError: Pillow is not installed.
         DataError: No such folder, no image in it, or a file that is no image.
-        ArgumentError: ``channels`` or ``test_split`` can never work.
+        ArgumentError: ``image_size``, ``channels`` or ``test_split`` can never work.
     """
     if channels not in _MODES:
         raise ArgumentError(
             "image_folder", f"channels must be 1, 3 or 4, received {channels!r}"
+        )
+    try:
+        height, width = (operator.index(size) for size in image_size)
+    except (TypeError, ValueError):
+        height = width = 0
+    if height < 1 or width < 1:
+        raise ArgumentError(
+            "image_folder",
+            f"image_size must be (height, width) in pixels, received {image_size!r}",
         )
     reason = "reading images needs Pillow"
     pillow = require("PIL.Image", "image_folder", reason, package="pillow")
@@ -63,10 +73,14 @@ def image_folder(
     def read(file: Path) -> np.ndarray:
         try:
             with pillow.open(file) as image:
-                height, width = image_size
                 image = image.convert(_MODES[channels])
                 image = image.resize((width, height), pillow.Resampling.BILINEAR)
-        except OSError as error:
+        except (
+            OSError,
+            SyntaxError,
+            ValueError,
+            pillow.DecompressionBombError,
+        ) as error:
             raise DataError(
                 "image_folder", f"{file} is no image", {"cause": error}
             ) from error

@@ -50,8 +50,9 @@ def set_compilation_cache(folder: str | os.PathLike | None) -> None:
     jax.config.update(
         "jax_compilation_cache_dir", None if folder is None else os.fspath(folder)
     )
-    # The small programs are many; JAX would keep those that took a second or more.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    # JAX would keep those that took a second or more. A start needs several that take
+    # a twentieth of one, and a millisecond to be read.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
 
 
 def compilation_cache() -> str | None:

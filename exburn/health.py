@@ -71,6 +71,10 @@ def configure(device: Any = None) -> str:
                 {"devices": ", ".join(map(str, jax.local_devices()))},
                 hint="exburn.doctor() tells what is missing.",
             ) from error
+    elif device is not None and not isinstance(device, jax.Device):
+        raise ArgumentError(
+            "configure", f"device must be a name or a JAX device, received {device!r}"
+        )
     jax.config.update("jax_default_device", device)
     return device_info()["name"]
 

@@ -112,7 +112,7 @@ def adapt_layer(
     """Adds an adapter to one layer, of any size, and freezes its weight alone."""
     op = f"{layer.name}.enable_lora"
     alpha = _checked(op, rank, alpha)
-    if not layer.built:
+    if not any(True for _ in iter_weights(layer)):
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if layer.lora_enabled:
         raise ArgumentError(op, "the layer has an adapter already")

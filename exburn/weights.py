@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -46,7 +47,8 @@ def assign(variable: nnx.Variable, value: Any) -> None:
             hint="A weight keeps its shape: give an array of that one.",
         )
     value = value.get_value() if isinstance(value, nnx.Variable) else value
-    dtype = variable.get_raw_value().dtype
+    # A variable made of NumPy's float64 becomes float32, like every array of JAX.
+    dtype = jax.dtypes.canonicalize_dtype(variable.get_raw_value().dtype)
     if isinstance(value, jax.Array):
         variable.set_raw_value(value.astype(dtype))
     else:
@@ -62,10 +64,10 @@ class Weight(nnx.Variable):
         return self
 
     def assign_add(self, value) -> Weight:
-        return self.assign(self.get_value() + value)
+        return self.assign(self.get_value() + jnp.asarray(value))
 
     def assign_sub(self, value) -> Weight:
-        return self.assign(self.get_value() - value)
+        return self.assign(self.get_value() - jnp.asarray(value))
 
     @property
     def value(self) -> jax.Array:

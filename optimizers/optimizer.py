@@ -21,12 +21,16 @@ from exburn.optimizers.exclusions import decays
 from exburn.optimizers.live import Live
 from exburn.optimizers.rate import initial_rate
 from exburn.optimizers.trees import (
+    has_narrow,
     initial_state,
     like,
     map_with_path,
+    no_remainders,
     same_shapes,
     same_structure,
+    split_off_remainders,
     widen,
+    with_remainders,
 )
 
 __all__ = ["Optimizer"]
@@ -320,14 +324,15 @@ class Optimizer(Live, Eager, abc.ABC):
             grads, state["inner"], wide, learning_rate, count
         )
         exact = jax.tree.map(lambda w, d: w + d, wide, deltas)
-        new_params = jax.tree.map(lambda p, e: e.astype(p.dtype), params, exact)
         new_state = {
             **state,
             "rate": {**state["rate"], "count": count + 1},
             "inner": like(type(self).__name__, inner, state["inner"]),
         }
         if "rounded_off" in state:
-            new_state["rounded_off"] = remainders(exact, new_params)
+            new_params, new_state["rounded_off"] = split_off_remainders(exact, params)
+        else:
+            new_params = jax.tree.map(lambda p, e: e.astype(p.dtype), params, exact)
         if self.use_ema:
             new_params, new_state["average"] = gradients.moving_average(
                 new_params,

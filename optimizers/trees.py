@@ -9,17 +9,22 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from exburn.errors import ShapeError
 
 __all__ = [
+    "has_narrow",
     "initial_state",
     "like",
     "map_with_path",
+    "no_remainders",
     "path_of",
     "same_shapes",
     "same_structure",
+    "split_off_remainders",
     "widen",
+    "with_remainders",
 ]
 
 
@@ -66,21 +71,31 @@ def has_narrow(tree: Any) -> bool:
 
 
 def no_remainders(params: Any) -> Any:
-    """Remainders before the first update; empty ones beside parameters of 32 bits."""
+    """Remainders before the first update; a zero beside parameters of 32 bits."""
     return jax.tree.map(
-        lambda p: jnp.zeros(p.shape if is_narrow(p) else (0,), p.dtype), params
+        lambda p: jnp.zeros(p.shape if is_narrow(p) else (), p.dtype), params
     )
 
 
-def remainders(exact: Any, rounded: Any) -> Any:
-    """What rounding took off 16-bit parameters, in their own dtypes."""
+def split_off_remainders(exact: Any, params: Any) -> tuple[Any, Any]:
+    """Updated parameters in their own dtypes, and what rounding took off them."""
 
-    def one(e, p):
+    def rounded(e, p):
         if not is_narrow(p):
-            return jnp.zeros((0,), p.dtype)
-        return (e - p.astype(e.dtype)).astype(p.dtype)
+            return e
+        info = jnp.finfo(p.dtype)
+        # Not by a cast, which XLA may take out between two operations in float32.
+        return lax.reduce_precision(e, info.nexp, info.nmant)
 
-    return jax.tree.map(one, exact, rounded)
+    kept = jax.tree.map(rounded, exact, params)
+    new = jax.tree.map(lambda k, p: k.astype(p.dtype), kept, params)
+    rests = jax.tree.map(
+        lambda e, k, p: (e - k if is_narrow(p) else jnp.zeros(())).astype(p.dtype),
+        exact,
+        kept,
+        params,
+    )
+    return new, rests
 
 
 def with_remainders(wide: Any, kept: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How the tests compile: once a program, and those of small layers without much care."""
+"""How tests compile: each program once, and tiny ones fast rather than well."""
 
 import os
 import shutil

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from exburn.callback.base import Callback
+from exburn.callback.function import FunctionCallback
 from exburn.callback.history import History
-from exburn.callback.sequence import CallbackList, FunctionCallback
+from exburn.callback.sequence import CallbackList
 
 __all__ = ["Callback", "CallbackList", "FunctionCallback", "History"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        if path.stat().st_size > _LARGEST:
-            raise ValueError("it is too long")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+            raise ValueError("it is no file, or too long")
         body = json.loads(path.read_bytes())
         if not isinstance(body, dict) or body.get("format") != _FORMAT:
             raise ValueError(f"its format is not {_FORMAT!r}")
         if body.pop("digest", None) != _own_digest(body):
             raise ValueError("its digest does not match")
+        if not _is_sound(body):
+            raise ValueError("its entries are not those of a checkpoint")
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             "checkpoint",
@@ -74,8 +78,10 @@ def verify_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     for name, (size, digest) in manifest["files"].items():
         path = folder / name
         try:
-            found = path.stat().st_size
-            intact = found == size and _digest(path) == digest
+            status = path.lstat()
+            found = status.st_size
+            intact = stat.S_ISREG(status.st_mode) and found == size
+            intact = intact and _digest(path) == digest
             what = f"{found} bytes instead of {size}" if found != size else "bytes"
         except OSError as error:
             intact, what = False, str(error)
@@ -95,6 +101,29 @@ def sync_folder(folder: Any) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_sound(body: Mapping[str, Any]) -> bool:
+    """Whether a manifest has what a listing needs, and names only its own files."""
+    numbers = [body.get(name) for name in ("step", "epoch", "batch")]
+    score, files = body.get("score"), body.get("files")
+    return (
+        all(type(number) is int for number in numbers)
+        and (score is None or isinstance(score, int | float))
+        and isinstance(body.get("run"), str)
+        and isinstance(files, dict)
+        and all(_is_own(name) and _is_entry(entry) for name, entry in files.items())
+    )
+
+
+def _is_own(name: str) -> bool:
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."} & {*parts}
+
+
+def _is_entry(entry: Any) -> bool:
+    pair = entry if isinstance(entry, list) and len(entry) == 2 else [None, None]
+    return type(pair[0]) is int and isinstance(pair[1], str)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import DTypeError, ShapeError
+from exburn.errors import DataError, DTypeError, ShapeError
 
 __all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
 
@@ -39,7 +39,8 @@ def buffer(
         device: A JAX device; the default one if None.
 
     Raises:
-        DTypeError: An unknown dtype, or one that JAX is not set up for.
+        DTypeError: An unknown dtype, one that JAX is not set up for, or no numbers.
+        DataError: Fractions, or numbers beyond the range, for a dtype of integers.
         ShapeError: The data do not fill the shape.
 
     Example:
@@ -61,10 +62,14 @@ def buffer(
             )
         data = np.frombuffer(data, dtype)
     elif not isinstance(data, jax.Array):
-        data = np.asarray(data)
+        data = _numbers(data)
         if dtype is None:  # as JAX: Python floats are float32
             dtype = _dtype(jax.dtypes.canonicalize_dtype(data.dtype))
-        data = data.astype(dtype)
+        converted = data.astype(dtype)
+        whole = jnp.issubdtype(dtype, jnp.integer) and data.dtype != dtype
+        if whole and not np.array_equal(converted.astype(data.dtype), data):
+            raise DataError("buffer", f"{dtype.name} cannot hold all of the numbers")
+        data = converted
     if shape is not None:
         if math.prod(shape) != data.size:
             raise ShapeError(
@@ -76,6 +81,18 @@ def buffer(
     if isinstance(data, jax.Array) and dtype is not None:
         data = data.astype(dtype)
     return jax.device_put(data, device)
+
+
+def _numbers(data: Any) -> np.ndarray:
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # ragged
+        raise DTypeError("buffer", f"the data are no array: {error}") from error
+    if array.dtype.kind in "OSUMm":
+        raise DTypeError(
+            "buffer", f"the data must be numbers, received {type(data).__name__}"
+        )
+    return array
 
 
 def _dtype(value: Any) -> np.dtype:

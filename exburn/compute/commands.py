@@ -22,7 +22,7 @@ class Command:
         kernel: Its name.
         inputs, params: What it was called with.
         output: Arrays that may not be computed yet; None if it failed at once.
-        error: Why it failed at once.
+        error: Why it failed.
     """
 
     kernel: str
@@ -58,15 +58,19 @@ def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
 
 
 def poll(command: Command) -> str:
-    """``"running"``, ``"completed"`` or ``"failed"``; never waits.
-
-    What fails on the device counts as completed here, and raises in `wait`.
-    """
+    """``"running"``, ``"completed"`` or ``"failed"``; never waits."""
     if command.error is not None:
         return "failed"
     leaves: list[Any] = jax.tree.leaves(command.output)
     ready = all(v.is_ready() for v in leaves if hasattr(v, "is_ready"))
-    return "completed" if ready else "running"
+    if not ready:
+        return "running"
+    try:
+        jax.block_until_ready(command.output)  # no wait: it raises what went wrong
+    except Exception as error:
+        command.error = error
+        return "failed"
+    return "completed"
 
 
 def wait(command: Command, timeout: float | None = None) -> Any:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, unknown_name
+from exburn.symbol import describe
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
 
@@ -69,12 +70,17 @@ def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
 
     Raises:
         UnknownNameError: No kernel has that name.
+        ArgumentError: It does not take these arrays or arguments.
 
     Example:
         >>> run_kernel("reduce_sum", jnp.ones((2, 3)), axis=1).tolist()
         [3.0, 3.0]
     """
-    return _compiled(kernel(name), tuple(params))(*inputs, **static(params))
+    fn = kernel(name)
+    try:
+        return _compiled(fn, tuple(params))(*inputs, **static(params))
+    except (TypeError, ValueError) as error:
+        raise refused(name, inputs, params, error) from error
 
 
 def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
@@ -85,8 +91,24 @@ def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
         >>> compile_kernel("matmul", spec, spec)(jnp.eye(2), jnp.eye(2)).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    program = _compiled(kernel(name), tuple(params))
-    return program.lower(*inputs, **static(params)).compile()
+    fn = kernel(name)
+    try:
+        program = _compiled(fn, tuple(params))
+        return program.lower(*inputs, **static(params)).compile()
+    except (TypeError, ValueError) as error:
+        raise refused(name, inputs, params, error) from error
+
+
+def refused(name: str, inputs: Any, params: Any, error: Exception) -> ArgumentError:
+    """The error for a kernel that was called with what it does not take."""
+    if isinstance(error, ArgumentError):
+        return error
+    received = ", ".join(map(describe, inputs)) or "no arrays"
+    return ArgumentError(
+        "run_kernel",
+        f"the kernel {name!r} does not take {received}",
+        {"arguments": params, "cause": error},
+    )
 
 
 @functools.lru_cache(maxsize=256)

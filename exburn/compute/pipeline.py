@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from exburn.compute.kernels import kernel, static
+from exburn.compute.kernels import kernel, refused, static
 from exburn.errors import ArgumentError
 
 __all__ = ["Pipeline", "Slot"]
@@ -86,7 +86,8 @@ class Pipeline:
             **inputs: An array for each input.
 
         Raises:
-            ArgumentError: An input is missing or unknown, or there are no steps.
+            ArgumentError: An input is missing or unknown, there are no steps, or a
+                kernel does not take what it is given.
         """
         names = {slot.name for slot in self._inputs}
         if names != set(inputs) or not self._steps:
@@ -115,7 +116,10 @@ class Pipeline:
             values = {slot.index: inputs[slot.name] for slot in slots}
             for slot, fn, given, params in steps:
                 arrays = [values[v.index] if _is_slot(v) else next(rest) for v in given]
-                values[slot.index] = fn(*arrays, **params)
+                try:
+                    values[slot.index] = fn(*arrays, **params)
+                except (TypeError, ValueError) as error:
+                    raise refused(slot.name, arrays, params, error) from error
             return [values[index] for index in wanted]
 
         return jax.jit(program)

@@ -258,7 +258,7 @@ def stand_ins(*specs: Any) -> tuple[tuple[Any, ...], bool]:
         shape = [n if isinstance(n, int) else rows for n in spec.shape]
         dtype = getattr(spec, "dtype", None) or np.float32
         # The dtype that JAX will hold it in, found without a warning about int64.
-        return jax.ShapeDtypeStruct(shape, jnp.asarray(np.zeros((), dtype)).dtype)
+        return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
 
     made = jax.tree.map(concrete, specs, is_leaf=lambda x: hasattr(x, "shape"))
     return made, certain

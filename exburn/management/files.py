@@ -13,7 +13,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from exburn.errors import ArgumentError, FileFormatError, unknown_name
+from exburn.errors import (
+    ArgumentError,
+    DTypeError,
+    FileFormatError,
+    unknown_name,
+)
 from exburn.management.values import parameters, update_params
 from exburn.saving.atomic import write_atomically
 
@@ -45,9 +50,14 @@ def deserialize_params(model: Any, data: bytes) -> Any:
         The model.
 
     Raises:
+        DTypeError: These are no bytes.
         FileFormatError: The bytes are damaged, or of another model.
         ShapeError: A shape differs.
     """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise DTypeError(
+            "deserialize_params", f"bytes are needed, received {type(data).__name__}"
+        )
     try:
         arrays = safetensors.numpy.load(bytes(data))
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -8,7 +8,6 @@ from exburn.dataset import ArrayDataset, as_dataset
 from exburn.errors import DataError
 from exburn.models.arguments import logs_as
 from exburn.models.weighting import class_weights
-from exburn.training.plan import power_of_two
 
 __all__ = ["Batches"]
 
@@ -20,7 +19,7 @@ class Batches:
     _trainer: Any
     _prepare: Any
     _guarded: Any
-    predict: Any
+    _predictor: Any
 
     def train_on_batch(
         self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
@@ -54,8 +53,10 @@ class Batches:
         batch = as_dataset(x, op="predict_on_batch")
         if not isinstance(batch, ArrayDataset):
             raise _not_a_batch("predict_on_batch")
-        # Padded like the other batches, so that a new size is rarely a new program.
-        return self.predict(batch, batch_size=power_of_two(batch.size), verbose=0)
+        trainer = self._predictor()
+        self._prepare("predict", batch)
+        with self._guarded("predict", batch, batch.size):
+            return trainer.predict_batch((batch.tree[0], None, None))
 
     def reset_metrics(self) -> None:
         """Forgets the values of the metrics, as each ``*_on_batch`` call does."""

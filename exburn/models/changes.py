@@ -103,9 +103,7 @@ def remove_record(model: Any, kind: str) -> None:
     model._changes = Static(kept)
 
 
-def quantize_in_place(
-    model: Any, plan: Plan, frozen: list[str] | None = None
-) -> None:
+def quantize_in_place(model: Any, plan: Plan, frozen: list[str] | None = None) -> None:
     """Carries a plan out and records it.
 
     Args:

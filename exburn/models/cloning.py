@@ -59,7 +59,7 @@ def clone_model(
             {"received": type(model).__name__},
         )
 
-    def clone(layer: Layer) -> Layer:
+    def clone(layer: Any) -> Any:
         if isinstance(layer, Model) and recursive and layer.graph is not None:
             return clone_model(layer, None, clone_function, True)
         if clone_function is None:

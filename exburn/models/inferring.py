@@ -72,17 +72,22 @@ class Inferring(Preparing):
         if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
             dataset = ArrayDataset(dataset.tree[0], op="predict")
         batch_size = self._batch_rows("predict", batch_size, dataset, steps)
-        run = self._run.value
-        if run.trainer is None:
-            run.trainer = Trainer(self)
+        trainer = self._predictor()
         self._prepare("predict", dataset)
         user = CallbackList(callbacks)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("predict", dataset, batch_size), exits(listed):
-            return run.trainer.predict(
+            return trainer.predict(
                 dataset,
                 batch_size=batch_size,
                 steps=steps,
                 callbacks=listed,
                 owner=self,
             )
+
+    def _predictor(self) -> Trainer:
+        """The trainer; one that only predicts, if the model is not compiled."""
+        run = self._run.value
+        if run.trainer is None:
+            run.trainer = Trainer(self)
+        return run.trainer

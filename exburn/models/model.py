@@ -16,6 +16,7 @@ from exburn.layer import Layer
 from exburn.models import config
 from exburn.models.adapting import Adapting
 from exburn.models.exporting import Exporting
+from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
@@ -155,6 +156,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     @property
     def callable(self) -> bool:
         return self.graph is not None or type(self).call is not Model.call
+
+    def __reduce_ex__(self, protocol):
+        # The book of calls holds functions, which no pickle can.
+        return reduced(self) if self.built else super().__reduce_ex__(protocol)
 
     # ------------------------------------------------------------------ accessors
     @property

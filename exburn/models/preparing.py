@@ -55,6 +55,12 @@ class Preparing(Compiling):
         if like is not None:
             check_form(op, batch, first_batch(like, None, self._fixed_rows()))
         own = callable(getattr(self, f"{kind}_step", None))
+        if own and kind == "predict":
+            raise ArgumentError(
+                op,
+                "a predict_step of a model's own is not called",
+                hint="Write the computation into call, or into a second model.",
+            )
         wanting = trainer.objective.wants_targets and kind != "predict" and not own
         if wanting and batch[1] is None:
             raise DataError(

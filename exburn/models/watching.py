@@ -109,7 +109,8 @@ class Watching:
         """Streams a layer's outputs out of running programs.
 
         ``fn`` gets NumPy arrays, in ``fit`` and ``evaluate`` without the rows that pad
-        a short batch. It runs on another thread while the device goes on: call
+        a short batch (in ``predict`` with them). It runs on another thread while the
+        device goes on: call
         ``exburn.compute.synchronize()`` to wait for calls under way. Where it raises,
         the exception is logged and kept in the returned tap's ``error``, and the
         program goes on.

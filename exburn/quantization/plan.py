@@ -226,10 +226,10 @@ def plan_layer(layer: Any, mode: Any, block_size: int | None) -> Plan:
     if _dtype_name(mode) not in _PACKED:
         raise unknown_name("mode", mode, _PACKED, op=op)
     settings = Settings.of(mode, block_size)
-    if not layer.built:
-        raise NotBuiltError(op, "the layer has no weights before it is built")
     if packed_schemes(layer):
         raise ArgumentError(op, "the layer is quantized already")
+    if not any(True for _ in _own_weights(layer)):
+        raise NotBuiltError(op, "the layer has no weights before it is built")
     if any("lora" in w.get_metadata() for _, w in _own_weights(layer)):
         raise ArgumentError(op, "the layer has a low-rank adapter")
     target, reason = _packed_target("", layer, settings, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ __all__ = ["KerasWeights", "read_member"]
 
 _OP = "load_weights"
 _FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
-_MOST_ENTRIES = 100_000
+_MOST_ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
 _DEEPEST = 64
 _ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take
 
@@ -52,6 +53,9 @@ class KerasWeights:
         self._h5py = h5py
         self._datasets: dict[str, Any] = {}
         self._names: dict[str, str] = {}
+        self._seen: set[int] = set()  # addresses of groups
+        weights = sum(1 for _ in iter_weights(model))
+        self._room = _MOST_ENTRIES[0] + _MOST_ENTRIES[1] * weights
         try:
             self._file = h5py.File(self._stream(model), "r")
         except (OSError, RuntimeError, ValueError) as error:
@@ -87,19 +91,21 @@ class KerasWeights:
         try:
             if "layer_names" in self._file.attrs:
                 raise self._damaged("this is a file of Keras 2, which is not read")
-            self._visit(self._file, "", 0, set())
+            self._visit(self._file, "", 0)
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, ValueError) and hasattr(error, "op"):
                 raise
             raise self._damaged("the HDF5 file is damaged", cause=error) from error
 
-    def _visit(self, group: Any, path: str, depth: int, above: set[int]) -> None:
+    def _visit(self, group: Any, path: str, depth: int) -> None:
         h5py: Any = self._h5py
-        if depth > _DEEPEST or len(self._datasets) + len(self._names) > _MOST_ENTRIES:
-            raise self._damaged("the HDF5 file has too many entries, or a cycle")
         address = h5py.h5o.get_info(group.id).addr
-        if address in above:
-            raise self._damaged(f"{path} is a link to a group around it")
+        if address in self._seen:
+            raise self._damaged(f"{path} is a second name of another group")
+        self._seen.add(address)
+        self._room -= len(group)
+        if depth > _DEEPEST or self._room < 0:
+            raise self._damaged("the HDF5 file has too many entries for this model")
         for key in group:
             name = f"{path}/{key}" if path else key
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
@@ -111,7 +117,7 @@ class KerasWeights:
             elif isinstance(item, h5py.Group):
                 if key == "vars":
                     self._names[path] = self._name_of(item)
-                self._visit(item, name, depth + 1, above | {address})
+                self._visit(item, name, depth + 1)
             else:
                 raise self._damaged(f"{name} is neither a group nor a dataset")
 
@@ -126,7 +132,9 @@ class KerasWeights:
         return name if isinstance(name, str) else ""
 
     def _check(self, name: str, data: Any) -> None:
-        if data.dtype.kind not in "biufV" or data.dtype.hasobject or data.dtype.fields:
+        kind, size = data.dtype.kind, data.dtype.itemsize
+        half = (kind, size) == ("V", 2) and data.attrs.get("dtype") == "bfloat16"
+        if data.shape is None or data.dtype.fields or not (kind in "biuf" or half):
             raise self._damaged(f"{name} holds {data.dtype}, not numbers")
         if data.is_virtual or data.external:
             raise self._damaged(f"{name} refers to another file")
@@ -239,6 +247,7 @@ def read_member(path: Path, name: str, most: int, op: str) -> bytes:
         NotImplementedError,
         RuntimeError,
         zipfile.error,
+        zlib.error,
     ) as error:
         raise damaged(op, path, "the archive is damaged", cause=error) from error
     if len(data) != size:

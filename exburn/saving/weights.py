@@ -110,6 +110,13 @@ def load_weights(
             )
         arrays = stored.read(report.loaded)
     for name in report.loaded:
+        if np.iscomplexobj(arrays[name]) and not np.iscomplexobj(own[name].get_value()):
+            raise FileFormatError(
+                _OP,
+                f"{name} holds complex numbers in the file, and real ones in the model",
+                {"file": path},
+            )
+    for name in report.loaded:
         assign(own[name], arrays[name])
     return report
 

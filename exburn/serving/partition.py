@@ -20,7 +20,9 @@ from exburn.serving.statistics import Recorder
 
 __all__ = ["Partition"]
 
-_AHEAD = 1  # full batches that are dispatched behind the one that runs
+# Full batches that are dispatched behind the one that runs: on an accelerator a small
+# one is done long before the host has its results.
+_AHEAD, _AHEAD_ON_CPU = 7, 1
 
 
 class Partition:
@@ -52,6 +54,7 @@ class Partition:
         self.weights: Any = None
         self.running = 0  # batches that are dispatched
         self._programs: dict[tuple[Hashable, int], Any] = {}
+        self._ahead = _AHEAD_ON_CPU if device.platform == "cpu" else _AHEAD
         self._done = 0.0
         self.thread = threading.Thread(
             target=self._loop, name=f"exburn-serving-{index}", daemon=True
@@ -92,7 +95,7 @@ class Partition:
                 return
             if batch is not None:
                 self._start(batch, flight)
-            if flight and (batch is None or len(flight) > _AHEAD):
+            if flight and (batch is None or len(flight) > self._ahead):
                 self._finish(*flight.popleft())
             del batch  # its arrays, while this waits for the next one
 

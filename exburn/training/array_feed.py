@@ -142,6 +142,18 @@ class ArrayFeed:
             wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
             self._ahead = wanted, self._prefetch(*wanted)
 
+    def first_specs(self) -> Chunk:
+        """The first chunk of an epoch, with specs in the place of data."""
+        rows = np.zeros(self.size, np.int32)
+        index, count, steps, samples, grouped = next(self._blocks(rows, 0, 0))
+        lead = (self.size,) if self.resident else index.shape
+        data = jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct(lead + v.shape[1:], v.dtype),
+            self.dataset.tree,
+        )
+        index = index if self.resident else None
+        return Chunk(data, index, count, steps, samples, grouped)
+
     def close(self) -> None:
         """Drops chunks that were made for an epoch that does not come."""
         ahead, self._ahead = self._ahead, None

@@ -49,6 +49,7 @@ def make_feed(
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None
     allowed = training and most is None
+    fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
     if isinstance(dataset, StreamDataset):
         seed = prepared.seed if shuffle else None  # without one, a loader keeps order
         first = dataset.peek(0, seed)
@@ -63,6 +64,7 @@ def make_feed(
             exact_rows=exact,
             seed=seed,
             group=group,
+            fixed=fixed,
         )
     rows = min(batch_size, dataset.size)
     resident, reason = _place(dataset, resident, reused)
@@ -80,7 +82,7 @@ def make_feed(
         exact_rows=exact,
         resident=resident,
         few_shapes=not training and not resident,
-        fixed=bool(most or plan) or prepared.steps_per_execution != "auto",
+        fixed=fixed,
         steps=steps,
         group=group,
         phase=phase_of(prepared, group, 0 if resume is None else resume.batch),

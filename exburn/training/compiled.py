@@ -7,13 +7,15 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
 
+from exburn.building import spec_like
 from exburn.errors import RecompileWarning
 
-__all__ = ["Compilation", "CompileLog"]
+__all__ = ["Compilation", "CompileLog", "Watched"]
 
 MANY = 8  # programs for sizes of a training batch, or for shapes of a row elsewhere
 
@@ -49,8 +51,8 @@ class CompileLog:
         self._warned = False
 
     def watched(
-        self, call: Callable, name: str, traces: Callable[[], int], data: int
-    ) -> Callable:
+        self, call: Any, name: str, traces: Callable[[], int], data: int
+    ) -> Watched:
         """The compiled function, noting the calls that compile.
 
         Args:
@@ -60,22 +62,10 @@ class CompileLog:
             data: Which of its arguments are the data; row numbers come next.
         """
 
-        compiled_for: dict[str, Spec] = {}  # the model's state, when it last was
+        def note(args: tuple, model: list[tuple[str, str]], seconds: float) -> None:
+            self._note(name, _batch_specs(args, data), model, seconds)
 
-        def watching(*args):
-            before, start = traces(), time.perf_counter()
-            out = call(*args)
-            if traces() != before:
-                seconds = time.perf_counter() - start
-                # Donated arrays have lost their contents, not their shapes.
-                state = _specs(model=args[0])
-                changed = _changes(compiled_for, state) if compiled_for else []
-                compiled_for.clear()
-                compiled_for.update(state)
-                self._note(name, _batch_specs(args, data), changed, seconds)
-            return out
-
-        return watching
+        return Watched(call, traces, note)
 
     def _note(
         self,
@@ -116,6 +106,73 @@ class CompileLog:
             RecompileWarning,
             stacklevel=2,
         )
+
+
+class Watched:
+    """A compiled function that notes when it compiles, and can do so ahead.
+
+    Args:
+        call: A function made by ``jax.jit``.
+        traces: How often it was traced so far.
+        note: Called after a compilation with its arguments, with what changed of the
+            first of them since the one before, and with the seconds it took.
+    """
+
+    def __init__(
+        self,
+        call: Any,
+        traces: Callable[[], int],
+        note: Callable[[tuple, list[tuple[str, str]], float], None],
+    ):
+        self._call, self._traces, self._note = call, traces, note
+        self._model: dict[str, Spec] = {}  # as it was when this last compiled
+        self._ahead: tuple[tuple, float, Future] | None = None
+
+    def __call__(self, *args):
+        if self._ahead is not None:
+            self.arrive()
+        before, start = self._traces(), time.perf_counter()
+        out = self._call(*args)
+        if self._traces() != before:
+            self._compiled(args, time.perf_counter() - start)
+        return out
+
+    def ahead(self, *args: Any) -> None:
+        """Begins to compile for arguments like these, unless it ever has before.
+
+        It is traced at once, and compiled by a thread, for which the interpreter has
+        nothing to do. If that fails, so will the call, which can say why.
+        """
+        if self._model or self._ahead is not None:
+            return
+        start = time.perf_counter()
+        lowered = self._call.lower(*args)
+        traced = time.perf_counter() - start
+        specs = jax.tree.map(spec_like, args)
+        threads = ThreadPoolExecutor(1, "exburn-compiler")
+        self._ahead = specs, traced, threads.submit(_timed, lowered.compile)
+        threads.shutdown(wait=False)
+
+    def arrive(self) -> None:
+        """Waits until what was begun ahead is compiled."""
+        if self._ahead is None:
+            return
+        (args, traced, compiling), self._ahead = self._ahead, None
+        if compiling.exception() is None:
+            self._compiled(args, traced + compiling.result())
+
+    def _compiled(self, args: tuple, seconds: float) -> None:
+        # Donated arrays have lost their contents, not their shapes.
+        model = _specs(model=args[0])
+        changed = _changes(self._model, model) if self._model else []
+        self._model = model
+        self._note(args, changed, seconds)
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def _batch_specs(args: tuple, data: int) -> dict[str, Spec]:

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
+from exburn.building import spec_like
 from exburn.callback import CallbackList
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.checkpointing import Checkpointing
 from exburn.training.chunking import phase_of
-from exburn.training.feed import Feed
+from exburn.training.feed import ArrayFeed, Feed
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
 from exburn.training.interrupt import InterruptGuard
 from exburn.training.resume import Resume
@@ -73,6 +75,8 @@ class Epochs:
                     if self.owner.stop_training and not resume.within:
                         last = first
                 self._last = last - 1
+                if first < last and validates(first):
+                    self._compile_validation()
                 for epoch in range(first, last):
                     logs = self._epoch(epoch, validates)
                     if self.owner.stop_training:
@@ -83,6 +87,18 @@ class Epochs:
                 self.feed.close()
                 trainer.use_average(False)
                 trainer.end_run()
+
+    def _compile_validation(self) -> None:
+        """Begins to compile it, so that the processor's cores do so while it trains."""
+        evaluate, trainer = self.programs.evaluate, self.trainer
+        arrays = trainer.live_arrays()
+        # For arrays that someone has placed it would have to be told where they are.
+        placed = any(leaf.committed for leaf in jax.tree.leaves(arrays))
+        if placed or trainer.eager or not isinstance(self.held, ArrayFeed):
+            return
+        chunk, specs = self.held.first_specs(), jax.tree.map(spec_like, arrays)
+        totals, start = trainer.fresh_totals("test"), np.int32(0)
+        evaluate.ahead(specs, totals, chunk.data, chunk.index, chunk.count, start)
 
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.trainer.call_hook(hook, *args, light=self.callbacks.light)

@@ -71,7 +71,7 @@ class Gatherer:
                 # number is out of range. These are not.
                 host.take(rows[start:stop], 0, out=out[start:stop], mode="clip")
 
-            self._share(part, len(rows), out.nbytes)
+            self.share(part, len(rows), out.nbytes)
             return out
 
         return map_leaves(gather, tree, "")
@@ -85,10 +85,10 @@ class Gatherer:
             rows = out[start:stop].reshape(-1, *first.shape[1:])
             np.concatenate(arrays[start:stop], out=rows)
 
-        self._share(part, len(arrays), out.nbytes)
+        self.share(part, len(arrays), out.nbytes)
         return out
 
-    def _share(self, work: Callable[[int, int], None], rows: int, nbytes: int) -> None:
+    def share(self, work: Callable[[int, int], None], rows: int, nbytes: int) -> None:
         """Calls ``work(start, stop)`` for all rows, cut into parts for the threads."""
         parts = min(self._threads, rows, nbytes // _PART)
         if parts < 2:

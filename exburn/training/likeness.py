@@ -73,8 +73,8 @@ def _look(module: Any) -> tuple[list[Any], list[Any]]:
                 waiting.append(value)
                 continue
             metadata, array = value.get_metadata(), value.get_raw_value()
-            sizes.append((len(metadata), getattr(array, "shape", None)))
-            sizes.append(getattr(array, "dtype", None))
+            sizes.append((len(metadata), type(array)))  # a spec: yet to be filled
+            sizes.append((getattr(array, "shape", None), getattr(array, "dtype", None)))
             parts.extend(metadata.values())
     return parts, sizes
 

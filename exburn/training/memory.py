@@ -140,21 +140,22 @@ def largest_batch(
         1285
     """
     peaks = {first.batch_size: first.peak_bytes}
-    rows = first.batch_size * 2
+    rows, failing = first.batch_size * 2, _LARGEST + 1
     for _ in range(_COMPILES):
         try:
             peaks[rows] = measure(rows).peak_bytes
-        except jax.errors.JaxRuntimeError as error:
-            if not is_exhausted(error):
-                raise
-            peaks[rows] = limit * 2  # compiling it takes more than there is
+        except jax.errors.JaxRuntimeError:  # a size that XLA has no program for
+            failing = min(failing, rows)
         fitting = max((b for b, peak in peaks.items() if peak <= limit), default=0)
-        above = (b for b, peak in peaks.items() if peak > limit)
-        too_large = min(above, default=_LARGEST + 1)
-        a, b = sorted(peaks, key=lambda b: abs(peaks[b] - limit))[:2]
-        slope = (peaks[b] - peaks[a]) / (b - a)
-        rows = a + math.floor((limit - peaks[a]) / slope) if slope > 0 else _LARGEST
-        if too_large - fitting <= 1 or rows <= fitting * 1.01 and fitting:
+        above = [b for b, peak in peaks.items() if peak > limit]
+        too_large = min([*above, failing])
+        rows = fitting * 4
+        if len(peaks) > 1:
+            a, b = sorted(peaks, key=lambda b: abs(peaks[b] - limit))[:2]
+            slope = (peaks[b] - peaks[a]) / (b - a)
+            if slope > 0:
+                rows = a + math.floor((limit - peaks[a]) / slope)
+        if too_large - fitting <= 1 or 0 < rows <= fitting * 1.01:
             break
         if rows >= too_large:
             rows = (fitting + too_large) // 2

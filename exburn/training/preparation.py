@@ -382,7 +382,7 @@ def _rows_and_row(x: Any) -> tuple[int, str]:
     """How many rows there are, and the specs of one."""
     leaves, treedef = jax.tree.flatten(x)
     row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
-    return leaves[0].shape[0], row
+    return leaves[0].shape[0] if leaves else 0, row
 
 
 @dataclasses.dataclass(frozen=True)

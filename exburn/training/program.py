@@ -76,7 +76,7 @@ class Programs:
             self._further[name] = self._jit(make(), name)
         return self._further[name]
 
-    def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()):
+    def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()) -> Any:
         def counted(*args):
             self.counts[name] += 1
             return fn(*args)
@@ -261,7 +261,12 @@ class Programs:
         if jax.tree.leaves(xs)[0].shape[0] == 1:
             out = one(jax.tree.map(lambda v: v[0], xs))
             return jax.tree.map(lambda v: v[None], out)
-        return jax.lax.map(one, xs)
+        unroll = min(self.unroll, len(xs[2]))
+
+        def body(carry, item):
+            return carry, one(item)
+
+        return jax.lax.scan(body, None, xs, unroll=unroll)[1]
 
     def _results(self, totals):
         own = totals.get("logs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from exburn.weights import assign
 __all__ = ["Resume", "find", "load_weights"]
 
 _PARAMS = "state/params/"
+_PARTS = ("ended", "stop", "plan", "logs", "callbacks", "data", "seed", "savers")
 
 
 class Resume:
@@ -44,6 +46,14 @@ class Resume:
                 "saves whole runs.",
             )
         self.epoch, self.batch = saved.checkpoint.epoch, saved.checkpoint.batch
+        missing = [name for name in _PARTS if name not in run]
+        if missing:
+            raise CheckpointError(
+                "fit",
+                "the checkpoint does not hold a run",
+                {"checkpoint": self.where, "missing": ", ".join(missing)},
+                hint="Only checkpoints that fit() has saved can be resumed from.",
+            )
         self.within = not run["ended"]
         self.stop, self.plan = run["stop"], run["plan"]
         self.logs: dict[str, Any] = decode(run["logs"], saved.arrays)
@@ -216,6 +226,11 @@ def load_weights(model: Any, place: Any) -> None:
 
 
 def _at(place: Any, op: str = "fit") -> Saved:
+    if not isinstance(place, str | os.PathLike):
+        raise ArgumentError(
+            op,
+            f"a folder of checkpoints, or one of them, is needed, received {place!r}",
+        )
     saved = saved_at(place)
     if saved is None:
         raise CheckpointError(

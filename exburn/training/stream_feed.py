@@ -192,7 +192,14 @@ class StreamFeed:
         filled += [filled[0]] * (length - len(batches))
         data = jax.tree.map(lambda *v: gatherer.stack(v), *filled)
         flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), data)
-        self.dataset.check_rows(flat, batches, self._checked)
+        first = self._checked
+
+        def look(start: int, stop: int) -> None:
+            rows = jax.tree.map(lambda v: v[start:stop], flat)
+            self.dataset.check_rows(rows, batches, first)
+
+        nbytes = sum(v.nbytes for v in jax.tree.leaves(flat))
+        gatherer.share(look, length * size, nbytes)
         self._checked += len(batches)
         count = None
         if not full:

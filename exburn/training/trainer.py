@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from exburn.training.feed import count_steps
 from exburn.training.objective import Objective
 from exburn.training.plan import Decision, decisions
 from exburn.training.resume import Resume
+from exburn.training.sink import Sink
 from exburn.training.timing import Timing
 
 __all__ = ["Trainer"]
@@ -188,6 +190,14 @@ class Trainer(Averaging):
             self._totals = kept[-1].metrics
         self.step += 1
         return self.read_logs(programs, self._totals)
+
+    def predict_batch(self, batch: tuple) -> Any:
+        """Outputs for one batch, on the host."""
+        chunk = single_chunk(batch, exact=self.exact_rows(False))
+        arrays, sink = self.split.read(), Sink(chunk.samples)
+        outputs = self.programs.predict(arrays, chunk.data, None, np.int32(0))
+        sink.put(dataclasses.replace(chunk, count=None), outputs)
+        return sink.result()
 
     def reset_totals(self) -> None:
         """Starts the running values of ``run_batch`` afresh."""

@@ -94,6 +94,4 @@ class Dense(Adaptable):
 
     def call(self, x):
         bias = self.cast(self.bias) if self.use_bias else None
-        return self.activation(
-            wide_product(self.cast(x), self.cast(self.kernel), bias)
-        )
+        return self.activation(wide_product(self.cast(x), self.cast(self.kernel), bias))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,7 +9,11 @@ from jax import lax
 __all__ = ["standardized"]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+# Elements from which memory traffic, not the number of kernels, decides on a GPU: with
+# 12.6 million a transformer gained 5 %, with half a million it lost 15 % on an H200.
+LARGE = 1 << 22
+
+
 def standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
     """``(x - mean) / sqrt(variance + epsilon)``, in float32.
 
@@ -27,12 +29,22 @@ def standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Arr
         >>> standardized(jnp.array([[1.0, 3.0]]), (1,), 0.0).tolist()
         [[-1.0, 1.0]]
     """
-    mean, scale = _moments(x.astype(jnp.float32), axes, epsilon)
-    return (x - mean) * scale
+    known = all(isinstance(size, int) for size in x.shape)
+    form = _frugal if known and x.size >= LARGE else _plain
+    return form(x, axes, epsilon)
 
 
-@standardized.defjvp
-def _standardized_jvp(axes, epsilon, primals, tangents):
+def _plain(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    mean, scale = _moments(wide, axes, epsilon)
+    return (wide - mean) * scale
+
+
+_frugal = jax.custom_jvp(_plain, nondiff_argnums=(1, 2))
+
+
+@_frugal.defjvp
+def _frugal_jvp(axes, epsilon, primals, tangents):
     (x,), (t,) = primals, tangents
     wide, t = x.astype(jnp.float32), t.astype(jnp.float32)
     # Two numbers a sample are kept for the backward pass. Without the barrier XLA

@@ -54,8 +54,10 @@ def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
 def _parts(op: str, data: Any) -> Iterator[Any]:
     if isinstance(data, ArrayDataset):
         return iter([data.tree[0]])
+    # What can be looped over, as by Keras' directory readers, may hold strings.
     if isinstance(data, StreamDataset):
-        return (batch[0] for batch in data.iterate())
+        loop: Any = getattr(data, "__iter__", None)
+        return loop() if loop else (batch[0] for batch in data.iterate())
     if isinstance(data, PyDataset):
         number = data.num_batches
         places = itertools.count() if number is None else range(number)

@@ -177,7 +177,12 @@ def test_a_function_gets_the_logs_and_may_stop(model, drive):
 
     rows = [{"loss": 0.9}, {"loss": 0.4}, {"loss": 0.3}]
     assert drive([watch], model, rows) == [0, 1]
+    times = [{k: e.pop(k) for k in list(e) if k.endswith("_ms")} for e in seen]
     assert seen == [{"loss": 0.9, "epoch": 0}, {"loss": 0.4, "epoch": 1}]
+    assert times[0].keys() == {"epoch_time_ms", "total_time_ms", "eta_ms"}
+    assert 0 < times[0]["epoch_time_ms"] <= times[0]["total_time_ms"]
+    assert times[0]["eta_ms"] == pytest.approx(2 * times[0]["total_time_ms"])
+    assert times[1]["total_time_ms"] > times[0]["total_time_ms"]
 
 
 def test_what_a_function_returns_otherwise_is_ignored(model, drive):

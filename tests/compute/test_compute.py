@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import threading
 import time
 
 import jax
@@ -10,7 +11,13 @@ import numpy as np
 import pytest
 
 from exburn import compute
-from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    DTypeError,
+    ShapeError,
+    UnknownNameError,
+)
 
 # `compute.kernels` is the function that lists them.
 registry = importlib.import_module("exburn.compute.kernels")
@@ -68,6 +75,11 @@ def test_buffers():
         ((b"1234",), DTypeError),
         (([1], None, "float7"), DTypeError),
         (([1.0], None, "float64"), DTypeError),
+        (("text",), DTypeError),
+        (([1, "a"], None, "float32"), DTypeError),
+        (([[1], [2, 3]],), DTypeError),
+        (([300], None, "int8"), DataError),
+        (([1.5], None, "int32"), DataError),
     ],
 )
 def test_bad_buffers(arguments, error):
@@ -155,6 +167,14 @@ def test_own_kernels(own_kernels):
         compute.run_kernel("matmull", A, B)
     with pytest.raises(ArgumentError):
         compute.register_kernel("", scaled)
+    for name, given, params in (
+        ("matmul", (A,), {}),
+        ("matmul", (A, np.ones((3, 3), np.float32)), {}),
+        ("relu", (A,), {"slope": 0.1}),
+        ("reduce_sum", (A,), {"axis": 9}),
+    ):
+        with pytest.raises(ArgumentError, match=rf"{name}.*does not take float32\["):
+            compute.run_kernel(name, *given, **params)
 
 
 def test_pallas_kernels(own_kernels):
@@ -213,6 +233,9 @@ def test_bad_pipelines():
     pipe.add("relu", x)
     with pytest.raises(ArgumentError, match="inputs"):
         pipe.run(y=A)
+    pipe.add("matmul", x, np.ones((3, 3), np.float32))
+    with pytest.raises(ArgumentError, match="'matmul' does not take"):
+        pipe.run(x=A)
 
 
 # --- commands -----------------------------------------------------------------------
@@ -236,7 +259,22 @@ def test_commands_run_while_the_host_goes_on():
 def test_a_command_that_fails():
     command = compute.submit("matmul", A, IMAGE[0, 0])
     assert compute.poll(command) == "failed" and command.kernel == "matmul"
-    with pytest.raises(TypeError):
+    with pytest.raises(ArgumentError):
+        compute.wait(command)
+    go = threading.Event()
+
+    def fail(_):
+        assert go.wait(20)
+        raise ValueError
+
+    broken = lambda x: jax.pure_callback(fail, x, x)  # noqa: E731
+    command = compute.submit(jax.jit(broken), jnp.ones(3))
+    go.set()
+    until = time.monotonic() + 20
+    while compute.poll(command) == "running" and time.monotonic() < until:
+        time.sleep(0.001)
+    assert compute.poll(command) == "failed"
+    with pytest.raises(jax.errors.JaxRuntimeError):
         compute.wait(command)
     pipe = compute.Pipeline()
     pipe.add("relu", pipe.input("x"))

@@ -72,6 +72,9 @@ def test_errors(tmp_path, images):
         datasets.image_folder(tmp_path / "empty")
     with pytest.raises(ArgumentError, match="channels"):
         datasets.image_folder(images, channels=2)
+    for size in (8, (8,), (0, 8), (8.5, 8), ("a", 8)):
+        with pytest.raises(ArgumentError, match="image_size"):
+            datasets.image_folder(images, image_size=size)
     (images / "cat" / "broken.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"broken\.png is no image"):
         datasets.image_folder(images)

@@ -266,3 +266,54 @@ def test_twice_or_never(trained):
         model.add_lora(2)
     with pytest.raises(errors.NotBuiltError):
         exburn.Sequential([layers.Dense(3)]).add_lora()
+
+
+# ------------------------------------------------------------------------- one layer
+def test_layers_get_adapters_one_by_one(digits, tmp_path):
+    x, y = digits
+    model = make()
+    before = model.predict(x, verbose=0)
+    model.get_layer("a").enable_lora(2, lora_alpha=4)
+    model.get_layer("head").enable_lora(5, b_initializer="zeros")
+    assert model.get_layer("a").lora_enabled
+    assert not model.get_layer("b").lora_enabled
+    np.testing.assert_allclose(model.predict(x, verbose=0), before, atol=1e-6)
+    kernels = shared(model, ["a/kernel", "head/kernel"])
+    model.fit(x, y, verbose=0)
+    assert same(kernels, model)  # and all else has learned
+    learns = {"a/bias", "a/lora_a", "a/lora_b", "b/kernel", "head/lora_b"}
+    assert learns <= {w.path for w in model.trainable_weights}
+    outputs = model.predict(x, verbose=0)
+    model.save(tmp_path / "m.exburn")
+    loaded = load_model(tmp_path / "m.exburn")
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), outputs)
+    paths = [w.path for w in model.trainable_weights]
+    assert [w.path for w in loaded.trainable_weights] == paths
+    with pytest.raises(errors.ArgumentError, match="several ways"):
+        model.save_lora(tmp_path / "lora")
+    model.merge_lora()
+    np.testing.assert_allclose(model.predict(x, verbose=0), outputs, atol=1e-5)
+    assert model.changes == [] and "a/kernel" in {
+        w.path for w in model.trainable_weights
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"rank": 0}, errors.ArgumentError),
+        ({"rank": 257}, errors.ArgumentError),
+        ({"rank": 2, "lora_alpha": -1.0}, errors.ArgumentError),
+    ],
+)
+def test_bad_adapters_of_one_layer_are_refused(trained, options, error):
+    before = weights(trained)
+    with pytest.raises(error):
+        trained.get_layer("b").enable_lora(**options)
+    assert same(before, trained) and trained.changes == []
+    with pytest.raises(errors.NotBuiltError):
+        layers.Dense(3).enable_lora(2)
+    with pytest.raises(errors.ArgumentError, match="no adapter for"):
+        exburn.Sequential([exburn.Input((8, 8, 3)), layers.DepthwiseConv2D(3)]).layers[
+            0
+        ].enable_lora(2)

@@ -220,17 +220,3 @@ def test_many_models_train_as_each_alone():
         alone = optimizer.with_hyperparameters(optimizer.init(one), learning_rate=rate)
         new, _ = update({"w": grads["w"][i]}, alone, one)
         np.testing.assert_allclose(together["w"][i], new["w"], rtol=1e-6)
-
-
-def test_doctests_of_the_package():
-    import doctest
-    import importlib
-    import pkgutil
-
-    tried = 0
-    modules = pkgutil.walk_packages(optimizers.__path__, "exburn.optimizers.")
-    for name in ["exburn.optimizers", *(m.name for m in modules)]:
-        result = doctest.testmod(importlib.import_module(name))
-        assert result.failed == 0, name
-        tried += result.attempted
-    assert tried > 100

@@ -1,5 +1,7 @@
 """16-bit training on real data is as accurate as float32, in half the bytes."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,17 +12,18 @@ from exburn.optimizers.schedules import CosineDecay
 datasets = pytest.importorskip("sklearn.datasets")
 pytestmark = pytest.mark.slow
 
-SEEDS = (0, 1)
+SEEDS = (0,)
 RECIPES = {"cnn": (12, 3e-3), "lstm": (20, 1e-2), "transformer": (12, 2e-3)}
 
 
 @pytest.fixture(scope="module")
-def digits():
-    """1,347 training and 450 test images of 8 × 8, in a fixed order."""
+def halves():
+    """1,797 images of 8 × 8 as two halves: each is trained on, and tests the other."""
     x, y = datasets.load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     x = (x[order] / 16).astype(np.float32).reshape(-1, 8, 8)
-    return (x[450:], y[order][450:]), (x[:450], y[order][:450])
+    one, other = ((x[i::2], y[order][i::2]) for i in (0, 1))
+    return (one, other), (other, one)
 
 
 def cnn():
@@ -63,29 +66,28 @@ def transformer():
     ]
 
 
-def accuracy(make, policy, digits):
-    (x, y), held = digits
+def accuracy(make, policy, halves):
+    """Accuracy on all images, by models that have not seen them, and bytes."""
     epochs, rate = RECIPES[make.__name__]
-    found = []
-    for seed in SEEDS:
+    right, nbytes = [], 0
+    for seed, ((x, y), (x_test, y_test)) in itertools.product(SEEDS, halves):
         model = exburn.Sequential([exburn.Input((8, 8)), *make()], dtype=policy)
-        model.compile(
-            exburn.optimizers.Adam(CosineDecay(rate, epochs * 22)),
-            "cross_entropy",
-            metrics=["accuracy"],
-            seed=seed,
-        )
+        rate_now = CosineDecay(rate, epochs * -(-len(x) // 64))
+        model.compile(exburn.optimizers.Adam(rate_now), "cross_entropy", seed=seed)
         model.fit(x, y, batch_size=64, epochs=epochs, verbose=0)
-        found.append(model.evaluate(*held, verbose=0)[1])
-    return np.mean(found), sum(model.info()["bytes"].values())
+        scores = model.predict(x_test, batch_size=128, verbose=0)
+        right.append(scores.astype(np.float32).argmax(-1) == y_test)
+        nbytes = sum(model.info()["bytes"].values())
+    return np.concatenate(right).mean(), nbytes
 
 
 @pytest.mark.parametrize("make", [cnn, lstm, transformer])
-def test_within_half_a_point_of_float32(make, digits):
-    exact, whole = accuracy(make, "float32", digits)
+def test_within_half_a_point_of_float32(make, halves):
+    exact, whole = accuracy(make, "float32", halves)
     assert exact > 0.93
     for policy in ("bfloat16", "float16"):
-        found, nbytes = accuracy(make, policy, digits)
+        found, nbytes = accuracy(make, policy, halves)
+        print(f"{make.__name__} {policy}: {found:.4f}, float32 {exact:.4f}")
         assert found > exact - 0.005, policy
         # Statistics of BatchNormalization stay in float32: 32 numbers of the CNN.
         assert nbytes <= 0.51 * whole

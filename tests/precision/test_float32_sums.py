@@ -181,3 +181,28 @@ def test_a_mean_over_many_rows_is_exact():
     exact = float(np.float16(0.9))
     assert found["loss"] == pytest.approx(exact, rel=1e-6)
     assert found["mse"] == pytest.approx(exact**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_small_updates_of_16_bit_weights_add_up(dtype):
+    optimizer = exburn.optimizers.SGD(1e-4, momentum=0.0)
+    params = {"w": jnp.ones(3, dtype), "wide": jnp.ones(2)}
+    state = optimizer.init(params)
+    assert state["rounded_off"]["w"].nbytes == params["w"].nbytes
+    grads = jax.tree.map(jnp.ones_like, params)
+
+    @jax.jit
+    def run(params, state):
+        def step(carry, _):
+            return optimizer.update(grads, carry[1], carry[0]), None
+
+        return jax.lax.scan(step, (params, state), length=1000)[0]
+
+    params, state = run(params, state)
+    assert {k: v.dtype.name for k, v in params.items()} == {
+        "w": dtype,
+        "wide": "float32",
+    }
+    np.testing.assert_allclose(np.asarray(params["w"], np.float32), 0.9, atol=3e-3)
+    np.testing.assert_allclose(params["wide"], 0.9, rtol=1e-4)
+    assert "rounded_off" not in optimizer.init({"w": jnp.ones(3)})

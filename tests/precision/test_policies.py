@@ -236,3 +236,12 @@ def test_another_matmul_precision_compiles_again():
     exburn.set_matmul_precision("highest")
     model.fit(x, y, verbose=0)
     assert model.trace_counts["train"] == 2
+
+
+def test_the_names_of_keras_dtype_policies():
+    policy = exburn.DTypePolicy("mixed_bfloat16")
+    assert layers.Dense(2, dtype=policy).dtype_policy is policy
+    policies = exburn.dtype_policies
+    assert policies.get("float16") == policies.DTypePolicy("float16")
+    assert policies.deserialize(policies.serialize(policy)) == policy
+    assert exburn.FloatDTypePolicy().name == exburn.config.dtype_policy().name

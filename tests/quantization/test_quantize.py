@@ -384,3 +384,40 @@ def test_computing_in_bfloat16(trained, data):
     assert str(small.get_layer("norm").gamma.dtype) == "float32"
     exact = trained.predict(data[0], verbose=0)
     assert np.abs(outputs.astype(np.float32) - exact).max() < 0.1 * exact.std()
+
+
+# ------------------------------------------------------------------------- one layer
+def test_one_layer_is_quantized_in_place(data, tmp_path):
+    x, y = data
+    model = make(compiled=True)
+    before = model.predict(x, verbose=0)
+    layer = model.get_layer("hidden")
+    layer.quantize("int8")
+    assert layer.kernel.nbytes == 96 * 64 + 2 * 96
+    found = model.predict(x, verbose=0)
+    np.testing.assert_allclose(found, before, atol=0.05 * before.std())
+    bits = layer.kernel.values.numpy()
+    model.fit(x, y, epochs=2, verbose=0)  # its bias and the other layers learn
+    np.testing.assert_array_equal(layer.kernel.values.numpy(), bits)
+    paths = [w.path for w in model.trainable_weights]
+    assert paths == [
+        "hidden/bias",
+        "norm/gamma",
+        "norm/beta",
+        "head/kernel",
+        "head/bias",
+    ]
+    model.save(tmp_path / "m.exburn")
+    loaded = load_model(tmp_path / "m.exburn")
+    np.testing.assert_array_equal(
+        loaded.predict(x, verbose=0), model.predict(x, verbose=0)
+    )
+    assert [w.path for w in loaded.trainable_weights] == paths
+    for mode, error in (
+        ("int8", errors.ArgumentError),  # already
+        ("int3", errors.UnknownNameError),
+    ):
+        with pytest.raises(error):
+            layer.quantize(mode)
+    with pytest.raises(errors.NotBuiltError):
+        layers.Dense(3).quantize("int8")

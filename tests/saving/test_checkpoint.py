@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.checkpoint import CheckpointDirectory, CheckpointWriter
+from exburn.checkpoint import CheckpointDirectory, CheckpointWriter, manifest
 from exburn.checkpoint import directory as module
 from exburn.checkpoint.values import decode, encode, equal
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning
@@ -91,6 +91,76 @@ def test_a_damaged_newest_one_falls_back_with_a_warning(copy, kind):
     listed = [c.step for c in directory.checkpoints()]
     assert listed == ([10, 20] if kind == "manifest" else [10, 20, 30])
     assert directory.newer_than(saved.checkpoint) == {folder}
+
+
+def fifo(folder, body):
+    os.mkfifo(folder / "pipe")
+    body["files"]["pipe"] = [0, "x"]
+
+
+HOSTILE = {  # with digests that are right
+    "a file elsewhere": lambda f, b: b["files"].update({"/etc/hostname": [1, "x"]}),
+    "a way out": lambda f, b: b["files"].update({"../../x": [1, "x"]}),
+    "a zero in a name": lambda f, b: b["files"].update({"a\0": [1, "x"]}),
+    "a pipe": fifo,  # opening it would wait for ever
+    "an entry of another kind": lambda f, b: b["files"].update({"run.json": 5}),
+    "files of another kind": lambda f, b: b.update(files=[1]),
+    "no step": lambda f, b: b.pop("step"),
+    "a step that is text": lambda f, b: b.update(step="x"),
+    "a score that is text": lambda f, b: b.update(score="x"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_manifest_that_lies_is_refused(copy, kind):
+    folder = newest(copy)
+    body = json.loads((folder / "manifest.json").read_text())
+    del body["digest"]
+    HOSTILE[kind](folder, body)
+    body["digest"] = manifest._own_digest(body)
+    (folder / "manifest.json").write_text(json.dumps(body))
+    with pytest.raises(CheckpointError):
+        CheckpointDirectory(copy).read(folder)
+    with pytest.warns(CheckpointWarning):
+        assert content(CheckpointDirectory(copy).latest()) == 20
+
+
+def test_a_manifest_that_is_a_pipe_is_passed_over(copy):
+    (newest(copy) / "manifest.json").unlink()
+    os.mkfifo(copy / "000003-step-30" / "manifest.json")
+    assert [c.step for c in CheckpointDirectory(copy).checkpoints()] == [10, 20]
+
+
+def test_arrays_that_orbax_forgot_to_merge_are_no_checkpoint(copy, monkeypatch):
+    """Its glob() finds nothing where a folder may not be listed, and says nothing."""
+    import orbax.checkpoint
+
+    save = orbax.checkpoint.Checkpointer.save
+
+    def forgetful(self, folder, *args, **kwargs):
+        save(self, folder, *args, **kwargs)
+        os.unlink(os.path.join(folder, "manifest.ocdbt"))
+
+    monkeypatch.setattr(orbax.checkpoint.Checkpointer, "save", forgetful)
+    with CheckpointDirectory(copy) as directory:
+        with pytest.raises(CheckpointError, match="missing from what Orbax wrote"):
+            directory.write(arrays(40), {}, step=40)
+    assert len(os.listdir(copy)) == 3
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    copy, monkeypatch
+):
+    def refuse(path):
+        raise OSError(5, "Input/output error")
+
+    with CheckpointDirectory(copy) as directory:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", refuse)
+            with pytest.raises(OSError, match="Input/output"):
+                manifest.write_manifest(newest(copy), {})
+        monkeypatch.setattr(os, "close", refuse)  # its lock: nothing is lost by that
+        directory.close()
 
 
 def test_none_intact_is_an_error_and_none_at_all_is_none(copy, tmp_path):

@@ -280,8 +280,31 @@ def region(file, secret):
     file.create_dataset(KERNEL, (8, 4), h5py.ref_dtype)
 
 
+def opaque(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), "V4")
+
+
+def empty(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, dtype="f4", data=h5py.Empty("f4"))
+
+
+def many_groups(file, secret):
+    for number in range(5200):
+        file.create_group(f"layers/x{number}")
+
+
+def fan(file, secret):
+    """2**40 paths through 40 groups."""
+    file.create_group("fan/0")
+    for number in range(1, 41):
+        for name in "ab":
+            file[f"fan/{number}/{name}"] = file[f"fan/{number - 1}"]
+
+
 ATTACKS = (external, soft, external_storage, virtual, objects, compound, huge, bomb)
-ATTACKS += (cycle, unknown_filter, named_type, region)
+ATTACKS += (cycle, unknown_filter, named_type, region, opaque, empty, many_groups, fan)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda f: f.__name__)
@@ -315,6 +338,12 @@ def archives():
         archive.writestr("model.weights.h5", b"\x89HDF\r\n\x1a\n" + bytes(5000))
     yield "an empty HDF5 file", made.getvalue()
     yield "a cut archive", made.getvalue()[:-20]
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.weights.h5", bytes(range(256)) * 40)
+    data = bytearray(made.getvalue())
+    data[70:90] = bytes([255]) * 20
+    yield "a damaged stream", bytes(data)
 
 
 @pytest.mark.parametrize("data", [pytest.param(d, id=n) for n, d in archives()])

@@ -12,6 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 import faults  # noqa: E402
+import reliability  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -82,3 +83,10 @@ def test_trainings_that_are_killed_end_with_the_same_bytes():
     found = lines(BENCHMARKS / "interrupted.py", "ExBurn", 3, "--count", 4)
     assert len(found) == 4 and all(case["kills"] for case in found)
     assert [case["equal"] for case in found] == [1] * 4, found
+
+
+def test_the_page_shows_what_the_bench_has_found():
+    rows = json.loads(reliability.RESULTS.read_text())["rows"]
+    page = reliability.PAGE.read_text(encoding="utf-8")
+    for name, table in reliability.tables([r for r in rows if r["cases"]]).items():
+        assert f"<!-- {name} -->\n{table}\n<!-- end of {name} -->" in page, name

@@ -29,7 +29,9 @@ from exburn.errors import (
     ArgumentError,
     CallbackError,
     CheckpointError,
+    CheckpointWarning,
     FileFormatError,
+    SaveError,
 )
 
 RNG = np.random.default_rng(0)
@@ -406,6 +408,54 @@ def test_best_and_last_stay(tmp_path):
     assert only.best == 0.9
 
 
+class Writes:
+    """A model that writes its files by hand."""
+
+    stop_training = False
+
+    def save(self, path):
+        with open(path, "w") as file:
+            file.write("model")
+
+
+def test_files_stay_in_their_folder_when_the_training_goes_elsewhere(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    callback = ModelCheckpoint("{epoch}.exburn", "loss", keep=1)
+    callback.set_model(Writes())
+    for epoch in range(4):
+        callback.on_epoch_end(epoch, {"loss": 1.0 - epoch})
+        monkeypatch.chdir(tmp_path / "b")
+        (tmp_path / "b" / f"{epoch + 1}.exburn").write_text("of somebody else")
+    assert os.listdir(tmp_path / "a") == ["4.exburn"]
+    assert len(os.listdir(tmp_path / "b")) == 4
+
+
+@pytest.mark.parametrize("on_error", ["raise", "warn"])
+def test_an_old_file_that_cannot_be_deleted(tmp_path, monkeypatch, on_error):
+    path = str(tmp_path / "{epoch}.exburn")
+    callback = ModelCheckpoint(path, "loss", keep=1, on_error=on_error)
+    callback.set_model(Writes())
+    callback.on_epoch_end(0, {"loss": 1.0})
+
+    def refuse(path):
+        raise OSError(5, "Input/output error")
+
+    said = {
+        "raise": pytest.raises(SaveError, match="cannot be deleted"),
+        "warn": pytest.warns(CheckpointWarning, match="goes on"),
+    }
+    with monkeypatch.context() as patch, said[on_error]:
+        patch.setattr(os, "remove", refuse)
+        callback.on_epoch_end(1, {"loss": 0.5})
+    assert sorted(os.listdir(tmp_path)) == ["1.exburn", "2.exburn"]
+    callback.on_epoch_end(2, {"loss": 0.2})  # it is tried again
+    assert os.listdir(tmp_path) == ["3.exburn"]
+
+
 def test_checkpoints_of_weights_alone(tmp_path):
     model = make(optimizer="adam")
     saved = OrbaxCheckpoint(tmp_path, max_to_keep=2, save_weights_only=True)
@@ -475,6 +525,9 @@ def test_what_does_not_belong_together(tmp_path):
         fit(make(), [], resume="auto")
     with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
         fit(make(), [], resume=tmp_path / "nowhere")
+    for wrong in (3, True):
+        with pytest.raises(ArgumentError, match="folder of checkpoints"):
+            fit(make(), [], resume=wrong)
     # Between two epochs other batches and other metrics are fine; and whether there
     # are further checkpoints.
     fit(

@@ -169,6 +169,7 @@ def hostile_archives():
         "a header that is code": npy("__import__('os').system('true')"),
         "a deep header": npy("(" * 5000 + ")" * 5000),
         "fields": fake("[('a', '<f4')]"),
+        "complex numbers": fake("'<c8'", data=bytes(96)),
         "text": fake("'<U4'", "(4,)", bytes(64)),
         "a void of a gigabyte": fake("'|V1000000000'", "(1,)", b""),
         "nothing": b"",

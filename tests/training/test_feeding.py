@@ -114,10 +114,19 @@ class Stop(keras.callbacks.Callback):
             raise self.how
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt, ValueError, "asked"])
-@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_epoch_end"])
-@pytest.mark.parametrize("data", ["arrays", "loader", "threads"])
-def test_an_interrupted_fit_leaves_no_thread(model, how, hook, data):
+@pytest.mark.parametrize(
+    ("data", "hook", "how"),
+    [
+        ("arrays", "on_train_batch_end", KeyboardInterrupt),
+        ("loader", "on_train_batch_end", KeyboardInterrupt),
+        ("threads", "on_train_batch_end", KeyboardInterrupt),
+        ("arrays", "on_epoch_end", ValueError),
+        ("threads", "on_epoch_end", ValueError),
+        ("arrays", "on_epoch_end", "asked"),
+        ("loader", "on_train_batch_end", "asked"),
+    ],
+)
+def test_an_interrupted_fit_leaves_no_thread(model, data, hook, how):
     callbacks = [Stop(how, hook)]
     options = {"epochs": 3, "verbose": 0, "callbacks": callbacks, "batch_size": 24}
     if data == "arrays":

@@ -10,6 +10,7 @@ from flax import nnx
 import exburn
 from exburn import layers
 from exburn.errors import ArgumentError, NotCompiledError, RecompileWarning
+from exburn.training.compiled import Watched
 
 RNG = np.random.default_rng(0)
 
@@ -79,6 +80,24 @@ def test_nothing_that_is_meant_warns():
     model.evaluate(x[:77], y[:77], verbose=0)
     counts = Counter(e.program for e in model.compile_report())
     assert counts == {"train": 4, "evaluate": 3, "predict": 1}
+
+
+@pytest.mark.parametrize("epochs", [1, 2])  # streamed, and on the device
+def test_the_validation_compiles_beside_the_training_and_once(epochs, monkeypatch):
+    begun = []
+    ahead = Watched.ahead
+    monkeypatch.setattr(
+        Watched, "ahead", lambda self, *args: [begun.append(self), ahead(self, *args)]
+    )
+    x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model.fit(x, y, epochs=epochs, validation_split=0.23, verbose=0)
+    assert begun == [model._run.value.trainer.programs.evaluate]
+    assert [(e.program, e.reason) for e in model.compile_report()] == [
+        ("train", "first use"),
+        ("evaluate", "first use"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""Models in pickles, as process pools and joblib make them: the bytes of their file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from exburn.saving import load_model, save_model
+from exburn.traversal import iter_modules
+
+__all__ = ["reduced"]
+
+
+def reduced(model: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What ``__reduce__`` returns: how to make an equal model.
+
+    Classes of the user's go into the pickle by reference, as pickle does it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.exburn")
+        save_model(model, path, max_shard_size=None)
+        data = path.read_bytes()
+    classes = {type(module) for _, module in iter_modules(model)}
+    own = [c for c in classes if not c.__module__.startswith(("exburn.", "flax."))]
+    return _restored, (data, {c.__name__: c for c in own})
+
+
+def _restored(data: bytes, own: dict[str, type]) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.exburn")
+        path.write_bytes(data)
+        return load_model(path, custom_objects=own)

@@ -1,0 +1,178 @@
+"""What ordinary Keras programs rely on; each of these was once wrong."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.errors import ArgumentError
+
+X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+
+
+class Batches(exburn.utils.PyDataset):
+    """Two rows of the batch's number; notes which were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = []
+
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, index):
+        self.order.append(index)
+        return np.full((2, 1), index, np.float32), np.ones((2, 1), np.float32)
+
+
+def line():
+    layer = layers.Dense(1, kernel_initializer="ones")
+    model = exburn.Sequential([exburn.Input((1,)), layer])
+    model.compile(exburn.optimizers.SGD(0.0), "mse")
+    return model
+
+
+def test_a_py_dataset_keeps_its_order_unless_training_shuffles_it():
+    model, data = line(), Batches()
+    expected = np.repeat(np.arange(7.0), 2)
+    np.testing.assert_array_equal(model.predict(data, verbose=0)[:, 0], expected)
+    data.order.clear()
+    model.fit(data, shuffle=False, epochs=2, verbose=0, validation_data=Batches())
+    assert data.order == [*range(7), *range(7)]
+    data.order.clear()
+    model.fit(data, epochs=2, verbose=0)
+    assert sorted(data.order) == sorted([*range(7), *range(7)]) != data.order
+
+
+def test_on_batch_methods_return_the_batchs_own_values():
+    model = line()
+    ones = np.ones((2, 1), np.float32)
+    assert model.train_on_batch(ones, ones * 3) == pytest.approx(4)
+    assert model.train_on_batch(ones, ones * 2) == pytest.approx(1)
+    assert model.test_on_batch(ones, ones * 4) == pytest.approx(9)
+
+
+def test_batch_sizes_that_the_model_or_the_steps_fix():
+    model = exburn.Sequential(
+        [exburn.Input(batch_shape=(3, 4, 2)), layers.LSTM(2, stateful=True)]
+    )
+    model.compile("sgd", "mse")
+    x = np.ones((9, 4, 2), np.float32)
+    model.fit(x, np.ones((9, 2)), verbose=0)
+    assert model.predict(x, verbose=0).shape == (9, 2)
+    with pytest.raises(ArgumentError, match="batch_size must be 3"):
+        model.predict(x, batch_size=4, verbose=0)
+    history = line().fit(X[:, :1], X[:, :1], steps_per_epoch=2, verbose=0)
+    assert history.params["batch_size"] == 10
+
+
+def test_only_outputs_with_a_loss_need_targets():
+    inputs = exburn.Input((3,))
+    hidden = layers.Dense(2, name="hidden")(inputs)
+    model = exburn.Model(inputs, [layers.Dense(1, name="out")(hidden), hidden])
+    model.compile("sgd", loss=["mse", None])
+    history = model.fit(X, X[:, :1], verbose=0).history
+    assert list(history) == ["loss"]  # not out_loss as well: it is the same
+
+
+def test_weights_may_be_a_column_and_weighted_metrics_say_so():
+    model = line()
+    model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mae"])
+    weights = np.arange(20.0)
+    logs = [
+        model.evaluate(
+            X[:, :1], X[:, 1:2], sample_weight=w, verbose=0, return_dict=True
+        )
+        for w in (weights, weights[:, None])
+    ]
+    assert logs[0] == logs[1] and list(logs[0]) == ["loss", "mae", "weighted_mae"]
+
+
+def test_layers_are_in_keras_order():
+    a, b = exburn.Input((3,), name="a"), exburn.Input((3,), name="b")
+    late = layers.Dense(2, name="late")(b)
+    early = layers.Dense(2, name="second")(layers.Dense(2, name="first")(a))
+    model = exburn.Model([a, b], layers.Add(name="add")([early, late]))
+    names = [layer.name for layer in model.layers]
+    assert names == ["a", "first", "b", "second", "late", "add"]
+    owners = [w.path.split("/")[0] for w in model.weights[::2]]
+    assert owners == ["first", "second", "late"]
+
+
+def test_int64_inputs_do_not_warn():
+    model = exburn.Sequential(
+        [exburn.Input((2,), dtype="int64"), layers.Embedding(5, 2)]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model(np.ones((1, 2), "int64")).shape == (1, 2, 2)
+
+
+def test_clone_function_replaces_layers():
+    model = exburn.Sequential(
+        [exburn.Input((3,)), layers.Dense(2), layers.Dropout(0.1)]
+    )
+    outer_input = exburn.Input((3,))
+    outer = exburn.Model(outer_input, layers.Dropout(0.2)(model(outer_input)) * 2)
+
+    def stronger(layer):
+        if isinstance(layer, layers.Dropout):
+            return layers.Dropout(0.9, name=layer.name)
+        return layer.from_config(layer.get_config())
+
+    copy = exburn.models.clone_model(outer, clone_function=stronger, recursive=True)
+    assert copy.layers[-1].rate == copy.layers[1].layers[-1].rate == 0.9
+    copy.set_weights(outer.get_weights())
+    np.testing.assert_array_equal(copy(X), outer(X))
+
+
+class Times(layers.Layer):
+    def __init__(self, by=2, **kwargs):
+        super().__init__(**kwargs)
+        self.by = by
+
+    def call(self, x):
+        return x * self.by
+
+    def get_config(self):
+        return {**super().get_config(), "by": self.by}
+
+
+def test_a_functional_model_goes_through_pickle_with_its_training():
+    inputs = exburn.Input((3,))
+    model = exburn.Model(inputs, layers.Dense(1)(Times(3)(inputs)))
+    model.compile("adam", "mse", seed=0)
+    model.fit(X, X[:, :1], verbose=0)
+    again = pickle.loads(pickle.dumps(model))
+    both = [m.fit(X, X[:, :1], verbose=0).history for m in (model, again)]
+    assert both[0] == both[1]
+
+
+def test_strings_that_a_reader_yields_are_adapted_to(tmp_path):
+    for kind in ("a", "b"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "1.txt").write_text(f"text {kind}")
+    data = exburn.utils.text_dataset_from_directory(tmp_path, verbose=False)
+    vectorize = layers.TextVectorization()
+    vectorize.adapt(data.map(lambda x, y: x))
+    assert sorted(vectorize.get_vocabulary()[2:]) == ["a", "b", "text"]
+
+
+def test_a_call_without_an_argument_names_it():
+    with pytest.raises(ArgumentError, match="must be called with 'value'"):
+        layers.MultiHeadAttention(2, 4)(np.ones((1, 3, 4)))
+
+
+def test_names_that_keras_scripts_import():
+    assert exburn.preprocessing.sequence.pad_sequences([[1], [2, 3]]).shape == (2, 2)
+    listed = exburn.callbacks.CallbackList([], add_history=True, epochs=3)
+    listed.on_train_begin()
+    listed.on_epoch_end(0, {"loss": 1.0})
+    assert listed.history.history == {"loss": [1.0]} and listed.params["epochs"] == 3
+    weight = exburn.Variable(np.ones(2))
+    assert weight.assign_sub([1.0, 0.0]).numpy().tolist() == [0.0, 1.0]

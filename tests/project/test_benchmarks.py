@@ -1,0 +1,78 @@
+"""The documentation shows the figures of the results; a batch of runs resumes."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+VERSIONS = {"python": "3", "jax": "0.10", "device": "NVIDIA H200 1"}
+FAKE = """
+import json, sys
+from pathlib import Path
+file = Path(sys.argv[sys.argv.index("--json") + 1])
+file.with_suffix(".count").open("a").write("x")
+file.write_text(json.dumps({"versions": %r, "results": {}}))
+sys.exit(file.name.startswith("broken"))
+"""
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+def test_the_tables_in_the_documentation_are_those_of_the_results(script):
+    report = script("report")
+    page = report.PAGE.read_text()
+    assert "<!-- throughput-h200 -->" in page
+    assert report.filled(page) == page, "run benchmarks/report.py"
+
+
+def test_every_kind_of_table(script, tmp_path):
+    report = script("report")
+    point = {"rows": 8, "batch": 2, "width": 4, "depth": 1, "name": "p", "warm": [0.5]}
+    wide = point | {"width": 8, "name": "q", "warm": [1.0]}
+    run = {"seconds": 2.0, "parameters": 1000}
+    results = {
+        "cold_start": {
+            "mlp": {"exburn": [run], "exburn-second": [run], "keras": [run]}
+        },
+        "overhead": {"exburn": {"fit": [0.002, 0.001], "epoch": [0.0005, 0.0004]}},
+        "scaling": {"exburn": {"p": point, "q": wide}, "scan": {"p": point}},
+    }
+    for kind, held in results.items():
+        text = json.dumps({"versions": VERSIONS, "results": held})
+        (tmp_path / f"{kind}-h200.json").write_text(text)
+    made = {name: "\n".join(lines) for name, lines in report.tables(tmp_path).items()}
+    assert "| mlp | 1,000 | 2.00 s | 2.00 s | 1.00 |" in made["cold_start-h200"]
+    assert "| exburn | 2.00 | 0.50 |" in made["overhead-h200"]
+    assert "| q | 1,000.00 |" in made["scaling-h200"]
+    assert all("NVIDIA H200, python 3, jax 0.10." in text for text in made.values())
+    report.plot_scaling(results["scaling"], tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_batch_of_runs_goes_on_where_it_ended(script, tmp_path, monkeypatch, capsys):
+    runs = script("run_all")
+    for name in ("good", "broken"):
+        (tmp_path / f"{name}.py").write_text(FAKE % VERSIONS)
+    monkeypatch.setattr(runs, "FOLDER", tmp_path)
+    monkeypatch.setattr(runs, "versions", lambda: VERSIONS)
+    cases = (runs.Case("good", 1), runs.Case("broken", 1), runs.Case("long", 900))
+    monkeypatch.setattr(runs, "CASES", cases)
+    results = tmp_path / "results"
+    arguments = ["--only", "good,broken,long", "--seconds", "60"]
+    monkeypatch.setattr(sys, "argv", ["x", *arguments, "--results", str(results)])
+    runs.main()
+    runs.main()
+    counts = {name: results / f"{name}-h200.count" for name in ("good", "broken")}
+    assert {name: len(f.read_text()) for name, f in counts.items()} == {
+        "good": 1,
+        "broken": 2,
+    }
+    said = capsys.readouterr().out
+    assert "good: finished before" in said and "long: left out" in said
