@@ -5,7 +5,8 @@
 ExBurn runs ``fit`` with its defaults, its progress bar (into a terminal that is thrown
 away) and a metric. Printed are samples/s of the median warm epoch, ExBurn's ratio to
 each peer, and the share of ``--peak-tflops`` that the model's own operations reach
-(6 per parameter and token, and attention's; transformers only).
+(6 per parameter and token, and attention's; transformers only). With ``--json`` what is
+there already is not measured again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
+from process import read, write
 from throughput import fit_and_time, in_own_process
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
@@ -191,10 +193,12 @@ def main() -> None:
         name, peer = args.child
         child(name, peer, args.epochs, args.samples)
         return
-    report: dict[str, dict] = {}
+    report = read(args.json)
     for name in args.work.split(","):
-        results: dict[str, dict] = {}
+        results = report.setdefault(name, {})
         for peer in args.peers.split(","):
+            if peer in results:
+                continue
             result = in_own_process(__file__, name, peer, args.epochs, args.samples)
             if result is None:
                 continue
@@ -204,9 +208,8 @@ def main() -> None:
             )
             print(_line(LARGE[name], peer, result, results, args.peak_tflops))
             sys.stdout.flush()
-        report[name] = results
-        if args.json:  # after every workload: the machine may be taken away
-            args.json.write_text(json.dumps(report, indent=1))
+            if args.json:  # at once: the machine may be taken away
+                write(args.json, report)
 
 
 def _line(work: Large, peer: str, result: dict, results: dict, tflops: float) -> str:

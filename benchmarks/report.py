@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from large_models import LARGE
+
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
@@ -83,6 +86,25 @@ def throughput(results: dict[str, Any]) -> Iterator[str]:
         speeds = [f"{runs[p]['ratio']:.2f} ×" if p in runs else "–" for p in order]
         peak = f"{runs['scan']['peak_ratio']:.2f} ×" if "scan" in runs else "–"
         yield _row(work, f"{runs['exburn']['samples_per_s']:,.0f}", *speeds, peak)
+
+
+def large(results: dict[str, Any]) -> Iterator[str]:
+    named = PEERS | {"torch": "PyTorch", "torch-compiled": "PyTorch, compiled"}
+    del named["exburn"]
+    yield from _head(
+        "workload", "ExBurn, samples/s", "tokens/s", "share of the card's rate",
+        *(f"against {name}" for name in named.values()),
+        "peak memory against the scan's",
+    )  # fmt: skip
+    for work, runs in results.items():
+        if (ours := runs.get("exburn")) is None:
+            continue
+        speed = ours["samples_per_s"]
+        tokens = f"{speed * LARGE[work].tokens:,.0f}" if "mfu" in ours else "–"
+        share = f"{ours['mfu']:.1%}" if "mfu" in ours else "–"
+        ratios = [f"{runs[p]['ratio']:.2f} ×" if p in runs else "–" for p in named]
+        peak = f"{ours['peak'] / runs['scan']['peak']:.2f} ×" if "scan" in runs else "–"
+        yield _row(work, f"{speed:,.0f}", tokens, share, *ratios, peak)
 
 
 def cold_start(results: dict[str, Any]) -> Iterator[str]:
@@ -210,6 +232,7 @@ def inference(results: dict[str, Any]) -> Iterator[str]:
 
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
+    "large": large,
     "cold_start": cold_start,
     "overhead": overhead,
     "scaling": scaling,

@@ -272,7 +272,7 @@ class CheckpointDirectory:
                 sync_folder(self.path)
         except BaseException:
             with contextlib.suppress(OSError):  # else it is removed at the next opening
-                _remove(temporary)
+                _remove_for_good(temporary)
             raise
         return Checkpoint(folder, serial, step, epoch, batch, score, run_id)
 
@@ -373,6 +373,15 @@ def _remove(path: Path) -> None:
                 raise
             if error.errno == errno.ENOTEMPTY:
                 time.sleep(patience)
+
+
+def _remove_for_good(path: Path) -> None:
+    """Deletes a tree that a thread of Orbax', after an error, may make anew."""
+    for _ in range(10):
+        _remove(path)
+        time.sleep(0.1)
+        if not path.exists():
+            return
 
 
 def _best(checkpoints: list[Checkpoint], mode: str) -> Checkpoint | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -123,7 +124,8 @@ def load_weights(
 
 @contextlib.contextmanager
 def _open(path: Path, model: Any, shapes: Mapping[str, tuple]) -> Iterator[Stored]:
-    if path.is_dir() and (saved := saved_at(path)) is not None:
+    # Not path.is_dir(), which raises what the disk says.
+    if os.path.isdir(path) and (saved := saved_at(path)) is not None:
         yield _Checkpoint(weights_of(saved.arrays))
         return
     with Source(path, op=_OP) as file:
