@@ -21,6 +21,7 @@ from exburn.layers.attention.scaled_dot_product import (
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
+from exburn.layers.memory_bound import memory_bound
 from exburn.layers.regularization.noise import keep_mask
 
 __all__ = ["ProjectedAttention"]
@@ -192,9 +193,11 @@ class ProjectedAttention(Layer):
         kernel = jnp.concatenate(
             [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts], axis=1
         )
-        # The barrier's transpose makes the three gradients one array, once; without it
-        # XLA joins them in each of the operations that read them.
-        y = jax.lax.optimization_barrier(wide_product(query, kernel))
+        y = wide_product(query, kernel)
+        if memory_bound(y):
+            # The barrier's transpose makes the three gradients one array, once; without
+            # it XLA joins them in each of the operations that read them.
+            y = jax.lax.optimization_barrier(y)
         if self.use_bias:
             y = y + jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
         ends = [math.prod(shapes[0]), math.prod(shapes[0]) + math.prod(shapes[1])]
