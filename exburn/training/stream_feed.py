@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ __all__ = ["StreamFeed"]
 
 
 class StreamFeed:
-    """Chunks from an iterable of batches, stacked by a thread ahead of the device.
+    """Chunks from an iterable of batches, stacked and sent by threads ahead of the device.
 
     Args:
         dataset: The source.
@@ -92,8 +93,12 @@ class StreamFeed:
         next epoch before that begins: a callback may change the source, or end the run.
         """
         self._begun = self._position
-        # One thread reads, another one stacks and sends.
-        with Prefetch(lambda: self._chunks(epoch, phase, start)) as chunks:
+        # One thread reads, one stacks, and one sends to the device.
+        stacking = Prefetch(lambda: self._chunks(epoch, phase, start), depth=1)
+        with (
+            stacking as stacked,
+            Prefetch(lambda: map(_sent, stacked), depth=1) as chunks,
+        ):
             yield from chunks
 
     def close(self) -> None:
@@ -206,9 +211,13 @@ class StreamFeed:
             rows = np.zeros(length, np.int32)
             rows[: len(counts)] = counts
             count = rows, rows > 0
-        data, count = jax.device_put((data, count))
         grouped = self.group > 1 and length > 1
         return Chunk(data, None, count, len(batches), sum(counts), grouped)
+
+
+def _sent(chunk: Chunk) -> Chunk:
+    data, count = jax.device_put((chunk.data, chunk.count))
+    return dataclasses.replace(chunk, data=data, count=count)
 
 
 def _length(batch: Any) -> int:

@@ -24,6 +24,7 @@ callbacks.on_exit()
 """
 
 
+@pytest.mark.slow
 def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

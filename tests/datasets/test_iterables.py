@@ -183,6 +183,7 @@ def test_py_dataset_is_abstract():
         PyDataset()[0]
 
 
+@pytest.mark.slow
 def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """

@@ -346,6 +346,7 @@ def test_inner_and_outer_models_train_by_turns_without_compiling_again():
     assert model.trace_counts["train"] == inner.trace_counts["train"] == 1
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
     def run(*more, epochs=4):
         model = network("adam")

@@ -54,17 +54,19 @@ def trained(loss, metric, bias):
     ("loss", "metric", "bias", "width"),
     [
         ("cross_entropy", "sparse_categorical_accuracy", False, 128),
-        (
+        pytest.param(
             exburn.losses.SparseCategoricalCrossentropy(from_logits=True),
             "sparse_categorical_accuracy",
             True,
             128,
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             exburn.losses.CrossEntropy(label_smoothing=0.1),
             "sparse_top_k_categorical_accuracy",
             True,
             CLASSES,
+            marks=pytest.mark.slow,
         ),
         (Counting(from_logits=True), "sparse_categorical_accuracy", False, CLASSES),
     ],
