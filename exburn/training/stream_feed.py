@@ -20,7 +20,7 @@ __all__ = ["StreamFeed"]
 
 
 class StreamFeed:
-    """Chunks from an iterable of batches, stacked and sent by threads ahead of the device.
+    """Chunks from an iterable of batches, made and sent by threads ahead of the device.
 
     Args:
         dataset: The source.
