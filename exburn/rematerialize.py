@@ -159,7 +159,7 @@ def remat(fn: Any, *, policy: Any = "full") -> Any:
 
     @functools.wraps(fn)
     def wrapped(*args, **kwargs):
-        arrays, rebuild = _arrays_of((args, kwargs))
+        arrays, rebuild = _traceable((args, kwargs))
 
         def run(arrays):
             args, kwargs = rebuild(arrays)
@@ -182,7 +182,7 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
         return layer.call(*args, **kwargs)
     path: Any = outer.paths.get(id(layer), layer.name)
     graphdef, state = nnx.split(layer)
-    arrays, rebuild = _arrays_of((args, kwargs))
+    arrays, rebuild = _traceable((args, kwargs))
     masks = [outer.mask_of(value) for value in arrays]
     lookups: list[tuple[int, int, str]] = []
 
@@ -225,16 +225,27 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
     return outputs
 
 
-def _arrays_of(tree: Any) -> tuple[list[Any], Callable]:
-    """The arrays of a tree, and how to put others in their places."""
+def arrays_of(tree: Any) -> tuple[list[Any], Callable]:
+    """The arrays of a tree, and how to put others in their places.
+
+    The function that does so holds none of them.
+    """
     leaves, treedef = jax.tree.flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "shape")]
+    arrays = [leaves[i] for i in places]
+    for i in places:
+        leaves[i] = None
 
-    def rebuild(arrays):
+    def rebuild(values):
         full = list(leaves)
-        for i, value in zip(places, arrays, strict=True):
+        for i, value in zip(places, values, strict=True):
             full[i] = value
         return jax.tree.unflatten(treedef, full)
 
-    arrays = [leaves[i] for i in places]
+    return arrays, rebuild
+
+
+def _traceable(tree: Any) -> tuple[list[jax.Array], Callable]:
+    """As ``arrays_of``, NumPy's arrays as JAX's."""
+    arrays, rebuild = arrays_of(tree)
     return [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in arrays], rebuild

@@ -1,8 +1,8 @@
 """GELU of half-precision arrays, with a derivative that is computed once.
 
-The derivative needs erf again, about a hundred instructions an element: on a GPU
-that is slower than the memory traffic of its layer. So it is taken together with the
-value, in float32, and kept in half precision in place of the input.
+The derivative needs the normal distribution again, dozens of instructions an element:
+on a GPU that is slower than the memory traffic of its layer. So it is taken together
+with the value, in float32, and kept in half precision in place of the input.
 """
 
 from __future__ import annotations

@@ -174,19 +174,9 @@ class Calling(Weighted):
                 "a layer must be built before it is called inside jax.jit",
                 hint="Call it once on data, or give the model an Input(shape).",
             )
-        leaves, treedef = jax.tree.flatten((args, kwargs))
-        arrays = [i for i, v in enumerate(leaves) if hasattr(v, "shape")]
-
-        def rebuild(values):
-            full = list(leaves)
-            for i, value in zip(arrays, values, strict=True):
-                full[i] = value
-            return jax.tree.unflatten(treedef, full)
-
-        specs = [spec_like(leaves[i]) for i in arrays]
-        for i in arrays:
-            leaves[i] = None  # the layer remembers the call, not the data
-        infer(self, rebuild, specs)
+        # The layer remembers the call, not the data.
+        arrays, rebuild = rematerialize.arrays_of((args, kwargs))
+        infer(self, rebuild, [spec_like(v) for v in arrays])
         materialize(self)
 
     def _build(self, shapes: tuple) -> None:

@@ -12,6 +12,7 @@ from exburn.errors import ArgumentError
 __all__ = [
     "EPSILON",
     "check_smoothing",
+    "chosen",
     "label_log_likelihood",
     "log_distribution",
     "normalized",
@@ -57,7 +58,7 @@ def label_log_likelihood(
     """
 
     def of_label(x: jax.Array) -> jax.Array:
-        return _chosen(x, labels, axis)
+        return chosen(x, labels, axis)
 
     if from_logits:
         top = jax.lax.stop_gradient(jnp.max(y_pred, axis=axis, keepdims=True))
@@ -77,21 +78,22 @@ def label_log_likelihood(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _chosen(x: jax.Array, labels: jax.Array, axis: int) -> jax.Array:
+def chosen(x: jax.Array, labels: jax.Array, axis: int) -> jax.Array:
+    """Each row's entry at its label; NaN if a label is no class."""
     # take_along_axis fills with NaN beyond the end, but wraps negative indices.
     index = jnp.where(labels < 0, x.shape[axis], labels)
     taken = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis=axis)
     return jnp.squeeze(taken, axis)
 
 
-@_chosen.defjvp
+@chosen.defjvp
 def _chosen_jvp(axis, primals, tangents):
     # Not take_along_axis again: its transpose is a scatter into an array of zeros, this
     # one's is elementwise, and part of whatever comes before.
     (x, labels), (t, _) = primals, tangents
     places = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis % x.ndim)
     mine = places == jnp.expand_dims(labels, axis)
-    return _chosen(x, labels, axis), jnp.sum(jnp.where(mine, t, 0), axis=axis)
+    return chosen(x, labels, axis), jnp.sum(jnp.where(mine, t, 0), axis=axis)
 
 
 def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.probabilities import chosen
 from exburn.losses.shapes import (
     as_float,
     check_one_hot,
@@ -132,19 +133,17 @@ def _hits(labels: jax.Array, scores: jax.Array) -> jax.Array:
 
     It is ``argmax(scores) == labels`` in a form that XLA runs ten times as fast.
     """
-    index = jnp.where(labels < 0, scores.shape[-1], labels)[..., None]
-    own = jnp.take_along_axis(scores, index, axis=-1)  # NaN if the label is no class
+    own = chosen(scores, labels, -1)[..., None]
     places = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    behind = (scores < own) | ((scores == own) & (places >= index))
-    return jnp.all(behind, axis=-1).astype(jnp.float32)
+    behind = (scores < own) | ((scores == own) & (places >= labels[..., None]))
+    return (jnp.all(behind, axis=-1) & (labels >= 0)).astype(jnp.float32)
 
 
 def _in_top_k(labels: jax.Array, scores: jax.Array, k: int) -> jax.Array:
     """Fewer than ``k`` classes score higher; no sorting. A tie counts as a hit."""
-    index = jnp.where(labels < 0, scores.shape[-1], labels)[..., None]
-    own = jnp.take_along_axis(scores, index, axis=-1)  # NaN if the label is no class
-    higher = jnp.sum(scores > own, axis=-1)
-    return ((higher < k) & ~jnp.isnan(own[..., 0])).astype(jnp.float32)
+    own = chosen(scores, labels, -1)
+    higher = jnp.sum(scores > own[..., None], axis=-1)
+    return ((higher < k) & ~jnp.isnan(own)).astype(jnp.float32)
 
 
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from exburn.checkpoint.manifest import sync_folder
 from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
 
 __all__ = [
@@ -241,15 +242,6 @@ class _Descriptor(io.RawIOBase):
     def write(self, data: Any) -> int:
         self._staged.write(data)
         return len(data)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def refused(op: str, path: Path, error: OSError, placed: bool = False) -> SaveError:
