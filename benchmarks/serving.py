@@ -7,10 +7,12 @@ them alike; printed are medians, and the median of the rounds' ratios. Threads o
 clients are there before the clock starts.
 
 Throughput: ``predict`` on all rows at ``batch_size``, against the same rows as requests
-of a full batch (from 64 clients in threads; from one client that submits them all), as
-requests of one row to two batches from 64 clients, and as one large request. On a
-shared machine the processor time of the process says more than the clock: both are
-reported.
+of a full batch (from 64 clients in threads that wait for each answer; from 64 that
+stream, eight under way; from one client that submits them all), as requests of one row
+to two batches from 64 clients, and as one large request. On a shared machine the
+processor time of the process says more than the clock: both are reported. ``threads
+alone`` is no serving: the 64 clients hand as many futures to a thread that answers all
+that wait at once. Nothing in Python that answers threads one by one can be faster.
 
 Latency: a lone request of one row, against the model's own time for it (the compiled
 program of one row, called directly, its result in host memory) plus ``batch_timeout``.
@@ -19,7 +21,9 @@ program of one row, called directly, its result in host memory) plus ``batch_tim
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
+import queue
 import statistics
 import sys
 import threading
@@ -36,8 +40,11 @@ from exburn.training.module import SplitModule
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import keras_like
 
-TIMEOUT_MS, CLIENTS = 2.0, 64
-NAMES = ("predict", "full batches", "one client", "mixed sizes", "one request")
+TIMEOUT_MS, CLIENTS, AHEAD = 2.0, 64, 8
+NAMES = (
+    *("predict", "full batches", "streams", "one client", "mixed sizes"),
+    *("one request", "threads alone"),
+)
 
 
 def mlp():
@@ -67,62 +74,102 @@ def clock(work) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - used
 
 
-def throughput(model, x, batch: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Rows per second of each peer, and per second of processor time, by round."""
+def throughput(model, serving, x, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Rows per second of each peer, and per second of processor time, by round.
+
+    With them, how many batches ran in one call of a program: more than one in bursts.
+    """
+    batch, traces = serving.batch_size, serving.trace_counts
     rng = np.random.default_rng(0)
     cuts = np.cumsum(rng.integers(1, 2 * batch + 1, size=len(x)))
     mixed = [part for part in np.split(x, cuts[cuts < len(x)]) if len(part)]
     full = np.split(x, range(batch, len(x), batch))
-    with exburn.Serving(model, batch, f"{TIMEOUT_MS} ms", max_queue=len(x)) as serving:
 
-        def clients(requests):
-            start = threading.Barrier(CLIENTS + 1)
+    def clients(requests, ask):
+        """Clients that are there, and wait for the clock to start."""
+        start = threading.Barrier(CLIENTS + 1)
 
-            def work(own):
-                start.wait()
-                for request in own:
-                    serving(request)
+        def work(own):
+            start.wait()
+            ask(own)
 
-            shares = [requests[i::CLIENTS] for i in range(CLIENTS)]
-            threads = [threading.Thread(target=work, args=(own,)) for own in shares]
+        shares = [requests[i::CLIENTS] for i in range(CLIENTS)]
+        threads = [threading.Thread(target=work, args=(own,)) for own in shares]
+        for thread in threads:
+            thread.start()
+
+        def run():
+            start.wait()
             for thread in threads:
-                thread.start()
+                thread.join()
 
-            def run():
-                start.wait()
-                for thread in threads:
-                    thread.join()
+        return run
 
-            return run
+    def one_by_one(own):
+        for request in own:
+            serving(request)
 
-        def one_client():
-            for answer in [serving.submit(request) for request in full]:
+    def streamed(own):
+        for _ in serving.stream(own, ahead=AHEAD, copy=False):
+            pass
+
+    def threads_alone():
+        asked: queue.SimpleQueue = queue.SimpleQueue()
+
+        def ask(own):
+            for _ in own:
+                asked.put(answer := concurrent.futures.Future())
                 answer.result()
 
-        def predict():
-            model.predict(x, batch_size=batch, verbose=0)
+        def answer():
+            while (one := asked.get()) is not None:
+                one.set_result(None)
 
-        # Each makes what is timed.
-        peers = {
-            "predict": lambda: predict,
-            "full batches": lambda: clients(full),
-            "one client": lambda: one_client,
-            "mixed sizes": lambda: clients(mixed),
-            "one request": lambda: lambda: serving(x),
-        }
-        for make in peers.values():
-            make()()
-        found = {name: {"clock": [], "processor": []} for name in NAMES}
-        for _ in range(rounds):
-            for name, make in peers.items():
-                for kind, spent in zip(found[name], clock(make()), strict=True):
-                    found[name][kind].append(len(x) / spent)
-        traces = sum(serving.trace_counts.values())
-        assert traces == len(serving.buckets), "something was compiled after the start"
+        run, thread = clients(full, ask), threading.Thread(target=answer)
+        thread.start()
+
+        def work():
+            run()
+            asked.put(None)
+            thread.join()
+
+        return work
+
+    def one_client():
+        answers = [serving.submit(request, copy=False) for request in full]
+        for answer in answers:
+            answer.result()
+
+    def predict():
+        model.predict(x, batch_size=batch, verbose=0)
+
+    # Each makes what is timed.
+    peers = {
+        "predict": lambda: predict,
+        "full batches": lambda: clients(full, one_by_one),
+        "streams": lambda: clients(full, streamed),
+        "one client": lambda: one_client,
+        "mixed sizes": lambda: clients(mixed, one_by_one),
+        "one request": lambda: lambda: serving(x),
+        "threads alone": threads_alone,
+    }
+    for make in peers.values():
+        make()()
+    kinds = ("clock", "processor")
+    found = {name: {k: [] for k in (*kinds, "per call")} for name in NAMES}
+    for _ in range(rounds):
+        for name, make in peers.items():
+            work = make()
+            serving.reset_statistics()
+            for kind, spent in zip(kinds, clock(work), strict=True):
+                found[name][kind].append(len(x) / spent)
+            seen = serving.statistics()
+            found[name]["per call"].append(seen.batches / max(seen.calls, 1))
+    assert serving.trace_counts == traces, "something was compiled after the start"
     return found
 
 
-def latency(model, x, batch: int, rounds: int) -> dict[str, list[float]]:
+def latency(model, serving, x, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of a lone request, and of the model alone, in turn."""
     split = SplitModule(model)
     groups, one = split.read(), x[:1]
@@ -133,13 +180,12 @@ def latency(model, x, batch: int, rounds: int) -> dict[str, list[float]]:
         return split.forward(groups, x, training=False, key=key)[0]
 
     found: dict[str, list[float]] = {"own": [], "lone": []}
-    with exburn.Serving(model, batch, f"{TIMEOUT_MS} ms") as serving:
-        for i in range(rounds * 30 + 5):
-            own, _ = clock(lambda: np.asarray(program(groups, one)))
-            lone, _ = clock(lambda: serving(one))
-            if i >= 5:
-                found["own"].append(own * 1e3)
-                found["lone"].append(lone * 1e3)
+    for i in range(rounds * 30 + 5):
+        own, _ = clock(lambda: np.asarray(program(groups, one)))
+        lone, _ = clock(lambda: serving(one))
+        if i >= 5:
+            found["own"].append(own * 1e3)
+            found["lone"].append(lone * 1e3)
     return found
 
 
@@ -158,20 +204,27 @@ def main() -> None:
         "batch_timeout_ms": TIMEOUT_MS,
         "workloads": {},
     }
-    workloads = [(mlp, 200 * batch), (convnet, 100 * batch)]
-    if jax.default_backend() != "cpu":
-        workloads.append((deep, 50 * batch))
-    for make, rows in workloads:
-        model = make()
+    workloads = [(mlp, 200), (convnet, 100)]
+    if jax.default_backend() != "cpu":  # where a batch takes microseconds
+        few = batch > 128
+        workloads = [(mlp, 400 if few else 1000), (convnet, 200 if few else 500)]
+        workloads.append((deep, 50))
+    for make, steps in workloads:
+        model, rows = make(), steps * batch
+        print(f"{make.__name__}, batches of {batch}")
         shape = (rows, *model.input_shape[1:])
         x = np.random.default_rng(0).random(shape, np.float32)
-        speeds = throughput(model, x, batch, rounds)
-        times = latency(model, x, batch, rounds)
+        began, timeout = time.perf_counter(), f"{TIMEOUT_MS} ms"
+        with exburn.Serving(model, batch, timeout, max_queue=rows) as serving:
+            started = time.perf_counter() - began
+            programs = sorted(rows for _, rows in serving.trace_counts)
+            print(f"  started in {started:.2f} s, programs of {programs} rows")
+            speeds = throughput(model, serving, x, rounds)
+            times = latency(model, serving, x, rounds)
         own, lone = (statistics.median(times[name]) for name in ("own", "lone"))
-        print(
-            f"{make.__name__}: rows/s in batches of {batch}, by the clock and the CPU"
-        )
+        print("  rows/s by the clock and of processor time, beside predict's; batches")
         ratios = {}
+        calls = {name: kinds.pop("per call") for name, kinds in speeds.items()}
         for name, kinds in speeds.items():
             ratios[name] = {
                 kind: statistics.median(
@@ -179,10 +232,12 @@ def main() -> None:
                 )
                 for kind, values in kinds.items()
             }
-            cells = (
+            cells = [
                 f"{statistics.median(values):>12,.0f} {ratios[name][kind]:5.2f} ×"
                 for kind, values in kinds.items()
-            )
+            ]
+            if name not in ("predict", "threads alone"):
+                cells.append(f"{statistics.median(calls[name]):5.1f} a call")
             print(f"  {name:<14}", *cells)
         print(
             f"  a lone row: {lone:.2f} ms; the model's own {own:.2f} ms + timeout "
@@ -191,8 +246,11 @@ def main() -> None:
         report["workloads"][make.__name__] = {
             "parameters": model.count_params(),
             "rows": rows,
+            "start_seconds": started,
+            "programs": programs,
             "rows_per_second": speeds,
             "ratio_to_predict": ratios,
+            "batches_per_call": calls,
             "latency_ms": {n: sorted(round(v, 4) for v in t) for n, t in times.items()},
         }
     if options.json:

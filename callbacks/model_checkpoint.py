@@ -15,7 +15,7 @@ from exburn.errors import CallbackError, CheckpointWarning, SaveError
 
 __all__ = ["ModelCheckpoint"]
 
-_WEIGHTS = (".safetensors",)
+_WEIGHTS = (".safetensors", ".weights.h5")  # Keras' name, with safetensors in it
 _MODEL = (".exburn", ".keras", ".safetensors")
 
 
@@ -28,8 +28,8 @@ class ModelCheckpoint(StateCheckpoint):
 
     Args:
         filepath: Folder, or file ending in `.exburn` (with `save_weights_only`: in
-            `.safetensors`). In a file's name `{epoch}` (counted from 1), `{batch}` and
-            every logged name may be used as placeholders:
+            `.safetensors` or Keras' `.weights.h5`). In a file's name `{epoch}` (counted
+            from 1), `{batch}` and every logged name may be used as placeholders:
             `"{epoch:02d}-{val_loss:.2f}.exburn"`. Folders are made as needed.
         monitor: Name of the logged value that decides what is the best.
         verbose: 1 prints a line for every decision.

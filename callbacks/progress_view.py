@@ -137,7 +137,7 @@ class TerminalView:
         self._live: Any = None
 
     def show(self, line: Line) -> None:
-        text = self._text(line)
+        text = self._drawn(line)
         if self._live is None:
             from rich.live import Live
 
@@ -149,9 +149,10 @@ class TerminalView:
 
     def finish(self, line: Line) -> None:
         if self._live is None:
-            self.console.print(self._text(line), soft_wrap=True)  # it fits already
+            # It fits already.
+            self.console.print(self._drawn(line, end="\n"), soft_wrap=True)
         else:
-            self._live.update(self._text(line))
+            self._live.update(self._drawn(line))
             self.close()
 
     def close(self) -> None:
@@ -159,23 +160,30 @@ class TerminalView:
         if live is not None:
             live.stop()
 
-    def _text(self, line: Line) -> Any:
-        from rich.text import Text
+    def _drawn(self, line: Line, end: str = "") -> Any:
+        # Segments, since rich takes longer to lay out a Text than a short epoch does.
+        from rich.segment import Segment, Segments
+        from rich.style import Style
 
-        done, rest = _bar(line, self.console.options.ascii_only)
-        text = Text(line.label.ljust(line.width))
+        options = self.console.options
+        done, rest = _bar(line, options.ascii_only)
+        head = line.label.ljust(line.width)
+        bar: list[Any] = []
         if line.total:
-            text.append("  ")
-            text.append(done, "green" if line.step >= line.total else "cyan")
-            text.append(rest, "bright_black")
-        column, width = len(text), self.console.width
+            head += "  "
+            color = "green" if line.step >= line.total else "cyan"
+            bar = [
+                Segment(done, Style.parse(color)),
+                Segment(rest, Style.parse("bright_black")),
+            ]
+        column, text = len(head) + len(done) + len(rest), ""
         for index, field in enumerate(line.fields):
             separator = _SEPARATOR if index else "  "
-            if column + len(separator) + len(field) > width:
+            if column + len(separator) + len(field) > options.max_width:
                 separator, column = "\n    ", -1
-            text.append(separator + field)
+            text += separator + field
             column += len(separator) + len(field)
-        return text
+        return Segments([Segment(head), *bar, Segment(text + end)])
 
 
 class NotebookView:

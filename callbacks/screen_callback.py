@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import inspect
 import queue
 import time
 from collections.abc import Callable
@@ -77,14 +80,15 @@ def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
     where a bounded queue is full, its oldest message makes room.
 
     Args:
-        target: A ``queue.Queue`` (also of ``multiprocessing``); an ``asyncio.Queue``,
-            made inside of its running loop, whose loop then receives the messages
-            thread-safely; or any function of one message.
+        target: A ``queue.Queue`` (also of ``multiprocessing``); an ``asyncio.Queue`` or
+            a coroutine function of one message, given inside of the running loop,
+            which then receives the messages thread-safely; or any function of one
+            message.
         interval: Least seconds between two messages within an epoch.
 
     Raises:
-        CallbackError: ``target`` can take no messages, or an ``asyncio.Queue`` is given
-            where no loop runs.
+        CallbackError: ``target`` can take no messages, or it is of asyncio and no loop
+            runs; or ``interval`` is no number of seconds.
 
     Example:
         >>> messages = queue.Queue()
@@ -96,20 +100,13 @@ def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
 
     Source: Dala.ML, ``Burn.Training.screen_callback``.
     """
-    if isinstance(target, asyncio.Queue):
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise CallbackError(
-                "screen_callback",
-                "an asyncio.Queue needs the loop that reads it to be running",
-                hint="Call screen_callback(queue) in a coroutine, and fit in a thread: "
-                "await asyncio.to_thread(model.fit, …).",
-            ) from error
-        channel = target
-        return ScreenCallback(
-            lambda message: loop.call_soon_threadsafe(_put, channel, message), interval
+    if not isinstance(interval, int | float) or not interval >= 0:
+        raise CallbackError(
+            "screen_callback",
+            f"interval must be a number of seconds, received {interval!r}",
         )
+    if isinstance(target, asyncio.Queue) or inspect.iscoroutinefunction(target):
+        return ScreenCallback(_into_loop(target), interval)
     if callable(getattr(target, "put_nowait", None)):
         return ScreenCallback(lambda message: _put(target, message), interval)
     if callable(target):
@@ -119,6 +116,35 @@ def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
         "the target must be a queue or a function of one message, received a "
         f"{type(target).__name__}",
     )
+
+
+def _into_loop(target: Any) -> Callable[[dict[str, Any]], None]:
+    """Sends from any thread into the running loop; nowhere, once that is closed."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise CallbackError(
+            "screen_callback",
+            "an asyncio.Queue or coroutine function needs its loop to be running",
+            hint="Call screen_callback(queue) in a coroutine, and fit in a thread: "
+            "await asyncio.to_thread(model.fit, …).",
+        ) from error
+
+    def send(message: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # closed: nobody reads any more
+            loop.call_soon_threadsafe(deliver, message)
+
+    if isinstance(target, asyncio.Queue):
+        deliver: Callable[[dict[str, Any]], Any] = functools.partial(_put, target)
+        return send
+    tasks: set[asyncio.Task[Any]] = set()  # a loop holds its tasks weakly
+
+    def deliver(message: dict[str, Any]) -> None:
+        task = loop.create_task(target(message))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return send
 
 
 def _put(channel: Any, message: dict[str, Any]) -> None:

@@ -78,15 +78,24 @@ def standard(
         checkpoint_dir: Their folder.
         warmup_epochs: Epochs in which the learning rate rises from 0.
 
+    Raises:
+        CallbackError: A number is negative, or a part of one where it may not be.
+
     Example:
         >>> [type(callback).__name__ for callback in standard(warmup_epochs=1)]
         ['LoggingCallback', '_Stopping', 'EpochCheckpoint', 'WarmUp']
 
     Source: Dala.ML, ``Burn.Training.standard_callbacks``.
     """
+    patience = early_stopping_patience
+    if not isinstance(patience, int) or patience < 0:
+        raise CallbackError(
+            "standard",
+            f"early_stopping_patience must be an integer ≥ 0, received {patience!r}",
+        )
     found: list[Callback] = [LoggingCallback()]
-    if early_stopping_patience:
-        found.append(_Stopping(patience=early_stopping_patience, min_delta=1e-4))
+    if patience:
+        found.append(_Stopping(patience=patience, min_delta=1e-4))
     if checkpoint_interval:
         found.append(EpochCheckpoint(checkpoint_interval, checkpoint_dir))
     if warmup_epochs:

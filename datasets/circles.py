@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
-from exburn.datasets.prepare import train_test
+from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
 __all__ = ["generate", "load_data"]
@@ -41,7 +41,7 @@ def generate(
     check_samples("circles", samples, 2, noise=noise)
     if not 0 < factor < 1:
         raise ArgumentError("circles", "factor must lie between 0 and 1")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "circles")
     y = np.arange(samples, dtype=np.int32) % 2
     angle = rng.uniform(0, 2 * math.pi, samples)
     radius = np.where(y == 0, 1.0, factor)

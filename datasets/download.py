@@ -183,8 +183,9 @@ def _blocks(origin: str, file: IO[bytes]) -> Iterator[bytes]:
             response.status == 206 and begins.startswith(f"bytes {start}-")
         ):
             file.truncate(0)  # the server sends the whole file
-        missing = int(response.headers.get("Content-Length", -1))
-        while block := response.read(_BLOCK):
+        length = response.headers.get("Content-Length", "")
+        missing = int(length) if length.isdecimal() else -1
+        while block := response.read1(_BLOCK):  # what is there, before a stall
             missing -= len(block)
             yield block
         if missing > 0:

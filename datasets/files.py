@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from exburn.datasets.download import KERAS_FOLDER, fetch, locate
+from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
 
 __all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffled"]
@@ -135,7 +136,7 @@ def shuffled(train: tuple, test: tuple, seed: int | None) -> Split:
     """Both parts in a seeded order of rows; in the file's order if seed is None."""
     if seed is None:
         return train, test
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "load_data")
     parts = []
     for x, y in (train, test):
         order = rng.permutation(len(x))

@@ -130,15 +130,19 @@ def text_folder(
     def read(file: Path) -> str:
         try:
             return file.read_text(encoding)
-        except UnicodeDecodeError as error:
+        except (LookupError, OSError, UnicodeDecodeError) as error:
             raise DataError(
                 "text_folder",
-                f"{file} is not {encoding}",
+                f"{file} cannot be read as {encoding}",
                 {"cause": error},
                 hint="Pass its encoding, such as encoding='latin-1'.",
             ) from error
 
-    return _load("text_folder", path, (".txt",), read, np.array, test_split, seed)
+    def join(texts: list[str]) -> np.ndarray:
+        # NumPy's strings would all take as much memory as the longest of them.
+        return np.array(texts, object)
+
+    return _load("text_folder", path, (".txt",), read, join, test_split, seed)
 
 
 def _load(
@@ -156,9 +160,9 @@ def _load(
     names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] != ".")
     files, labels = [], []
     for number, name in enumerate(names):
-        found = sorted(
-            p for p in (root / name).rglob("*") if p.suffix.lower() in suffixes
-        )
+        named = (p for p in (root / name).rglob("*") if p.suffix.lower() in suffixes)
+        # Not what only has such a name; a link to nothing is told when it is read.
+        found = sorted(p for p in named if p.is_file() or not p.exists())
         files += found
         labels += [number] * len(found)
     if not files:

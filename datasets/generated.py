@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 
 from exburn.errors import ArgumentError
@@ -13,9 +15,9 @@ Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 def check_samples(op: str, samples: int, least: int, noise: float = 0.0) -> None:
     """Raises an ArgumentError for too few samples or negative noise."""
-    if samples < least:
+    if not isinstance(samples, Integral) or samples < least:
         raise ArgumentError(
-            op, f"samples must be at least {least}", {"received": samples}
+            op, f"samples must be an integer ≥ {least}, received {samples!r}"
         )
     if not noise >= 0:
         raise ArgumentError(op, "noise must not be negative", {"received": noise})

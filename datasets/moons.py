@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
-from exburn.datasets.prepare import train_test
+from exburn.datasets.prepare import generator, train_test
 
 __all__ = ["generate", "load_data"]
 
@@ -33,7 +33,7 @@ def generate(
         ((100, 2), [50, 50])
     """
     check_samples("moons", samples, 2, noise=noise)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "moons")
     y = np.arange(samples, dtype=np.int32) % 2
     angle = rng.uniform(0, math.pi, samples)
     upper = np.stack([np.cos(angle), np.sin(angle)], axis=1)

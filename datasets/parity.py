@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
-from exburn.datasets.prepare import train_test
+from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
 __all__ = ["generate", "load_data"]
@@ -44,7 +44,7 @@ def generate(
             "bits must be at least 1, and relevant lie in 1 … bits",
             {"bits": bits, "relevant": relevant},
         )
-    x = np.random.default_rng(seed).integers(0, 2, (samples, bits))
+    x = generator(seed, "parity").integers(0, 2, (samples, bits))
     y = x[:, :relevant].sum(axis=1) % 2
     return x.astype(np.float32), y.astype(np.int32)
 

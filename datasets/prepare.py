@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError, unkn
 
 __all__ = [
     "Loader",
+    "generator",
     "loader",
     "normalize",
     "normalize_with_stats",
@@ -31,6 +34,20 @@ __all__ = [
 ]
 
 METHODS = ("standard", "minmax", "l2")
+
+
+def generator(seed: Any, op: str) -> np.random.Generator:
+    """NumPy's generator for a seed, or a fresh one for None.
+
+    Raises:
+        ArgumentError: The seed is something else than None or integers from 0.
+    """
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            op, f"seed must be None or an integer ≥ 0, received {seed!r}"
+        ) from error
 
 
 def split(
@@ -56,7 +73,7 @@ def split(
     Shape: ``[n, …]`` → ``[n - n_val, …]`` and ``[n_val, …]``.
 
     Raises:
-        ArgumentError: ``val_split`` outside (0, 1).
+        ArgumentError: ``val_split`` outside (0, 1), or no such seed.
         DataError: Unequal lengths, or a part that would be empty.
 
     Example:
@@ -66,7 +83,7 @@ def split(
 
     Source: ExBurn (Elixir), ``ExBurn.Dataset.split``.
     """
-    if not 0 < val_split < 1:
+    if not isinstance(val_split, Real) or not 0 < val_split < 1:
         raise ArgumentError(
             "split", "val_split must lie between 0 and 1", {"received": val_split}
         )
@@ -80,7 +97,7 @@ def split(
     at = data.size - count
     if not shuffle:
         return data.rows(0, at).tree[:2], data.rows(at, data.size).tree[:2]
-    order = np.random.default_rng(seed).permutation(data.size)
+    order = generator(seed, "split").permutation(data.size)
     return data.take(order[:at])[:2], data.take(order[at:])[:2]
 
 
@@ -92,11 +109,11 @@ def train_test(
     Raises:
         ArgumentError: ``test_split`` outside [0, 1).
     """
-    if not 0 <= test_split < 1:
+    if not isinstance(test_split, Real) or not 0 <= test_split < 1:
         raise ArgumentError(
             op, "test_split must be at least 0 and below 1", {"received": test_split}
         )
-    order = np.random.default_rng(seed).permutation(len(x))
+    order = generator(seed, op).permutation(len(x))
     at = len(x) - math.floor(len(x) * test_split + 0.5)
     return (x[order[:at]], y[order[:at]]), (x[order[at:]], y[order[at:]])
 
@@ -118,7 +135,7 @@ class Loader:
     Shape: batches of ``[batch_size, …]``, the last one may be shorter.
 
     Raises:
-        ArgumentError: ``batch_size`` below 1.
+        ArgumentError: ``batch_size`` below 1, or no such seed.
         DataError: Unequal lengths or empty data.
 
     Example:
@@ -137,10 +154,11 @@ class Loader:
         drop_last: bool = False,
         seed: int | None = None,
     ):
-        if batch_size < 1:
+        if not isinstance(batch_size, Integral) or batch_size < 1:
             raise ArgumentError(
-                "loader", "batch_size must be at least 1", {"received": batch_size}
+                "loader", f"batch_size must be an integer ≥ 1, received {batch_size!r}"
             )
+        generator(seed, "loader")
         self.data = ArrayDataset(x, y, op="loader")
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.seed = secrets.randbits(63) if seed is None else seed
@@ -239,17 +257,15 @@ def normalize(
         raise unknown_name("method", method, METHODS, op="normalize")
     array = _numbers(x, "normalize")
     axes = (-1 if method == "l2" else 0) if axes is None else axes
-    axes = (axes,) if isinstance(axes, int) else tuple(axes)
-    if not axes or not all(-array.ndim <= axis < array.ndim for axis in axes):
-        raise ArgumentError(
-            "normalize",
-            f"axes must be among the {array.ndim} axes of x",
-            {"axes": axes, "x": array.shape},
-        )
+    axes = _axes(axes, array, "normalize")
     found: dict[str, Any] = {"method": method, "axes": axes}
     if method == "standard":
-        found["mean"] = array.mean(axes, keepdims=True, dtype=np.float64)
-        found["std"] = array.std(axes, keepdims=True, dtype=np.float64)
+        mean = array.mean(axes, keepdims=True, dtype=np.float64)
+        std = array.std(axes, keepdims=True, dtype=np.float64)
+        least = array.min(axes, keepdims=True)
+        same = least == array.max(axes, keepdims=True)  # what std has is rounding
+        found["mean"] = np.where(same, least, mean)
+        found["std"] = np.where(same, 0, std)
     elif method == "minmax":
         found["min"] = array.min(axes, keepdims=True).astype(np.float64)
         found["max"] = array.max(axes, keepdims=True).astype(np.float64)
@@ -283,15 +299,22 @@ def normalize_with_stats(x: Any, stats: Mapping[str, Any]) -> np.ndarray:
         )
     array = _numbers(x, op)
     if method == "l2":
-        squares = np.square(array, dtype=np.float64)
-        norm = np.sqrt(squares.sum(tuple(stats["axes"]), keepdims=True))
+        largest = np.abs(array).max(initial=0) or 1.0  # its square may be infinite
+        squares = np.square(array / largest, dtype=np.float64)
+        axes = _axes(stats["axes"], array, op)
+        norm = largest * np.sqrt(squares.sum(axes, keepdims=True))
         return (array / np.where(norm == 0, 1, norm)).astype(np.float32)
-    first, second = (np.asarray(stats[key], np.float64) for key in keys[method])
-    spread = second if method == "standard" else second - first
+    try:
+        first, second = (np.asarray(stats[key], np.float64) for key in keys[method])
+        spread = second if method == "standard" else second - first
+    except ValueError as error:
+        raise ArgumentError(
+            op, "stats must be the second result of normalize", {"cause": error}
+        ) from error
     fits = array.ndim == first.ndim and all(
         a in (1, b) for a, b in zip(first.shape, array.shape, strict=True)
     )
-    if not fits:
+    if not fits or first.shape != second.shape:
         raise ShapeError(
             op,
             "x must have the features that the statistics were found on",
@@ -300,7 +323,29 @@ def normalize_with_stats(x: Any, stats: Mapping[str, Any]) -> np.ndarray:
     return ((array - first) / np.where(spread == 0, 1, spread)).astype(np.float32)
 
 
+def _axes(axes: Any, array: np.ndarray, op: str) -> tuple[int, ...]:
+    """The axes, each once, as numbers from 0."""
+    given = axes if isinstance(axes, Sequence) else (axes,)
+    try:
+        found = {range(array.ndim)[operator.index(axis)] for axis in given}
+    except (IndexError, TypeError):
+        found = set()
+    if not found or len(found) < len(given):
+        raise ArgumentError(
+            op,
+            f"axes must be among the {array.ndim} axes of x",
+            {"axes": axes, "x": array.shape},
+        )
+    return tuple(sorted(found))
+
+
 def _numbers(x: Any, op: str) -> np.ndarray:
+    """The array; wide numbers stay wide: they may differ in their last digits only."""
+    wide = np.asarray(x) if hasattr(x, "__array__") else None
+    if wide is not None and wide.ndim and wide.dtype in (np.float64, np.int64):
+        check_finite((wide,), ("x",), op=op)
+        if wide.size:
+            return wide.astype(np.float64)
     data = ArrayDataset(x, op=op)  # refuses what is not numeric
     array = data.take(slice(None))[0]
     if not isinstance(array, np.ndarray):
@@ -322,6 +367,7 @@ def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
     Shape: ``[…] → […, num_classes]``, float32.
 
     Raises:
+        ArgumentError: ``num_classes`` is no positive integer.
         DTypeError: Labels that are not whole numbers.
         DataError: A label below 0 or not below ``num_classes``.
 
@@ -332,6 +378,12 @@ def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
     labels = np.asarray(labels)
     if not labels.size:
         raise DataError("one_hot", "labels are empty")
+    if num_classes is not None and (
+        not isinstance(num_classes, Integral) or num_classes < 1
+    ):
+        raise ArgumentError(
+            "one_hot", f"num_classes must be an integer ≥ 1, received {num_classes!r}"
+        )
     whole = labels.dtype.kind in "iub"
     if labels.dtype.kind == "f":
         whole = bool(np.all(labels == np.floor(labels)) and np.isfinite(labels).all())

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
-from exburn.datasets.prepare import train_test
+from exburn.datasets.prepare import generator, train_test
 
 __all__ = ["generate", "load_data"]
 
@@ -38,7 +38,7 @@ def generate(
         ((100, 1), (100, 1))
     """
     check_samples("sine", samples, 1, noise=noise)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "sine")
     x = rng.uniform(-math.pi, math.pi, (samples, 1))
     y = np.sin(frequency * x) + rng.normal(0, noise, x.shape)
     return x.astype(np.float32), y.astype(np.float32)

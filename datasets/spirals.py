@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exburn.datasets.generated import Split, check_samples
-from exburn.datasets.prepare import train_test
+from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
 __all__ = ["generate", "load_data"]
@@ -43,7 +43,7 @@ def generate(
     check_samples("spirals", samples, classes, noise=noise)
     if classes < 2:
         raise ArgumentError("spirals", "classes must be at least 2", {"got": classes})
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "spirals")
     y = np.arange(samples, dtype=np.int32) % classes
     radius = np.sqrt(rng.uniform(0.01, 1, samples))  # evenly spread along the arm
     angle = 2 * math.pi * (turns * radius + y / classes)

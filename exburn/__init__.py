@@ -27,12 +27,14 @@ from exburn import (
     optimizers,
     regularizers,
 )
+from exburn.absent import missing
 from exburn.compilation_cache import set_compilation_cache, start_compilation_cache
 from exburn.context import key_scope, set_random_seed
 from exburn.datasets import loader as data_loader
 from exburn.device import (
     cuda_available,
     default_device,
+    device,
     device_info,
     device_name,
     metal_available,
@@ -57,8 +59,7 @@ from exburn.rematerialize import RematScope, remat
 from exburn.symbol import Symbol
 from exburn.symbol import Symbol as KerasTensor
 from exburn.symbol import lift as fn
-from exburn.weights import InputSpec
-from exburn.weights import Parameter as Variable
+from exburn.weights import InputSpec, Variable
 
 if TYPE_CHECKING:
     from exburn import (
@@ -69,11 +70,13 @@ if TYPE_CHECKING:
         mixed_precision,
         ops,
         preprocessing,
+        quantizers,
         random,
         saving,
         serving,
         tree,
         utils,
+        wrappers,
     )
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
         update_params,
     )
     from exburn.progress import fit_with_accuracy, fit_with_progress
+    from exburn.quantizers import Quantizer
     from exburn.serving import Serving
     from exburn.timing import benchmark
 
@@ -114,15 +118,18 @@ _LAZY = (
     "mixed_precision",
     "ops",
     "preprocessing",
+    "quantizers",
     "random",
     "saving",
     "serving",
     "tree",
     "utils",
+    "wrappers",
 )
 _LAZY_NAMES = {
     "DTypePolicy": "exburn.dtype_policies",
     "FloatDTypePolicy": "exburn.dtype_policies",
+    "Quantizer": "exburn.quantizers",
     "Serving": "exburn.serving",
     "benchmark": "exburn.timing",
     "check_gradients": "exburn.gradients",
@@ -165,6 +172,7 @@ __all__ = [
     "Model",
     "Optimizer",
     "Precision",
+    "Quantizer",
     "Regularizer",
     "RematScope",
     "Sequential",
@@ -188,6 +196,7 @@ __all__ = [
     "datasets",
     "default_device",
     "deserialize_params",
+    "device",
     "device_info",
     "device_name",
     "doctor",
@@ -218,6 +227,7 @@ __all__ = [
     "predict",
     "preprocessing",
     "profile_step",
+    "quantizers",
     "random",
     "register",
     "regularizers",
@@ -238,6 +248,7 @@ __all__ = [
     "utils",
     "vectorize",
     "version",
+    "wrappers",
 ]
 
 
@@ -249,7 +260,7 @@ def __getattr__(name: str):
         return importlib.import_module(f"exburn.{name}")
     if name in _LAZY_NAMES:
         return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-    raise AttributeError(f"module 'exburn' has no attribute {name!r}")
+    raise missing("exburn", name)
 
 
 def __dir__() -> list[str]:

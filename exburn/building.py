@@ -16,11 +16,18 @@ from flax import nnx
 
 from exburn import context, registry
 from exburn.dtypes import Precision, is_float
-from exburn.symbol import INCONCLUSIVE, trace_shapes
-from exburn.traversal import children, iter_modules, iter_weights, module_paths
+from exburn.shapes import INCONCLUSIVE, trace_shapes
+from exburn.traversal import (
+    children,
+    held_metrics,
+    iter_modules,
+    iter_weights,
+    module_paths,
+)
 from exburn.weights import Static
 
 __all__ = [
+    "cast_weights",
     "clone",
     "infer",
     "inspect_call",
@@ -30,6 +37,7 @@ __all__ = [
     "reseed",
     "spec_like",
     "spread_precision",
+    "untouched_metrics",
 ]
 
 
@@ -97,14 +105,16 @@ def spread_precision(
     initial = root._book.value.initial
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
     old = {path: w.get_raw_value() for path, w, _ in iter_weights(root)}
-    _cast_weights(root, policy)
-    _spread(root, policy.inner, before, {id(root)})
+    cast_weights(root, policy)
+    _spread(root, policy.inner, before, {id(root)}, later=before is not None)
     for path, weight, _ in iter_weights(root):  # they are still nobody's change
         if initial.get(top + path) is old[path]:
             initial[top + path] = weight.get_raw_value()
 
 
-def _spread(parent: Any, policy: Precision, before: Any, seen: set[int]) -> None:
+def _spread(
+    parent: Any, policy: Precision, before: Any, seen: set[int], later: bool
+) -> None:
     modules: list[Any] = [
         child for _, child in children(parent) if isinstance(child, nnx.Module)
     ]
@@ -113,15 +123,17 @@ def _spread(parent: Any, policy: Precision, before: Any, seen: set[int]) -> None
             continue
         seen.add(id(child))
         if not hasattr(child, "_own_policy"):  # a plain module may hold layers
-            _spread(child, policy, before, seen)
+            _spread(child, policy, before, seen, later)
         elif not child._own_policy or child.precision == before:
             old, child._policy = child.precision, policy
-            _cast_weights(child, policy)
+            child._policy_was_set |= later and child._own_policy
+            cast_weights(child, policy)
             model = getattr(child, "is_model", False)
-            _spread(child, policy, before if model else old, seen)
+            _spread(child, policy, before if model else old, seen, later)
 
 
-def _cast_weights(layer: Any, policy: Precision) -> None:
+def cast_weights(layer: Any, policy: Precision) -> None:
+    """Gives a policy's dtype to the layer's own weights that have none of theirs."""
     for _, weight in children(layer):
         if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):
             continue
@@ -164,10 +176,20 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
             return copy._call_arrays(args, kwargs)
 
     params = [spec_like(v) for v in leaves]
-    try:
-        return jax.make_jaxpr(run)(*specs, *params), shapes
-    except INCONCLUSIVE:  # a size JAX cannot reason about: one row, instead of "batch"
-        return jax.make_jaxpr(run)(*map(_one_row, specs), *params), shapes
+    with untouched_metrics(layer):
+        try:
+            return jax.make_jaxpr(run)(*specs, *params), shapes
+        except INCONCLUSIVE:  # a size JAX cannot reason about: one row, for "batch"
+            return jax.make_jaxpr(run)(*map(_one_row, specs), *params), shapes
+
+
+@contextlib.contextmanager
+def untouched_metrics(root: Any) -> Iterator[None]:
+    """Metrics that the layers update hold no tracers after the trace in the block."""
+    with contextlib.ExitStack() as stack:
+        for metric in held_metrics(root):
+            stack.enter_context(metric.kept())
+        yield
 
 
 def _one_row(spec: Any) -> jax.ShapeDtypeStruct:
@@ -201,7 +223,7 @@ def infer(layer: Any, rebuild, specs: list) -> Any:
     original, outside of the trace, until a trace meets none. If one of them cannot be,
     none is.
     """
-    with intact(layer):
+    with intact(layer), untouched_metrics(layer):
         return _infer(layer, rebuild, specs)
 
 
@@ -247,7 +269,14 @@ def clone(layer: Any) -> Any:
         infer(copy, *layer._book.value.traced)
     if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
         copy.repeat_changes(changes)
+    modules = dict(iter_modules(layer))
+    for path, module in iter_modules(copy):
+        for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
+            if hasattr(module, name):
+                setattr(module, name, getattr(modules[path], name))
     pairs = {path: w for path, w, _ in iter_weights(layer)}
     for path, weight, _ in iter_weights(copy):
         weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
+        if pairs[path].get_metadata().get("frozen"):
+            weight.set_metadata("frozen", True)
     return copy

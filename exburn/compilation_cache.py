@@ -26,8 +26,9 @@ def start_compilation_cache() -> None:
     chosen = os.environ.get(SWITCH, "")
     if chosen.lower() in ("off", "0", "false", "no"):
         return
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(chosen or Path(home) / "exburn" / "xla")
+    folder = Path(chosen) if chosen else _own_folder()
+    if folder is None:
+        return
     set_compilation_cache(folder)
     _prune(folder)
 
@@ -59,6 +60,18 @@ def compilation_cache() -> str | None:
     """The folder that compiled programs are kept in, if any."""
     folder: str | None = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
     return folder
+
+
+def _own_folder() -> Path | None:
+    """The folder in the user's cache; none if there is no home to write to.
+
+    So it is in many containers. JAX would warn at every program.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(home, "exburn", "xla")
+    there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    known = folder.is_absolute() and there.is_dir()
+    return folder if known and os.access(there, os.W_OK | os.X_OK) else None
 
 
 def _prune(folder: Path) -> None:

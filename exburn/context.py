@@ -97,6 +97,14 @@ class Context:
     def set_filled(self, scores: Any, filled: Any) -> None:
         self._filled[id(scores)] = (scores, filled)
 
+    def attached(self, outputs: Any) -> tuple[list[Any], list[Any]]:
+        """For each array of a tree the one it was cut from (``filled``), and its mask.
+
+        Both are lists in the order of the leaves, ``None`` where there is nothing.
+        """
+        leaves = jax.tree.leaves(outputs)
+        return [self.filled(v) for v in leaves], [self.mask_of(v) for v in leaves]
+
     def source_of(self, value: Any) -> Any:
         """The array that this one was cast from, or the value itself."""
         entry = self._sources.get(id(value))

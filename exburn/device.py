@@ -7,6 +7,7 @@ registers one beside versions of JAX that it cannot serve.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -17,11 +18,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.errors import ArgumentError
+
 __all__ = [
     "cuda_available",
     "default_device",
+    "device",
     "device_info",
     "device_name",
+    "device_of",
     "metal_available",
 ]
 
@@ -87,6 +92,61 @@ def metal_available() -> bool:
         True
     """
     return any(_failure(d) is None for d in _devices("METAL") + _devices("mps"))
+
+
+def device_of(device: Any, op: str) -> Any:
+    """A JAX device from ``"cpu"``, ``"gpu"``, ``"gpu:1"``, or one as it is.
+
+    Raises:
+        ArgumentError: There is no such device here.
+
+    Example:
+        >>> device_of("cpu:0", "compile").platform
+        'cpu'
+    """
+    if device is None or isinstance(device, jax.Device):
+        return device
+    kind, _, number = str(device).partition(":")
+    names = {"gpu": ("gpu", "METAL", "mps"), "metal": ("METAL", "mps")}
+    found = []
+    for name in names.get(kind, (kind,) if kind else ()):
+        try:
+            found += jax.local_devices(backend=name)
+        except RuntimeError:  # this process has no such platform
+            continue
+    if (number and not number.isdecimal()) or int(number or 0) >= len(found):
+        raise ArgumentError(
+            op,
+            f"device must be one of this process, received {device!r}",
+            {"devices": ", ".join(map(str, jax.local_devices()))},
+            hint="exburn.doctor() tells what is missing.",
+        )
+    return found[int(number or 0)]
+
+
+def device(device_name: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block whose arrays and eager computations are on a device.
+
+    Training and prediction go by ``compile(device=…)``.
+
+    Args:
+        device_name: ``"cpu"``, ``"gpu"``, ``"gpu:1"``, in any case, or a JAX device.
+
+    Raises:
+        ArgumentError: There is no such device here.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> with device("cpu:0"):
+        ...     x = jnp.ones(3)
+        >>> [found.platform for found in x.devices()]
+        ['cpu']
+    """
+    named = device_name
+    if isinstance(named, str):
+        named = named.lower().removeprefix("/").removeprefix("device:")
+        named = named.replace("cuda", "gpu")
+    return jax.default_device(device_of(named, "device"))
 
 
 def device_info() -> dict[str, Any]:

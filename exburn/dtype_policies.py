@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
+from exburn.absent import missing
 from exburn.dtypes import Precision
 
 __all__ = ["DTypePolicy", "FloatDTypePolicy", "deserialize", "get", "serialize"]
@@ -25,14 +26,42 @@ def DTypePolicy(name: Any = None) -> Precision:
     return Precision.of(name)
 
 
-FloatDTypePolicy = get = deserialize = DTypePolicy
+FloatDTypePolicy = DTypePolicy
 
 
-def serialize(policy: Precision) -> str | dict[str, str]:
+def get(identifier: Any) -> Precision:
+    """The policy of a name, a configuration, or itself; the global one for ``None``.
+
+    Example:
+        >>> get("mixed_float16").compute_dtype
+        'float16'
+    """
+    return Precision.of(identifier)
+
+
+def deserialize(config: Any, custom_objects: Any = None) -> Precision:
+    """Makes a policy of what :func:`serialize` returned.
+
+    Args:
+        config: The name or the dtypes.
+        custom_objects: For Keras code; policies are no classes.
+
+    Example:
+        >>> deserialize(serialize(DTypePolicy("mixed_float16"))).compute_dtype
+        'float16'
+    """
+    return Precision.of(config)
+
+
+def serialize(dtype_policy: Precision) -> str | dict[str, str]:
     """What ``deserialize`` makes the policy of again; JSON-able.
 
     Example:
         >>> serialize(DTypePolicy("mixed_float16"))
         'mixed_float16'
     """
-    return Precision.of(policy).identifier
+    return Precision.of(dtype_policy).identifier
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

@@ -15,6 +15,7 @@ from typing import Any
 __all__ = [
     "ArgumentError",
     "BatchFailedError",
+    "BusyError",
     "CallbackError",
     "CheckpointError",
     "CheckpointWarning",
@@ -140,6 +141,10 @@ class CallbackError(ExBurnError, ValueError):
 
 class CheckpointError(ExBurnError, RuntimeError):
     """A checkpoint cannot be written, or no intact one can be read."""
+
+
+class BusyError(ExBurnError, RuntimeError):
+    """The model is being trained: its arrays cannot be used for anything else."""
 
 
 class RecompileWarning(UserWarning):

@@ -14,7 +14,8 @@ from exburn.context import current
 from exburn.dtypes import is_float
 from exburn.errors import DataError, GraphError, ShapeError
 from exburn.layer import Layer, snake_case
-from exburn.symbol import Call, Operation, Symbol, describe, lift, public_shape
+from exburn.shapes import describe
+from exburn.symbol import Call, Operation, Symbol, lift
 
 __all__ = ["Graph", "Node", "Ref", "assign_names", "trace"]
 
@@ -365,33 +366,26 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
 def _input_names(tree: Any, symbols: list[Symbol]) -> tuple[str, ...]:
     if isinstance(tree, Mapping) and len(tree) == len(symbols):
         return tuple(sorted(tree))
-    names: list[str] = []
-    for s in symbols:
-        base = s.name or "input"
-        name, i = base, 0
-        while name in names:
-            i += 1
-            name = f"{base}_{i}"
-        names.append(name)
-    return tuple(names)
+    return _unique(s.name or "input" for s in symbols)
 
 
 def _output_names(tree: Any, symbols, nodes, ref) -> tuple[str, ...]:
     if isinstance(tree, Mapping) and len(tree) == len(symbols):
         return tuple(sorted(tree))
+    places = [(symbol, ref(symbol).node) for symbol in symbols]
+    return _unique(
+        nodes[node].name if node >= 0 else symbol.name or "input"
+        for symbol, node in places
+    )
+
+
+def _unique(bases: Iterable[str]) -> tuple[str, ...]:
+    """The names, with a number behind each that came before."""
     names: list[str] = []
-    for symbol in symbols:
-        node = ref(symbol).node
-        base = nodes[node].name if node >= 0 else symbol.name or "input"
+    for base in bases:
         name, i = base, 0
         while name in names:
             i += 1
             name = f"{base}_{i}"
         names.append(name)
     return tuple(names)
-
-
-def input_shapes(graph: Graph) -> Any:
-    """Shapes of the inputs in the caller's structure."""
-    shapes = [public_shape(spec.shape) for spec in graph.inputs]
-    return shapes[0] if len(shapes) == 1 else shapes

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.device import device_info
-from exburn.errors import ArgumentError, ExBurnError
+from exburn.device import device_info, device_of
+from exburn.errors import ExBurnError
 
 __all__ = ["Check", "Report", "configure", "doctor", "smoke_test", "summary", "version"]
 
@@ -42,7 +42,7 @@ def configure(device: Any = None) -> str:
     """Chooses the device that new arrays are put on, for the whole process.
 
     Args:
-        device: ``"cpu"``, ``"gpu"``, ``"cuda"``, ``"METAL"``, ``"gpu:1"`` or a JAX
+        device: ``"cpu"``, ``"gpu"``, ``"cuda"``, ``"metal"``, ``"gpu:1"`` or a JAX
             device; None lets JAX choose again: an accelerator if there is one. For a
             block of code there is ``jax.default_device``.
 
@@ -59,23 +59,7 @@ def configure(device: Any = None) -> str:
 
     Source: ExBurn (Elixir), ``ExBurn.configure!``.
     """
-    if isinstance(device, str):
-        kind, _, number = device.partition(":")
-        try:
-            found = jax.local_devices(backend=kind)
-            device = found[int(number or 0)]
-        except (RuntimeError, IndexError, ValueError) as error:
-            raise ArgumentError(
-                "configure",
-                f"device must be one of this process, received {device!r}",
-                {"devices": ", ".join(map(str, jax.local_devices()))},
-                hint="exburn.doctor() tells what is missing.",
-            ) from error
-    elif device is not None and not isinstance(device, jax.Device):
-        raise ArgumentError(
-            "configure", f"device must be a name or a JAX device, received {device!r}"
-        )
-    jax.config.update("jax_default_device", device)
+    jax.config.update("jax_default_device", device_of(device, "configure"))
     return device_info()["name"]
 
 
@@ -268,13 +252,13 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _folder() -> Check:
     """The cache of data sets: whether it, or the folder above it, can be written."""
     chosen = os.environ.get("EXBURN_CACHE")
-    folder = Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "exburn"
+    folder = Path(os.path.expanduser(chosen or "~/.cache/exburn"))
     there = next(p for p in (folder, *folder.parents) if p.exists())
-    if os.access(there, os.W_OK):
+    if str(folder)[0] != "~" and os.access(there, os.W_OK):  # there may be no home
         return Check("cache", "ok", str(folder))
     return Check(
         "cache",
         "note",
-        f"{there} cannot be written",
+        f"{folder} cannot be written",
         "Data sets cannot be kept: set EXBURN_CACHE to another folder.",
     )

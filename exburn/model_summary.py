@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax import nnx
 from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.table import Table
@@ -22,7 +23,7 @@ from exburn.flops import count
 from exburn.graph import Graph, Ref
 from exburn.layer import Layer
 from exburn.selection import frozen_paths
-from exburn.symbol import public_shape
+from exburn.shapes import public_shape
 from exburn.traversal import iter_weights, module_paths
 from exburn.weights import scalars
 
@@ -118,7 +119,7 @@ def _rows(
     for name, layer, sources in entries:
         path = prefix + paths.get(id(layer), name)
         if isinstance(layer, Layer):
-            own = list(iter_weights(layer))
+            own = list(iter_weights(layer, carried=False))
             rows.append(
                 _Row(
                     name,
@@ -275,8 +276,9 @@ def _widths(positions, line_length, columns) -> list[int | None]:
 
 def _totals(model: Any, flops: float | None) -> Text:
     groups = {"Trainable": [], "Frozen": [], "Other": []}
-    for _, weight, learns in iter_weights(model):
-        fixed = weight.trainable or "stored" in weight.get_metadata()  # or quantized
+    for _, weight, learns in iter_weights(model, carried=False):
+        quantized = "stored" in weight.get_metadata()
+        fixed = quantized or isinstance(weight, nnx.Param)
         kind = "Trainable" if learns else "Frozen" if fixed else "Other"
         groups[kind].append(weight)
     every = [w for group in groups.values() for w in group]

@@ -17,6 +17,7 @@ from typing import Any
 
 from exburn.callback import Callback, CallbackList, History
 from exburn.callbacks import LoggingCallback, screen_callback
+from exburn.models.arguments import check_model
 
 __all__ = ["fit_with_accuracy", "fit_with_progress"]
 
@@ -53,6 +54,7 @@ def fit_with_progress(
 
     Source: Dala.ML, ``Burn.Training.fit_with_progress``.
     """
+    check_model("fit_with_progress", model)
     given = CallbackList(callbacks).callbacks
     extra: list[Callback] = [LoggingCallback()] if verbose else []
     if screen is not None:

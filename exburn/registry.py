@@ -92,9 +92,9 @@ def _put(key: str, obj: Any) -> None:
 
 
 @contextlib.contextmanager
-def custom_objects(objects: Mapping[str, Any] | None) -> Iterator[None]:
+def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
     """Names that ``deserialize`` resolves besides the registry, within the block."""
-    token = _scopes.set((*_scopes.get(), dict(objects or {})))
+    token = _scopes.set((*_scopes.get(), dict(custom_objects or {})))
     try:
         yield
     finally:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from flax import nnx
+
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
 from exburn.traversal import iter_modules, iter_weights
 
@@ -48,7 +50,7 @@ def train_only(model: Any, names: set[str]) -> bool:
     """
     layers = {"": model, **layer_paths(model)}
     before = {path: layer._trainable for path, layer in layers.items()}
-    parameters = [path for path, w, _ in iter_weights(model) if w.trainable]
+    parameters = [p for p, w, _ in iter_weights(model) if isinstance(w, nnx.Param)]
     for path, layer in layers.items():
         inside = [p for p in parameters if p.startswith(f"{path}/") or not path]
         if inside:  # others, such as Dropout, stay as they are

@@ -12,11 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.compute import dtypes as known_dtypes
 from exburn.dataset import ArrayDataset
-from exburn.errors import ArgumentError
+from exburn.device import device_of
+from exburn.errors import ArgumentError, unknown_name
 from exburn.inference import predict
 from exburn.models import Model
 from exburn.models.arguments import positive
+from exburn.optimizers.arguments import whole
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
 
@@ -198,14 +201,17 @@ def benchmark(
             they are sent off together, so that a device has no time to idle.
         warmup: Runs of the model before those that count.
         runs: Runs of the model that count.
-        devices: Devices to time; by default one of each kind that JAX offers.
+        devices: Devices to time, or their names such as ``"gpu:1"``; by default one of
+            each kind that JAX offers.
         dtypes: Their dtypes.
 
     Returns:
         A ``MachineReport`` or a ``ModelReport``; both print as tables.
 
     Raises:
-        ArgumentError: A count is below 1, or only one of model and input is given.
+        ArgumentError: A count is below 1, only one of model and input is given, or
+            there is no such device.
+        UnknownNameError: An unknown dtype.
 
     Example:
         >>> report = benchmark(size=32, iterations=2, dtypes=["float32"])
@@ -225,8 +231,13 @@ def benchmark(
     size = positive("benchmark", "size", size)
     iterations = positive("benchmark", "iterations", iterations)
     runs = positive("benchmark", "runs", runs)
+    warmup = whole("benchmark", "warmup", warmup)
     if model is None:
-        devices = _one_of_each() if devices is None else devices
+        if unknown := [name for name in dtypes if name not in known_dtypes()]:
+            raise unknown_name("dtype", unknown[0], known_dtypes(), op="benchmark")
+        if devices is None:
+            devices = _one_of_each()
+        devices = [device_of(device, "benchmark") for device in devices]
         rows = [
             _machine(device, dtype, size, iterations)
             for device in devices

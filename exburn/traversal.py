@@ -10,7 +10,15 @@ from flax import nnx
 
 from exburn.weights import Weight
 
-__all__ = ["children", "is_abstract", "iter_modules", "iter_weights", "module_paths"]
+__all__ = [
+    "children",
+    "held_metrics",
+    "is_abstract",
+    "iter_modules",
+    "iter_weights",
+    "module_paths",
+    "own_weights",
+]
 
 
 def children(module: Any) -> Iterator[tuple[str, Any]]:
@@ -51,8 +59,13 @@ def module_paths(root: Any) -> dict[int, str]:
     return {id(m): path for path, m in iter_modules(root)}
 
 
-def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
+def iter_weights(
+    root: Any, *, carried: bool = True
+) -> Iterator[tuple[str, Weight, bool]]:
     """Every weight below ``root`` once: its path, itself, and whether it is trained.
+
+    Without ``carried``, what is only carried from call to call is left out: the states
+    of stateful layers and of seed generators. In Keras they are variables, no weights.
 
     A parameter whose metadata say ``frozen`` is not, whatever its layer says.
 
@@ -79,11 +92,44 @@ def iter_weights(root: Any) -> Iterator[tuple[str, Weight, bool]]:
                     (child_path, child, trainable and learns and not frozen, learns)
                 )
         for child_path, child, learned, _ in sorted(own, key=lambda w: not w[3]):
-            yield child_path, child, learned
+            if carried or not child.get_metadata().get("carried", False):
+                yield child_path, child, learned
         for child, child_path in inner:
             yield from walk(child, child_path, trainable)
 
     yield from walk(root, "", True)
+
+
+def own_weights(layer: Any) -> Iterator[tuple[str, Weight]]:
+    """The weights of a layer that are in no layer inside of it, by path from here.
+
+    Those of plain flax modules in it are its own.
+    """
+    for key, child in children(layer):
+        if isinstance(child, nnx.Module):
+            if not hasattr(child, "_book"):
+                yield from ((f"{key}/{k}", w) for k, w in own_weights(child))
+        elif not isinstance(child, nnx.RngState):
+            yield key, child
+
+
+def held_metrics(root: Any) -> list[Any]:
+    """Metrics in attributes of the modules, directly or in lists, tuples and dicts."""
+    found: dict[int, Any] = {}
+    for _, module in iter_modules(root):
+        for key, value in vars(module).items():
+            if key.startswith("_pytree__") or isinstance(value, nnx.Variable):
+                continue
+            inside = [value]
+            if isinstance(value, list | tuple | nnx.List):
+                inside = list(value)
+            elif isinstance(value, dict | nnx.Dict):
+                inside = list(value.values())
+            for one in inside:
+                # By what it can do: metrics are two levels above.
+                if hasattr(type(one), "stateless_update_state"):
+                    found[id(one)] = one
+    return list(found.values())
 
 
 def is_abstract(weight: Any) -> bool:

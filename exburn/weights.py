@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import jax
@@ -9,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.errors import ShapeError
+from exburn import initializers
+from exburn.config import floatx
+from exburn.dtypes import standardize_dtype
+from exburn.errors import ArgumentError, ShapeError
+from exburn.shapes import describe
 
 __all__ = [
     "Buffer",
     "InputSpec",
     "Parameter",
     "Static",
+    "Variable",
     "Weight",
     "assign",
     "scalars",
@@ -86,7 +92,20 @@ class Weight(nnx.Variable):
 
     @property
     def trainable(self) -> bool:
-        return isinstance(self, nnx.Param)
+        """Whether training may change it; its layer may be frozen all the same."""
+        frozen = self.get_metadata().get("frozen", False)
+        return isinstance(self, nnx.Param) and not frozen
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        if not isinstance(self, nnx.Param) and value:
+            raise ArgumentError(
+                self.name,
+                "a weight made with trainable=False is never trained",
+                hint="Make it with trainable=True and freeze it while it should rest.",
+            )
+        if isinstance(self, nnx.Param):
+            self.set_metadata("frozen", not value)
 
     @property
     def name(self) -> str:
@@ -108,6 +127,99 @@ class Parameter(Weight, nnx.Param):
 
 class Buffer(Weight, nnx.Variable):
     """A weight that only the layer itself changes, such as a running mean."""
+
+
+class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
+    """Makes a weight as Keras does: a `Parameter`, or a `Buffer` that is not trained.
+
+    Every weight of a layer is an instance of it. As an attribute of a layer or model,
+    a variable is one of its weights.
+
+    Args:
+        initializer: An array, or an initializer, its name, or a function of a shape
+            and a dtype.
+        shape: The shape that an initializer fills; an array has its own.
+        dtype: By default that of an array that has one; float32 for an initializer.
+        trainable: Whether training changes it.
+        autocast, aggregation, synchronization, layout: For Keras code; a weight stays
+            in its dtype until a layer's ``cast``, and has one copy.
+        name: Its name, without a slash; ``"variable"`` by default.
+
+    Raises:
+        ArgumentError: An initializer without a shape, or a bad name.
+        ShapeError: The array does not have the shape.
+
+    Example:
+        >>> weight = Variable("ones", shape=(2,), name="scale")
+        >>> weight.assign_add([1.0, 2.0]).numpy().tolist(), weight.path
+        ([2.0, 3.0], 'scale')
+        >>> Variable(np.arange(3), trainable=False).dtype.name
+        'int32'
+    """
+
+    def __new__(
+        cls,
+        initializer: Any,
+        shape: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        aggregation: str | None = "none",
+        synchronization: str | None = "auto",
+        name: str | None = None,
+        layout: Any = None,
+    ) -> Weight:
+        if name is not None and (not isinstance(name, str) or "/" in name):
+            raise ArgumentError(
+                "Variable", f"a name is text without a slash, received {name!r}"
+            )
+        if isinstance(shape, int | np.integer):
+            shape = (int(shape),)
+        array = isinstance(initializer, nnx.Variable)
+        if isinstance(initializer, str) or (callable(initializer) and not array):
+            value = cls._filled(initializers.get(initializer), shape, dtype)
+        else:
+            given = initializer.get_value() if array else initializer
+            kind = standardize_dtype(dtype) if dtype is not None else None
+            # A copy: what was given must not change with the weight, or be donated.
+            value = jnp.array(given, kind or _default_dtype(given))
+            if shape is not None and tuple(shape) != value.shape:
+                raise ShapeError(
+                    "Variable", f"the array has shape {value.shape}, not {tuple(shape)}"
+                )
+        label: dict[str, Any] = {} if name is None else {"label": name}
+        return (Parameter if trainable else Buffer)(value, **label)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        raise ArgumentError(
+            cls.__name__,
+            "Variable only makes weights",
+            hint="Derive from exburn.weights.Parameter or Buffer.",
+        )
+
+    @staticmethod
+    def _filled(initializer: Any, shape: Any, dtype: Any) -> jax.Array:
+        sizes = tuple(shape) if shape is not None else (None,)
+        if any(not isinstance(size, int | np.integer) for size in sizes):
+            raise ArgumentError(
+                "Variable",
+                f"an initializer needs the whole shape, received {shape}",
+                hint="Variable(initializer, shape=(2, 3)); () for a scalar.",
+            )
+        name = standardize_dtype(dtype if dtype is not None else floatx())
+        filled = initializer(tuple(int(size or 0) for size in sizes), name)
+        return jnp.asarray(filled, name)
+
+
+Variable.register(Weight)
+
+
+def _default_dtype(value: Any) -> Any:
+    """An array's own dtype; that of floats for Python's, as in Keras."""
+    if hasattr(value, "dtype"):
+        return jax.dtypes.canonicalize_dtype(value.dtype)
+    kind = np.asarray(value).dtype
+    return floatx() if kind.kind == "f" else jax.dtypes.canonicalize_dtype(kind)
 
 
 def scalars(weight: Any) -> int:
@@ -175,8 +287,6 @@ class InputSpec:
                             "It was built for that size; for another, make a new one."
                         )
         if wanted:
-            from exburn.symbol import describe
-
             raise ShapeError(
                 layer,
                 f"the layer needs {wanted}, received {describe(value)}",

@@ -1,9 +1,10 @@
 """Every layer, under Keras' names."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from exburn import registry
+from exburn.absent import missing
 from exburn.layer import Layer
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
@@ -385,3 +386,7 @@ def deserialize(
     """
     with registry.custom_objects(custom_objects):
         return registry.deserialize(config)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

@@ -13,7 +13,7 @@ from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["Embedding", "ReversibleEmbedding"]
 
@@ -89,6 +89,7 @@ class Embedding(Adaptable):
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
         )
+        self._adapt()
 
     def call(self, inputs):
         return self.look_up(inputs)

@@ -10,7 +10,7 @@ import numpy as np
 
 from exburn.config import image_data_format, set_image_data_format
 from exburn.errors import ArgumentError, ShapeError
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["image_data_format", "set_image_data_format"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import optax
 
 from exburn import registry
+from exburn.absent import missing
 from exburn.errors import DTypeError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.adadelta import Adadelta
@@ -151,3 +152,7 @@ def deserialize(
                     "optimizer", name, _named, op="optimizers.get"
                 ) from None
         return cls.from_config(config.get("config", {}))
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

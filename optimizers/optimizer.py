@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import abc
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import optax
 
 from exburn import registry
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers import gradients
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
-from exburn.optimizers.exclusions import decays
 from exburn.optimizers.live import Live
-from exburn.optimizers.rate import initial_rate
-from exburn.optimizers.trees import (
-    has_narrow,
-    initial_state,
-    like,
-    map_with_path,
-    no_remainders,
-    same_shapes,
-    same_structure,
-    split_off_remainders,
-    widen,
-    with_remainders,
-)
+from exburn.optimizers.update import Update
 
 __all__ = ["Optimizer"]
 
+_OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
-class Optimizer(Live, Eager, abc.ABC):
+
+class Optimizer(Live, Eager, Update):
     """Turns gradients into new parameters; a subclass supplies the update rule.
 
     An optimizer is a pure pair ``init(params) -> state`` and
@@ -91,7 +76,7 @@ class Optimizer(Live, Eager, abc.ABC):
         >>> optimizer = SGD(0.1, momentum=0.0)
         >>> params = {"w": np.ones(2, np.float32)}
         >>> state = optimizer.init(params)
-        >>> params, state = optimizer.update({"w": jnp.ones(2)}, state, params)
+        >>> params, state = optimizer.update({"w": np.ones(2)}, state, params)
         >>> round(float(params["w"][0]), 6), int(state["rate"]["count"])
         (0.9, 1)
 
@@ -101,8 +86,6 @@ class Optimizer(Live, Eager, abc.ABC):
     Averaging*, 1992.
     """
 
-    #: Whether parameters in 16-bit floats are updated in float32.
-    widens = True
     #: Whether ``update`` takes the loss as a function, ``value_fn``, to search along.
     searches = False
 
@@ -125,12 +108,11 @@ class Optimizer(Live, Eager, abc.ABC):
     ):
         op = type(self).__name__
         for argument in unknown:
-            hint = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
-            if argument in hint:
+            if argument in _OLD_NAMES:
                 raise ArgumentError(
                     op,
                     f"there is no argument {argument!r}",
-                    hint=f"Use {hint[argument]}.",
+                    hint=f"Use {_OLD_NAMES[argument]}.",
                 )
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
@@ -172,6 +154,14 @@ class Optimizer(Live, Eager, abc.ABC):
     def __init_subclass__(cls, **kwargs):
         """Shows the common options in the signature of a class that takes **options."""
         super().__init_subclass__(**kwargs)
+        if "update_step" in vars(cls):
+            raise ArgumentError(
+                cls.__name__,
+                "an optimizer is written as a pure function here: its update_step would "
+                "not be called",
+                hint="Define transformation(self, learning_rate, count), which returns "
+                "an optax.GradientTransformation.",
+            )
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
         if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
             names = {parameter.name for parameter in own}
@@ -186,173 +176,16 @@ class Optimizer(Live, Eager, abc.ABC):
             registry.register_builtin(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # Nothing would read it, and the training would go on as before.
+        if name not in vars(self) and (meant := _meant_by(type(self), name)):
+            raise ArgumentError(
+                type(self).__name__,
+                f"there is no {name!r} to set",
+                hint=f"Set {meant}.",
+            )
         object.__setattr__(self, name, value)
         if not name.startswith("_") and name not in ("learning_rate", "scale"):
             self._revision = getattr(self, "_revision", 0) + 1
-
-    # The update rule
-
-    @abc.abstractmethod
-    def transformation(
-        self, learning_rate: Any, count: Any
-    ) -> optax.GradientTransformation:
-        """The update rule of one update, as an optax transformation.
-
-        Args:
-            learning_rate: float32 scalar, the rate of this update.
-            count: int32 scalar, the number of updates before this one.
-        """
-
-    def apply_rule(
-        self, grads: Any, inner: Any, params: Any, learning_rate: Any, count: Any
-    ) -> tuple[Any, Any]:
-        """What is added to the parameters, and the rule's new state."""
-        rule = self.transformation(learning_rate, count)
-        return rule.update(grads, inner, params)
-
-    def init_rule(self, params: Any) -> Any:
-        """The rule's state before the first update."""
-        return self.transformation(jnp.float32(0.0), jnp.int32(0)).init(params)
-
-    def decay_of(self, path: str, shape: tuple[int, ...]) -> float | None:
-        """The decoupled weight decay of a parameter that is not excluded from it."""
-        return self.weight_decay
-
-    # The pure interface
-
-    def init(self, params: Any) -> dict[str, Any]:
-        """The state before the first update; nothing is compiled for it.
-
-        Args:
-            params: Tree of arrays, usually nested dicts.
-        """
-
-        def make(tree):
-            wide = widen(tree)
-            state = {"inner": self.init_rule(wide if self.widens else tree)}
-            if self.accumulate > 1:
-                sums = jax.tree.map(jnp.zeros_like, wide)
-                state["accumulated"] = {"gradients": sums, "batches": jnp.int32(0)}
-            if self.use_ema:
-                state["average"] = jax.tree.map(jnp.copy, wide)
-            if self.widens and has_narrow(tree):
-                state["rounded_off"] = no_remainders(tree)
-            return state
-
-        state = initial_state(make, params)
-        # Under a schedule, which may not know its epochs yet, the number is not used.
-        rate = 0.0 if callable(self._learning_rate) else self._learning_rate
-        return {"rate": jax.device_put(initial_rate(rate, self._scale)), **state}
-
-    def update(
-        self, grads: Any, opt_state: Mapping[str, Any], params: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """One step from gradients: ``(new_params, new_opt_state)``.
-
-        With ``gradient_accumulation_steps`` this is one batch of a group: it updates
-        if it is the group's last. A loop over whole groups calls ``accumulate_batch``
-        for each batch and ``update_accumulated`` once, and asks nothing.
-
-        Args:
-            grads: Tree like ``params``.
-            opt_state: What ``init`` or the last ``update`` returned.
-            params: Tree of arrays.
-
-        Raises:
-            ShapeError: Gradients, parameters and state do not belong together.
-        """
-        same_shapes(f"{type(self).__name__}.update", grads, params)
-        if "accumulated" not in opt_state:
-            return self._step(self._unscaled(grads), dict(opt_state), params)
-        state = self.accumulate_batch(grads, opt_state)
-        return jax.lax.cond(
-            state["accumulated"]["batches"] >= self.accumulate,
-            lambda: self.update_accumulated(state, params),
-            lambda: (params, state),
-        )
-
-    def accumulate_batch(
-        self, grads: Any, opt_state: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The state with one more batch's gradients in its sums; updates nothing."""
-        sums = opt_state["accumulated"]
-        total = jax.tree.map(
-            lambda s, g: s + g.astype(s.dtype),
-            sums["gradients"],
-            self._unscaled(grads),
-        )
-        batches = sums["batches"] + 1
-        return {**opt_state, "accumulated": {"gradients": total, "batches": batches}}
-
-    def update_accumulated(
-        self, opt_state: Mapping[str, Any], params: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """The one update of a group, from the mean of its gradients."""
-        state = dict(opt_state)
-        total = state.pop("accumulated")["gradients"]
-        mean = jax.tree.map(lambda s: s / self.accumulate, total)
-        new_params, new_state = self._step(mean, state, params)
-        zeros = jax.tree.map(jnp.zeros_like, total)
-        new_state["accumulated"] = {"gradients": zeros, "batches": jnp.int32(0)}
-        return new_params, new_state
-
-    def _unscaled(self, grads: Any) -> Any:
-        if self.loss_scale_factor is None:
-            return grads
-        # In float32: a quotient of 16-bit floats could vanish again.
-        return jax.tree.map(lambda g: g / self.loss_scale_factor, widen(grads))
-
-    def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
-        count, learning_rate = state["rate"]["count"], self.rate(state)
-        wide = params
-        if self.widens:
-            grads, wide = widen(grads), widen(params)
-        if "rounded_off" in state:
-            wide = with_remainders(wide, state["rounded_off"])
-        same_structure(
-            type(self).__name__, state["inner"], jax.eval_shape(self.init_rule, wide)
-        )
-        grads = gradients.clip(
-            grads, self.clipnorm, self.clipvalue, self.global_clipnorm
-        )
-        if self.l2_weight_decay:
-            grads = map_with_path(self._add_l2, grads, wide)
-        wide = map_with_path(
-            lambda path, p: self._decayed(path, p, learning_rate), wide
-        )
-        deltas, inner = self.apply_rule(
-            grads, state["inner"], wide, learning_rate, count
-        )
-        exact = jax.tree.map(lambda w, d: w + d, wide, deltas)
-        new_state = {
-            **state,
-            "rate": {**state["rate"], "count": count + 1},
-            "inner": like(type(self).__name__, inner, state["inner"]),
-        }
-        if "rounded_off" in state:
-            new_params, new_state["rounded_off"] = split_off_remainders(exact, params)
-        else:
-            new_params = jax.tree.map(lambda p, e: e.astype(p.dtype), params, exact)
-        if self.use_ema:
-            new_params, new_state["average"] = gradients.moving_average(
-                new_params,
-                state["average"],
-                count,
-                self.ema_momentum,
-                self.ema_overwrite_frequency,
-            )
-        return new_params, new_state
-
-    def _add_l2(self, path, grad, param):
-        if not decays(path, self.weight_decay_exclusions):
-            return grad
-        return grad + self.l2_weight_decay * param
-
-    def _decayed(self, path, param, learning_rate):
-        decay = self.decay_of(path, param.shape)
-        if not decay or not decays(path, self.weight_decay_exclusions):
-            return param
-        return (param - param * (decay * learning_rate)).astype(param.dtype)
 
     # Loss scale, averages, exclusions
 
@@ -449,3 +282,14 @@ class Optimizer(Live, Eager, abc.ABC):
     def __repr__(self) -> str:
         rate = self.schedule or self._learning_rate
         return f"{type(self).__name__}(learning_rate={rate!r})"
+
+
+def _meant_by(kind: type, name: str) -> str | None:
+    """The hyperparameter that a name without meaning stands for: ``lr``, ``beta1``."""
+    parameters = inspect.signature(kind).parameters
+    if hasattr(kind, name) or name in parameters:
+        return None
+    if name in _OLD_NAMES:
+        return _OLD_NAMES[name]
+    plain = {known.replace("_", ""): known for known in parameters}
+    return plain.get(name.replace("_", "").lower()) if name[0] != "_" else None

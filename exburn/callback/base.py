@@ -28,8 +28,8 @@ class Callback:
         params: What the run was called with: `epochs`, `steps` (None if unknown),
             `batch_size`, `samples`, `verbose`, `validation`, `metrics`.
         every: Call the batch hooks after every n-th step only.
-        light: A promise that the epoch hooks neither read nor write the model's
-            weights, so that the trainer need not bring them up to date.
+        light: A promise that the hooks of epochs and evaluations neither read nor write
+            the model's weights, so that the trainer need not bring them up to date.
         async_safe: Accepted for Keras' sake; hooks always run in the main thread.
 
     Example:

@@ -163,6 +163,12 @@ class CallbackList:
         epoch = ("on_epoch_begin", "on_epoch_end")
         return all(c.light for hook in epoch for c in self._hooks[hook])
 
+    @property
+    def light_tests(self) -> bool:
+        """Whether no callback touches the weights in a hook of an evaluation."""
+        hooks = ("on_test_begin", *_BATCH_HOOKS["test"], "on_test_end")
+        return all(c.light for hook in hooks for c in self._hooks[hook])
+
     def listens(self, hook: str) -> bool:
         """Whether any callback overrides the hook of this name."""
         return bool(self._hooks[hook])

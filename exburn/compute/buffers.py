@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.device import device_of
 from exburn.errors import DataError, DTypeError, ShapeError
 
 __all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
@@ -36,12 +37,13 @@ def buffer(
             byte order, which need a dtype.
         shape: Of the result; that of the data by default.
         dtype: One of `dtypes`; that of the data by default.
-        device: A JAX device; the default one if None.
+        device: A JAX device or its name, such as ``"gpu:1"``; the default one if None.
 
     Raises:
         DTypeError: An unknown dtype, one that JAX is not set up for, or no numbers.
-        DataError: Fractions, or numbers beyond the range, for a dtype of integers.
+        DataError: Numbers beyond the dtype's range, or fractions for one of integers.
         ShapeError: The data do not fill the shape.
+        ArgumentError: There is no such device.
 
     Example:
         >>> buffer([1, 2, 3, 4], (2, 2), "bfloat16").dtype.name
@@ -52,35 +54,54 @@ def buffer(
     if dtype is not None:
         dtype = _dtype(dtype)
     if isinstance(data, bytes | bytearray | memoryview):
-        if dtype is None:
-            raise DTypeError("buffer", "bytes need a dtype", hint='dtype="float32"')
-        if len(data) % dtype.itemsize:
-            raise ShapeError(
-                "buffer",
-                f"the bytes must be whole numbers of {dtype.itemsize} bytes, received "
-                f"{len(data)}",
-            )
-        data = np.frombuffer(data, dtype)
+        data = _from_bytes(data, dtype)
     elif not isinstance(data, jax.Array):
         data = _numbers(data)
         if dtype is None:  # as JAX: Python floats are float32
             dtype = _dtype(jax.dtypes.canonicalize_dtype(data.dtype))
-        converted = data.astype(dtype)
-        whole = jnp.issubdtype(dtype, jnp.integer) and data.dtype != dtype
-        if whole and not np.array_equal(converted.astype(data.dtype), data):
-            raise DataError("buffer", f"{dtype.name} cannot hold all of the numbers")
-        data = converted
+    if dtype is not None and data.dtype != dtype:
+        data = _converted(data, dtype)
     if shape is not None:
-        if math.prod(shape) != data.size:
+        if math.prod(shape) != data.size or any(n < 0 for n in shape):
             raise ShapeError(
                 "buffer",
                 f"shape {tuple(shape)} holds {math.prod(shape)} numbers, received "
                 f"{data.size}",
             )
         data = data.reshape(shape)
-    if isinstance(data, jax.Array) and dtype is not None:
-        data = data.astype(dtype)
-    return jax.device_put(data, device)
+    return jax.device_put(data, device_of(device, "buffer"))
+
+
+def _from_bytes(data: Any, dtype: np.dtype | None) -> np.ndarray:
+    if dtype is None:
+        raise DTypeError("buffer", "bytes need a dtype", hint='dtype="float32"')
+    if len(data) % dtype.itemsize:
+        raise ShapeError(
+            "buffer",
+            f"the bytes must be whole numbers of {dtype.itemsize} bytes, received "
+            f"{len(data)}",
+        )
+    if dtype.kind == "b":  # a byte other than 0 and 1 would be a third truth value
+        return np.frombuffer(data, np.uint8) != 0
+    return np.frombuffer(data, dtype)
+
+
+def _converted(data: Any, dtype: np.dtype) -> Any:
+    """The array in another dtype, in which only digits may be lost."""
+    if data.dtype.kind == "c" and dtype.kind != "c":
+        raise DTypeError("buffer", f"{dtype.name} cannot hold complex numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        new = data.astype(dtype)
+        if jnp.issubdtype(dtype, jnp.integer) or dtype.kind == "b":
+            fits = new.astype(data.dtype) == data
+        elif data.dtype.kind != "c":
+            fits = ~jnp.isnan(new) & ((abs(new) != jnp.inf) | (abs(data) == jnp.inf))
+            fits |= data != data
+        else:
+            return new
+    if not fits.all():
+        raise DataError("buffer", f"{dtype.name} cannot hold all of the numbers")
+    return new
 
 
 def _numbers(data: Any) -> np.ndarray:
@@ -92,7 +113,7 @@ def _numbers(data: Any) -> np.ndarray:
         raise DTypeError(
             "buffer", f"the data must be numbers, received {type(data).__name__}"
         )
-    return array
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _dtype(value: Any) -> np.dtype:
@@ -148,7 +169,7 @@ def dtypes(device: Any = None) -> list[str]:
         >>> {"float32", "bfloat16", "int8", "bool"} <= set(dtypes())
         True
     """
-    device = device or jax.devices()[0]
+    device = device_of(device, "dtypes") or jax.devices()[0]
     return [name for name in _DTYPES if _holds(name, device)]
 
 

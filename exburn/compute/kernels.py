@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, unknown_name
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
 
@@ -132,6 +132,8 @@ def _layer_norm(x, scale=None, offset=None, *, eps=1e-5):
 def _conv2d(x, kernel, *, strides=(1, 1), padding="VALID"):
     """``[n, h, w, in]`` and ``[kh, kw, in, out]`` → ``[n, h, w, out]``."""
     strides = (strides,) * 2 if isinstance(strides, int) else strides
+    if isinstance(padding, str) and padding.upper() not in ("VALID", "SAME"):
+        raise ValueError(f"padding is VALID, SAME or pairs of numbers: {padding!r}")
     return jax.lax.conv_general_dilated(
         x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from exburn.device import device_of
+
 __all__ = ["device_count", "memory_info", "synchronize"]
 
 
@@ -24,7 +26,7 @@ def memory_info(device: Any = None) -> dict[str, int | None]:
         >>> sorted(memory_info())
         ['free', 'total', 'used']
     """
-    device = device or jax.devices()[0]
+    device = device_of(device, "memory_info") or jax.devices()[0]
     stats = device.memory_stats() or {}
     if "bytes_limit" in stats:
         total, used = stats["bytes_limit"], stats.get("bytes_in_use", 0)

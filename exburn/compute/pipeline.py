@@ -46,10 +46,15 @@ class Pipeline:
         """Declares an input, given by name to `run`.
 
         Raises:
-            ArgumentError: The name is taken.
+            ArgumentError: The name is taken, or is none.
         """
-        if any(slot.name == name for slot in self._inputs):
-            raise ArgumentError("Pipeline.input", f"the name {name!r} is taken")
+        taken = ["outputs", *(slot.name for slot in self._inputs)]
+        if not isinstance(name, str) or name in taken:
+            raise ArgumentError(
+                "Pipeline.input",
+                f"the name must be a string that is not taken, received {name!r}",
+                {"taken": ", ".join(taken)},
+            )
         slot = Slot(len(self._inputs) + len(self._steps), name)
         self._inputs.append(slot)
         self._programs.clear()
@@ -67,13 +72,8 @@ class Pipeline:
             UnknownNameError: No kernel has that name.
             ArgumentError: A slot of another pipeline.
         """
-        known = [*self._inputs, *(step[0] for step in self._steps)]
-        for value in inputs:
-            if isinstance(value, Slot) and not any(value is slot for slot in known):
-                raise ArgumentError(
-                    "Pipeline.add", f"{value} belongs to another pipeline"
-                )
-        slot = Slot(len(known), name)
+        self._require_own("Pipeline.add", [v for v in inputs if _is_slot(v)])
+        slot = Slot(len(self._inputs) + len(self._steps), name)
         self._steps.append((slot, kernel(name), inputs, static(params)))
         self._programs.clear()
         return slot
@@ -86,8 +86,9 @@ class Pipeline:
             **inputs: An array for each input.
 
         Raises:
-            ArgumentError: An input is missing or unknown, there are no steps, or a
-                kernel does not take what it is given.
+            ArgumentError: An input is missing or unknown, there are no steps, an
+                output is no slot of this pipeline, or a kernel does not take what it
+                is given.
         """
         names = {slot.name for slot in self._inputs}
         if names != set(inputs) or not self._steps:
@@ -96,12 +97,21 @@ class Pipeline:
                 f"it takes the inputs {sorted(names)} and needs a step, received "
                 f"{sorted(inputs)} and {len(self._steps)} steps",
             )
+        if isinstance(outputs, Slot):
+            raise ArgumentError("Pipeline.run", "outputs must be a list of slots")
         wanted = [self._steps[-1][0]] if outputs is None else list(outputs)
+        self._require_own("Pipeline.run", wanted)
         key = tuple(slot.index for slot in wanted)
         if key not in self._programs:
             self._programs[key] = self._compile(key)
         found = self._programs[key](inputs, self._constants())
         return found[0] if outputs is None else found
+
+    def _require_own(self, op: str, slots: Sequence[Slot]) -> None:
+        known = [*self._inputs, *(step[0] for step in self._steps)]
+        for value in slots:
+            if not any(value is slot for slot in known):
+                raise ArgumentError(op, f"{value} belongs to another pipeline, or none")
 
     def _constants(self) -> list[Any]:
         """Recorded arrays: arguments of the program, which would copy them else."""

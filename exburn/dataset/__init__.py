@@ -15,7 +15,12 @@ from exburn.dataset.adapting import register_adapter
 from exburn.dataset.array_dataset import ArrayDataset
 from exburn.dataset.arrays import on_host
 from exburn.dataset.checks import check_finite
-from exburn.dataset.conversion import as_dataset, as_validation_dataset, split
+from exburn.dataset.conversion import (
+    as_batch,
+    as_dataset,
+    as_validation_dataset,
+    split,
+)
 from exburn.dataset.py_dataset import PyDataset
 from exburn.dataset.stream_dataset import StreamDataset
 from exburn.dataset.trees import leaves, map_leaves
@@ -24,6 +29,7 @@ __all__ = [
     "ArrayDataset",
     "PyDataset",
     "StreamDataset",
+    "as_batch",
     "as_dataset",
     "as_validation_dataset",
     "check_finite",

@@ -17,7 +17,7 @@ from exburn.dataset.stream_dataset import StreamDataset
 from exburn.dataset.trees import NAMES
 from exburn.errors import ArgumentError, DataError, DTypeError
 
-__all__ = ["as_dataset", "as_validation_dataset", "split"]
+__all__ = ["as_batch", "as_dataset", "as_validation_dataset", "split"]
 
 
 def as_dataset(
@@ -75,6 +75,28 @@ def as_dataset(
             op, "y is a generator, x is not", hint="Yield (x, y) from one generator."
         )
     return ArrayDataset(x, y, sample_weight, op=op)
+
+
+def as_batch(
+    x: Any, y: Any = None, sample_weight: Any = None, *, op: str
+) -> ArrayDataset:
+    """One batch of arrays: what ``as_dataset`` takes, but for loaders.
+
+    Raises:
+        DataError: A loader, or what ``as_dataset`` refuses.
+
+    Example:
+        >>> as_batch(np.zeros((4, 2)), op="predict_on_batch").size
+        4
+    """
+    dataset = as_dataset(x, y, sample_weight, op=op)
+    if not isinstance(dataset, ArrayDataset):
+        raise DataError(
+            op,
+            "one batch of arrays is needed, received a loader",
+            hint="Pass one of its batches: next(iter(loader)).",
+        )
+    return dataset
 
 
 def as_validation_dataset(

@@ -15,6 +15,8 @@ from exburn.errors import DataError, ExBurnError
 __all__ = ["StreamDataset"]
 
 _END = object()
+# The first batches tell whether a loader uses the same memory for all of them.
+_LOOKS, _LOOKED_AT = 8, 64 << 20  # of batches, and of bytes that are held for it
 
 
 class StreamDataset:
@@ -36,6 +38,9 @@ class StreamDataset:
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
+
+    Batches are kept while others are read. If a loader fills the same arrays anew for
+    each of them, each is copied.
 
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
@@ -68,6 +73,9 @@ class StreamDataset:
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
         self._form: Any = None
         self._ranks: list[int] | None = None  # where the parts are single arrays
+        self._looks, self._held = _LOOKS, 0  # batches to look at, and bytes held
+        self._given: dict[str, list[np.ndarray]] = {}  # parts of the first batches
+        self._reused: set[str] = set()  # paths of those that lay where others had lain
 
     def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
         """The first batch; ``iterate`` with the same arguments still yields it."""
@@ -122,7 +130,28 @@ class StreamDataset:
             raise
         if raw is _END:
             return None
-        return self._plain(raw) or self._batch(raw, index)
+        return self._own(self._plain(raw) or self._batch(raw, index))
+
+    def _own(self, batch: tuple) -> tuple:
+        """The batch, copied if the loader may write the next one over it."""
+        if not self._looks:
+            return batch if not self._reused else map_leaves(self._copied, batch, "")
+        for path, leaf in leaves(batch, ""):
+            given = self._given.setdefault(path, [])
+            if any(leaf.ctypes.data == other.ctypes.data for other in given):
+                self._reused.add(path)
+            given.append(leaf)  # held, so that no new array can lie there by chance
+            self._held += leaf.nbytes
+        self._looks -= 1
+        batch = map_leaves(lambda _, leaf: leaf.copy(), batch, "")
+        if self._held > _LOOKED_AT and self._looks < _LOOKS - 1:
+            self._looks = 0
+        if not self._looks:
+            self._given.clear()
+        return batch
+
+    def _copied(self, path: str, leaf: np.ndarray) -> np.ndarray:
+        return leaf.copy() if path in self._reused else leaf
 
     def check_rows(self, rows: tuple, batches: list[tuple], first: int) -> None:
         """Checks the values of some batches.

@@ -11,9 +11,9 @@ import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import ArgumentError
 from exburn.flops import count
 from exburn.gradients.programs import loss_of, precise
+from exburn.optimizers.arguments import real
 from exburn.training.memory import free_bytes
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
@@ -43,8 +43,12 @@ def default_epsilon(dtype: Any, method: str = "numerical") -> float:
 
 
 def coarsest(params: dict[str, Any], compute: Any) -> Any:
-    """The dtype with the fewest digits among the parameters' and the compute dtype."""
-    dtypes = [jnp.dtype(compute), *(p.dtype for p in params.values())]
+    """The dtype with the fewest digits among all that the loss goes through.
+
+    Those of the parameters, of the layers, and float32, in which losses are summed.
+    """
+    dtypes = [jnp.dtype("float32"), jnp.dtype(compute)]
+    dtypes += [p.dtype for p in params.values()]
     return max(dtypes, key=lambda d: float(jnp.finfo(d).eps))
 
 
@@ -73,10 +77,7 @@ def numerical(
     """
     if epsilon is None:
         epsilon = default_epsilon(coarsest(state.params, compute), method)
-    if not epsilon > 0:
-        raise ArgumentError(
-            "compute_gradients", f"epsilon must be positive, received {epsilon}"
-        )
+    epsilon = real("compute_gradients", "epsilon", epsilon, open_low=True)
     budget = free_bytes() // 8
     if jax.default_backend() == "cpu":
         budget = min(budget, _CPU_BYTES)
@@ -98,9 +99,18 @@ def numerical(
 
 
 def _moved(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
-    flat = {path: value.ravel() for path, value in params.items()}
-    up = {path: value + epsilon for path, value in flat.items()}
-    return up, {path: value - epsilon for path, value in flat.items()}
+    """Both ends of the step of every element; at least the numbers beside it."""
+
+    def ends(step: Any, limit: float) -> dict[str, jax.Array]:
+        found = {}
+        for path, value in params.items():
+            value = value.ravel()
+            moved = value + step
+            beside = jnp.nextafter(value, jnp.full_like(value, limit))
+            found[path] = jnp.where(moved == value, beside, moved)
+        return found
+
+    return ends(epsilon, jnp.inf), ends(-epsilon, -jnp.inf)
 
 
 def _differences(
@@ -125,10 +135,12 @@ def _differences(
                     end = value[row]
                     rise = at(row, up[row]) - start
                 # What was really moved, after rounding to the parameter's dtype.
-                run = up[row].astype(jnp.float32) - end.astype(jnp.float32)
+                run = up[row].astype(wide) - end.astype(wide)
                 return rise / run
 
-            many = rows[path]
+            many, wide = rows[path], jnp.promote_types(value.dtype, jnp.float32)
+            if not many.size:
+                return jnp.zeros(0, wide)
             room = int(budget // max(_bytes_each(one, many), 1))
             chunk = min(2 ** max(room.bit_length() - 1, 0), _LARGEST_CHUNK, len(many))
             return jax.lax.map(one, many, batch_size=chunk)

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ArgumentError
 from exburn.gradients.programs import gradients_of, loss_of, on_device, prepared
+from exburn.optimizers.arguments import whole
 
 __all__ = ["profile_step"]
 
@@ -50,11 +50,8 @@ def profile_step(
 
     Source: ExBurn (Elixir), ``ExBurn.Training.profile_step``.
     """
-    if runs < 1 or warmup < 0:
-        raise ArgumentError(
-            "profile_step",
-            f"runs must be ≥ 1 and warmup ≥ 0, received {runs} and {warmup}",
-        )
+    runs = whole("profile_step", "runs", runs, low=1)
+    warmup = whole("profile_step", "warmup", warmup)
     trainer, tree = prepared(model, batch, "profile_step", "autodiff")
     programs, data = trainer.programs, on_device(tree)
     state = trainer.initial_state()

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 
-from exburn.dataset import ArrayDataset, as_dataset
+from exburn.dataset import as_batch
 from exburn.errors import ArgumentError, DataError, unknown_name
+from exburn.models.arguments import check_model
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.training.trainer import Trainer
@@ -28,6 +29,7 @@ METHODS = ("autodiff", "numerical", "numerical_batch")
 
 def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
     """The model's trainer, ready for the batch, and the batch, checked."""
+    check_model(op, model)
     if method not in METHODS:
         raise unknown_name("method", method, METHODS, op=op)
     parts = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
@@ -36,13 +38,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
             op,
             f"a batch is (x, y) or (x, y, sample_weight), received {len(parts)} parts",
         )
-    dataset = as_dataset(*parts, op=op)
-    if not isinstance(dataset, ArrayDataset):
-        raise DataError(
-            op,
-            "one batch of arrays is needed, received a loader",
-            hint="Pass one of its batches: next(iter(loader)).",
-        )
+    dataset = as_batch(*parts, op=op)
     trainer = model._trainer(op)
     own = callable(getattr(model, "train_step", None))
     if own and not (op == "train_step" and method == "autodiff"):
@@ -101,7 +97,7 @@ def update_of(programs: Programs) -> Callable:
     """One update from given gradients, everything else as in a training step."""
 
     def apply(state: TrainState, batch: Any, grads: Any) -> tuple[jax.Array, Any]:
-        _, (loss, _, others, _, _) = programs.loss(state.params, state, batch, None)
+        _, (loss, _, others, *_) = programs.loss(state.params, state, batch, None)
         params, opt_state = programs.optimizer.update(
             grads, state.opt_state, state.params
         )

@@ -8,6 +8,7 @@ import jax
 
 from exburn.gradients.differences import numerical
 from exburn.gradients.programs import exact_gradients, on_device, prepared, update_of
+from exburn.models.arguments import check_model
 
 __all__ = ["compute_gradients", "train_step"]
 
@@ -54,6 +55,7 @@ def train_step(
 
     Source: ExBurn (Elixir), ``ExBurn.Training.train_step``.
     """
+    check_model("train_step", model)
     with model.options(
         clip_norm=clip_norm, clip_value=clip_value, weight_decay=weight_decay
     ):

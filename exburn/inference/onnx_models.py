@@ -15,7 +15,7 @@ from exburn.errors import (
     require,
 )
 from exburn.inference.rows import as_dtype, in_batches
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["is_session", "load", "predict_session"]
 

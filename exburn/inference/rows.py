@@ -10,7 +10,7 @@ import numpy as np
 
 from exburn.dtypes import is_float
 from exburn.errors import DataError, DTypeError
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.training.plan import power_of_two
 
 __all__ = ["as_dtype", "in_batches", "on_host", "row_count"]

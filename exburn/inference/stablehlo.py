@@ -15,7 +15,7 @@ from exburn.errors import (
     require,
 )
 from exburn.inference.rows import as_dtype, in_batches
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["is_exported", "load", "predict_exported"]
 
@@ -56,6 +56,7 @@ def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:
     Raises:
         ArgumentError: The program takes several arguments, or runs elsewhere.
         DataError, ShapeError: The inputs are not those of the program.
+        FileFormatError: The program inside is damaged.
     """
     in_tree = exported.in_tree
     if len(in_tree.children()[0].children()) != 1:
@@ -79,8 +80,19 @@ def predict_exported(exported: Any, x: Any, batch_size: int | None) -> Any:
     fixed = exported.in_avals[0].shape[0]
     exact = isinstance(fixed, int)
     call = jax.jit(exported.call)
+
+    def run(part: list[Any]) -> Any:
+        try:
+            return call(x_tree.unflatten(part))
+        except jax.errors.JaxRuntimeError as error:
+            if "Failed to deserialize" not in str(error):
+                raise
+            raise FileFormatError(
+                "predict", "the exported program is damaged", {"cause": error}
+            ) from error
+
     return in_batches(
-        lambda part: call(x_tree.unflatten(part)),
+        run,
         leaves,
         fixed if exact else batch_size,
         padded=exact,

@@ -50,6 +50,7 @@ class Base(nnx.Module):
     _trainable = True
     _policy: Precision | None = None
     _own_policy = False
+    _policy_was_set = False  # after it was made: no configuration tells
     _remat: rematerialize.Remat | None = None
     _autocast = True
     _taps: Static | None = None
@@ -156,8 +157,9 @@ class Base(nnx.Module):
 
     @precision.setter
     def precision(self, policy: Any) -> None:
-        before, self._own_policy = self.precision, True
+        before = self.precision
         self._policy = Precision.of(policy)
+        self._own_policy = self._policy_was_set = True
         spread_precision(self, self._policy, before)
 
     dtype_policy = precision

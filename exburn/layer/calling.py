@@ -16,7 +16,8 @@ from exburn.building import infer, materialize, spec_like, spread_precision
 from exburn.dtypes import get_precision, is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 from exburn.layer.weighted import Weighted
-from exburn.symbol import Symbol, describe, has_symbol, record
+from exburn.shapes import describe
+from exburn.symbol import Symbol, has_symbol, record
 from exburn.traversal import children, module_paths
 
 __all__ = ["Calling"]
@@ -69,7 +70,11 @@ class Calling(Weighted):
             for weight in self.trainable_weights
             if (regularizer := weight.get_metadata().get("regularizer"))
         ]
-        return [*_added.get(self, ()), *penalties]
+        pass_ = context.current()
+        added = _added.get(self, ())
+        if pass_ is not None and pass_.root is self:  # in a model's compute_loss
+            added = pass_.losses
+        return [*added, *penalties]
 
     def random_key(self) -> jax.Array:
         """A fresh PRNG key for this call: a function of seed, step and path."""

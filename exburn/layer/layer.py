@@ -12,7 +12,8 @@ from exburn.building import clone
 from exburn.errors import GraphError
 from exburn.layer.calling import Calling
 from exburn.layer.signature import init_names
-from exburn.symbol import Symbol, public_shape, spec_of
+from exburn.shapes import public_shape, spec_of
+from exburn.symbol import Symbol
 from exburn.traversal import children
 
 __all__ = ["Layer"]

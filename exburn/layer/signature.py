@@ -11,7 +11,7 @@ import jax
 from flax import nnx
 
 from exburn.errors import ArgumentError
-from exburn.symbol import public_shape
+from exburn.shapes import public_shape
 
 __all__ = ["CallInfo", "check_name", "init_names", "snake_case"]
 

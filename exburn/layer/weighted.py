@@ -13,8 +13,8 @@ from exburn.building import materialize
 from exburn.dtypes import is_float
 from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.layer.base import Base
-from exburn.symbol import describe
-from exburn.traversal import is_abstract, iter_weights
+from exburn.shapes import describe
+from exburn.traversal import held_metrics, is_abstract, iter_weights
 from exburn.weights import Buffer, Parameter, Weight, assign, scalars
 
 __all__ = ["Weighted"]
@@ -79,15 +79,21 @@ class Weighted(Base):
             jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)), **meta
         )
 
+    def add_variable(self, shape, initializer, *args: Any, **kwargs: Any) -> Weight:
+        """As :meth:`add_weight`, with a shape and an initializer that must be given."""
+        return self.add_weight(shape, initializer, *args, **kwargs)
+
     def cast(self, value, dtype=None):
         """A weight or array in the compute dtype."""
         return jnp.asarray(_value(value), dtype or self.compute_dtype)
 
-    def _weights(self, trainable: bool | None = None) -> list[Weight]:
+    def _weights(
+        self, trainable: bool | None = None, *, carried: bool = False
+    ) -> list[Weight]:
         self._require_weights()
         return [
             w
-            for _, w, learns in iter_weights(self)
+            for _, w, learns in iter_weights(self, carried=carried)
             if trainable is None or learns is trainable
         ]
 
@@ -100,7 +106,10 @@ class Weighted(Base):
         """All weights, in Keras' order: layer by layer, the trainable ones first."""
         return self._weights()
 
-    variables = weights
+    @property
+    def variables(self) -> list[Weight]:
+        """The weights, and the states of stateful layers and seed generators."""
+        return self._weights(carried=True)
 
     @property
     def trainable_weights(self) -> list[Weight]:
@@ -112,7 +121,19 @@ class Weighted(Base):
 
     trainable_variables = trainable_weights
 
-    non_trainable_variables = non_trainable_weights
+    @property
+    def non_trainable_variables(self) -> list[Weight]:
+        return self._weights(False, carried=True)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metrics that the layer and those inside of it hold."""
+        return held_metrics(self)
+
+    @property
+    def metrics_variables(self) -> list[Any]:
+        """The variables of all ``metrics``, in their order."""
+        return [variable for metric in self.metrics for variable in metric.variables]
 
     def get_weights(self) -> list[np.ndarray]:
         """Host copies of the weights, in the order of ``weights``."""
@@ -126,14 +147,14 @@ class Weighted(Base):
         """
         own = self.weights
         weights = list(weights)
+        paths = [path for path, _, _ in iter_weights(self, carried=False)]
         if len(own) != len(weights):
             raise ShapeError(
                 f"{self.name}.set_weights",
                 f"{len(own)} arrays are needed, received {len(weights)}",
-                {"weights": ", ".join(path for path, _, _ in iter_weights(self))},
+                {"weights": ", ".join(paths)},
                 hint="Take them from get_weights() of an equal model.",
             )
-        paths = [path for path, _, _ in iter_weights(self)]
         for path, w, new in zip(paths, own, weights, strict=True):
             if tuple(np.shape(new)) != tuple(w.shape):
                 raise ShapeError(
@@ -158,7 +179,7 @@ class Weighted(Base):
                 "it has no weights before it is built",
                 hint="Call it on data first, or give the model an Input(shape).",
             )
-        return sum(scalars(w) for _, w, _ in iter_weights(self))
+        return sum(scalars(w) for _, w, _ in iter_weights(self, carried=False))
 
 
 def _value(value: Any) -> Any:

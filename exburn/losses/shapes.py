@@ -116,17 +116,7 @@ def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
     """
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
     details = _described(y_true, y_pred)
-    if not p or not -len(p) <= axis < len(p):
-        raise ShapeError(op, f"predictions have no class axis {axis}", details)
-    if p[axis] == 1:
-        raise ShapeError(
-            op,
-            "predictions hold one class only, so the loss would always be 0",
-            details,
-            hint="Use 'binary_crossentropy', or a last layer with one unit per class.",
-        )
-    axis %= len(p)
-    rest = p[:axis] + p[axis + 1 :]
+    axis, rest = _class_axis(op, p, axis, details)
     if _fits(t, rest):
         return
     if len(t) == len(p):
@@ -153,19 +143,9 @@ def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
     """
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
     details = _described(y_true, y_pred)
-    if not p or not -len(p) <= axis < len(p):
-        raise ShapeError(op, f"predictions have no class axis {axis}", details)
-    if p[axis] == 1:
-        raise ShapeError(
-            op,
-            "predictions hold one class only, so the loss would always be 0",
-            details,
-            hint="Use 'binary_crossentropy', or a last layer with one unit per class.",
-        )
+    axis, rest = _class_axis(op, p, axis, details)
     if _fits(t, p):
         return
-    axis %= len(p)
-    rest = p[:axis] + p[axis + 1 :]
     squeezed = len(t) == len(p) and t[axis] == 1 and t[:axis] + t[axis + 1 :]
     if _fits(t, rest) or (squeezed is not False and _fits(squeezed, rest)):
         raise TargetError(
@@ -176,6 +156,23 @@ def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
         )
     reason = "targets must have the shape of the predictions"
     raise ShapeError(op, reason, details, hint=f"Expected shape {_text(p)}.")
+
+
+def _class_axis(
+    op: str, shape: tuple, axis: int, details: dict[str, Any]
+) -> tuple[int, tuple]:
+    """The axis of the classes, counted from 0, and the shape without it."""
+    if not shape or not -len(shape) <= axis < len(shape):
+        raise ShapeError(op, f"predictions have no class axis {axis}", details)
+    if shape[axis] == 1:
+        raise ShapeError(
+            op,
+            "predictions hold one class only, so the loss would always be 0",
+            details,
+            hint="Use 'binary_crossentropy', or a last layer with one unit per class.",
+        )
+    axis %= len(shape)
+    return axis, shape[:axis] + shape[axis + 1 :]
 
 
 def _text(shape: tuple) -> str:

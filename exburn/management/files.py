@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from exburn.dtypes import is_float
 from exburn.errors import (
     ArgumentError,
     DTypeError,
@@ -21,10 +23,13 @@ from exburn.errors import (
 )
 from exburn.management.values import parameters, update_params
 from exburn.saving.atomic import write_atomically
+from exburn.saving.header import DTYPES, STORED_AS
 
 __all__ = ["deserialize_params", "export_params", "import_params", "serialize_params"]
 
 _FORMATS = ("json", "safetensors")
+#: JSON has no numbers for these.
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 #: Nx' names of types, which the JSON files of ExBurn (Elixir) use.
 _NX = {"f": "float", "bf": "bfloat", "s": "int", "u": "uint", "c": "complex"}
 
@@ -40,7 +45,9 @@ def serialize_params(model: Any) -> bytes:
         True
     """
     arrays = {path: np.asarray(value) for path, value in parameters(model).items()}
-    return safetensors.numpy.save(arrays)
+    return safetensors.numpy.save(
+        {path: a.astype(STORED_AS.get(a.dtype, a.dtype)) for path, a in arrays.items()}
+    )
 
 
 def deserialize_params(model: Any, data: bytes) -> Any:
@@ -59,7 +66,13 @@ def deserialize_params(model: Any, data: bytes) -> Any:
             "deserialize_params", f"bytes are needed, received {type(data).__name__}"
         )
     try:
-        arrays = safetensors.numpy.load(bytes(data))
+        # Not safetensors.numpy.load, which knows no bfloat16.
+        arrays = {
+            path: np.frombuffer(entry["data"], DTYPES[entry["dtype"]]).reshape(
+                entry["shape"]
+            )
+            for path, entry in safetensors.deserialize(bytes(data))
+        }
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileFormatError(
             "deserialize_params",
@@ -117,7 +130,7 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
 
     Args:
         model: A built model of the same architecture.
-        source: A path, or the contents as ``str`` or ``bytes`` beside a format.
+        source: A path, or the contents: JSON, or ``bytes`` beside a format.
         format: ``"json"`` or ``"safetensors"``; by default what the suffix says.
 
     Returns:
@@ -125,18 +138,31 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
 
     Raises:
         FileFormatError: Damaged contents, or those of another model.
-        ArgumentError: There is no such file.
+        ArgumentError: There is no such file, or bytes without a format.
+        DTypeError: This is neither a path nor contents.
     """
-    if format is None or isinstance(source, Path):
+    op = "import_params"
+    if isinstance(source, str | os.PathLike) and not _is_json(source):
         path = Path(source)
-        format = _format("import_params", path, format)
+        format = _format(op, path, format)
         if not path.is_file():
-            raise ArgumentError("import_params", f"there is no file {path}")
+            raise ArgumentError(op, f"there is no file {path}")
         source = path.read_bytes()
-    format = _format("import_params", None, format)
+    elif not isinstance(source, str | bytes | bytearray):
+        raise DTypeError(
+            op, f"a path or contents are needed, received {type(source).__name__}"
+        )
+    elif format is None and not isinstance(source, str):
+        raise ArgumentError(op, "bytes need a format", hint='format="safetensors"')
+    format = _format(op, None, format)
     if format == "safetensors":
         return deserialize_params(model, source)
     return _replace_all(model, _from_json(source), "import_params")
+
+
+def _is_json(source: Any) -> bool:
+    """Whether a string is a document, and not the name of a file."""
+    return isinstance(source, str) and source.lstrip()[:1] in ("{", "[")
 
 
 def _format(op: str, path: Any, format: str | None) -> str:
@@ -158,12 +184,7 @@ def _to_json(value: Any) -> list[Any]:
 
 def _from_json(source: str | bytes) -> dict[str, np.ndarray]:
     try:
-        arrays = {}
-        for name, entry in json.loads(source).items():
-            dtype = jnp.dtype(_dtype_name(entry["type"]))
-            values = [float(v) if isinstance(v, str) else v for v in entry["data"]]
-            array = np.array(values, dtype)
-            arrays[name] = array.reshape([int(size) for size in entry["shape"]])
+        return {name: _array(entry) for name, entry in json.loads(source).items()}
     except (
         AttributeError,
         KeyError,
@@ -177,7 +198,20 @@ def _from_json(source: str | bytes) -> dict[str, np.ndarray]:
             "the contents are not {path: {shape, type, data}} in JSON",
             {"cause": f"{type(error).__name__}: {error}"},
         ) from error
-    return arrays
+
+
+def _array(entry: Mapping[str, Any]) -> np.ndarray:
+    """The array that an entry describes in full, or one of several errors."""
+    dtype, shape = jnp.dtype(_dtype_name(entry["type"])), entry["shape"]
+    values = [_NOT_FINITE[v] if isinstance(v, str) else v for v in entry["data"]]
+    kind = float if is_float(dtype) else int
+    if not (is_float(dtype) or dtype.kind in "biu"):
+        raise TypeError(f"{dtype} is no type of numbers")
+    if any(not isinstance(n, int) or n < 0 for n in shape):
+        raise ValueError(f"{shape} is no shape")
+    if any(not isinstance(v, int | kind) for v in values):
+        raise TypeError(f"the data are not all of {dtype}")
+    return np.array(values, dtype).reshape(shape)
 
 
 def _dtype_name(name: str) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.dataset import ArrayDataset, as_dataset
-from exburn.errors import DataError
-from exburn.training.trainer import Trainer
+from exburn.building import inspect_call
+from exburn.dataset import as_batch
+from exburn.models.arguments import check_model
+from exburn.optimizers.arguments import whole
 
 __all__ = ["compute_loss", "forward", "forward_pattern"]
 
@@ -37,14 +38,11 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
 
     Source: ExBurn (Elixir), ``ExBurn.Model.forward``.
     """
-    dataset = as_dataset(x, op="forward")
-    if not isinstance(dataset, ArrayDataset):
-        raise DataError("forward", "one batch of arrays is needed, received a loader")
-    run = model._run.value
-    if run.trainer is None:
-        run.trainer = Trainer(model)
+    check_model("forward", model)
+    dataset = as_batch(x, op="forward")
+    trainer = model._predictor()
     model._prepare("predict", dataset)
-    programs = run.trainer.programs
+    programs = trainer.programs
 
     def make() -> Callable:
         def forward(groups, x):
@@ -68,7 +66,8 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
 
     Raises:
         NotCompiledError: ``compile`` was not called.
-        ShapeError, TargetError: Predictions and targets do not fit the loss.
+        DataError: Predictions and targets are no arrays of the same rows.
+        ShapeError, TargetError: They do not fit the loss.
 
     Example:
         >>> import numpy as np
@@ -80,17 +79,19 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
 
     Source: ExBurn (Elixir), ``ExBurn.Model.compute_loss``.
     """
-    predictions = jax.tree.map(jnp.asarray, predictions)
-    return float(
-        model.compute_loss(y=jax.tree.map(jnp.asarray, targets), y_pred=predictions)
-    )
+    check_model("compute_loss", model)
+    predictions, y, _ = as_batch(predictions, targets, op="compute_loss").tree
+    loss = float(model.compute_loss(y=y, y_pred=predictions))
+    if model.own_compute_loss is None:
+        model._trainer("compute_loss").objective.check_targets(y, predictions)
+    return loss
 
 
 def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]:
     """Shape and type of the outputs; nothing is computed.
 
     Args:
-        model: A built model.
+        model: A model with `Input`, or one that was called or trained.
         batch_size: Rows; None leaves them open.
 
     Raises:
@@ -104,13 +105,20 @@ def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]
 
     Source: ExBurn (Elixir), ``ExBurn.Model.forward_pattern``.
     """
-    symbols = model.output  # raises if there are none
+    check_model("forward_pattern", model)
+    if batch_size is not None:
+        batch_size = whole("forward_pattern", "batch_size", batch_size, low=1)
+    called = inspect_call(model) if model.graph is None else None
+    if called is None:
+        outputs, fixed = model.output, True  # raises if there are none
+    else:  # a subclass: what it was called on had some number of rows
+        outputs, fixed = called[1][""], False
 
-    def shape(symbol):
-        first, *rest = symbol.shape
-        return (batch_size if first is None else first, *rest)
+    def shape(output):
+        rows, *rest = (n if isinstance(n, int) else None for n in output.shape)
+        return (rows if fixed and rows is not None else batch_size, *rest)
 
     return {
-        "output_shape": jax.tree.map(shape, symbols),
-        "output_type": jax.tree.map(lambda s: jnp.dtype(s.dtype).name, symbols),
+        "output_shape": jax.tree.map(shape, outputs),
+        "output_type": jax.tree.map(lambda s: jnp.dtype(s.dtype).name, outputs),
     }

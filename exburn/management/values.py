@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import NotBuiltError, ShapeError, unknown_name
+from exburn.dtypes import is_float
+from exburn.errors import DTypeError, NotBuiltError, ShapeError, unknown_name
+from exburn.models.arguments import check_model
 from exburn.traversal import iter_weights
 from exburn.weights import assign
 
@@ -42,6 +44,7 @@ def update_params(model: Any, params: Mapping[str, Any]) -> Any:
     Raises:
         UnknownNameError: The model has no weight of that path.
         ShapeError: A shape differs.
+        DTypeError: A value holds no real numbers.
 
     Example:
         >>> import numpy as np
@@ -51,20 +54,42 @@ def update_params(model: Any, params: Mapping[str, Any]) -> Any:
         >>> parameters(model)["dense/bias"].tolist()
         [1.0, 1.0, 1.0]
     """
-    _built(model, "update_params")
+    op = "update_params"
+    _built(model, op)
+    if not isinstance(params, Mapping):
+        raise DTypeError(
+            op, f"params must be a dict by path, received {type(params).__name__}"
+        )
     own = {path: weight for path, weight, _ in iter_weights(model)}
+    new = {}
     for path, value in params.items():
         if path not in own:
-            raise unknown_name("weight", path, own, op="update_params")
-        if tuple(np.shape(value)) != tuple(own[path].shape):
+            raise unknown_name("weight", path, own, op=op)
+        new[path] = _numbers(op, path, value)
+        if new[path].shape != tuple(own[path].shape):
             raise ShapeError(
-                "update_params",
+                op,
                 f"{path} has shape {tuple(own[path].shape)}, received "
-                f"{np.shape(value)}; nothing was changed",
+                f"{new[path].shape}; nothing was changed",
             )
-    for path, value in params.items():
+    for path, value in new.items():
         assign(own[path], value)
     return model
+
+
+def _numbers(op: str, path: str, value: Any) -> Any:
+    """The value as an array of real numbers."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        real = array.dtype.kind in "biu" or is_float(array.dtype)
+    except ValueError:  # ragged lists
+        real, array = False, None
+    if not real:
+        found = type(value).__name__ if array is None else array.dtype
+        raise DTypeError(
+            op, f"{path} needs real numbers, received {found}; nothing was changed"
+        )
+    return array
 
 
 def info(model: Any) -> dict[str, Any]:
@@ -85,6 +110,7 @@ def info(model: Any) -> dict[str, Any]:
 
     Source: ExBurn (Elixir), ``ExBurn.Model.info``.
     """
+    check_model("info", model)
     found = model.info()
     return {
         "total_params": found.parameters,
@@ -116,6 +142,7 @@ def clone(model: Any) -> Any:
 
     Source: ExBurn (Elixir), ``ExBurn.Model.clone``.
     """
+    check_model("clone", model)
     twin = model.clone()
     run = model._run.value
     if not model.compiled:
@@ -144,10 +171,12 @@ def to_device(model: Any, device: Any) -> Any:
         >>> to_device(model, "cpu") is model
         True
     """
+    check_model("to_device", model)
     return model.to_device(device)
 
 
 def _built(model: Any, op: str) -> None:
+    check_model(op, model)
     if not model.built:
         raise NotBuiltError(
             op,

@@ -311,6 +311,14 @@ class Metric:
             *(m for child in self._children().values() for m in child._tree()),
         ]
 
+    def state(self) -> State:
+        """The state as it is, as :meth:`init` gives a fresh one."""
+        return self._taken()
+
+    def kept(self, state: State | None = None) -> contextlib.AbstractContextManager:
+        """A block, begun on another state if one is given, that leaves no trace."""
+        return self._swapped(self._taken() if state is None else state)
+
     def _taken(self) -> State:
         children = self._children()
         if not children:

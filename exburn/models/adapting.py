@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from exburn import lora
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.models.changes import add_record, records, remove_record, repeat
+from exburn.saving.atomic import path_of
 
 __all__ = ["Adapting"]
 
@@ -100,7 +100,7 @@ class Adapting:
                 {"ranks": [r["rank"] for r in (record, *others)]},
                 hint="Save the model: model.save(path); or add them by add_lora().",
             )
-        path = _with_suffix(filepath)
+        path = path_of(filepath, ".safetensors", "save_lora")
         if path.exists() and not overwrite:
             raise ArgumentError(
                 "save_lora",
@@ -129,7 +129,7 @@ class Adapting:
         from exburn.saving.shards import TensorFile
 
         self._require_idle("load_lora")
-        path = _with_suffix(filepath)
+        path = path_of(filepath, ".safetensors", "load_lora", exists=True)
         with TensorFile(path, op="load_lora") as file:
             about = parse_json(
                 file.metadata.get("lora", "null"), file.op, path, "the description"
@@ -186,8 +186,3 @@ class Adapting:
     def changes(self) -> list[dict[str, Any]]:
         """Records of ``quantize`` and ``add_lora``, JSON-able."""
         return records(self)
-
-
-def _with_suffix(filepath: Any) -> Path:
-    path = Path(filepath)
-    return path if path.suffix else path.with_name(path.name + ".safetensors")

@@ -8,14 +8,15 @@ import jax
 import numpy as np
 
 from exburn.dataset import ArrayDataset, StreamDataset
-from exburn.errors import ArgumentError, DataError
-from exburn.symbol import describe
+from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.shapes import describe
 
 __all__ = [
     "BATCH",
     "check_count",
     "check_enough",
     "check_form",
+    "check_model",
     "check_rows",
     "check_verbose",
     "first_batch",
@@ -75,6 +76,22 @@ def check_form(op: str, batch: tuple, other: tuple) -> None:
                     f"{name} has rows of shape {mine}, training has {theirs}",
                     hint="Prepare validation data as the training data.",
                 )
+
+
+def check_model(op: str, model: Any) -> None:
+    """Refuses what is no model of ExBurn.
+
+    Raises:
+        DTypeError: It is something else.
+    """
+    from exburn.models.model import Model
+
+    if not isinstance(model, Model):
+        raise DTypeError(
+            op,
+            f"a model of ExBurn is needed, received {type(model).__name__}",
+            hint="Put layers and nnx modules into one: exburn.Sequential([...]).",
+        )
 
 
 def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) -> None:

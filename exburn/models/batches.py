@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.dataset import ArrayDataset, as_dataset
-from exburn.errors import DataError
+from exburn.dataset import ArrayDataset, as_batch
 from exburn.models.arguments import logs_as
 from exburn.models.weighting import class_weights
 
@@ -37,9 +36,8 @@ class Batches:
 
     def _on_batch(self, op, x, y, sample_weight, class_weight, return_dict, *, train):
         trainer = self._trainer(op)
-        dataset = as_dataset(x, y, sample_weight, op=op)
-        if not isinstance(dataset, ArrayDataset):
-            raise _not_a_batch(op)
+        trainer.check_free(op, train=train)
+        dataset = as_batch(x, y, sample_weight, op=op)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
             assert isinstance(dataset, ArrayDataset)
@@ -50,9 +48,7 @@ class Batches:
 
     def predict_on_batch(self, x):
         """Outputs for one batch."""
-        batch = as_dataset(x, op="predict_on_batch")
-        if not isinstance(batch, ArrayDataset):
-            raise _not_a_batch("predict_on_batch")
+        batch = as_batch(x, op="predict_on_batch")
         trainer = self._predictor()
         self._prepare("predict", batch)
         with self._guarded("predict", batch, batch.size):
@@ -62,11 +58,3 @@ class Batches:
         """Forgets the values of the metrics, as each ``*_on_batch`` call does."""
         if self._run.value.trainer is not None:
             self._run.value.trainer.reset_totals()
-
-
-def _not_a_batch(op: str) -> DataError:
-    return DataError(
-        op,
-        "one batch of arrays is needed, received a loader",
-        hint="Pass one of its batches: next(iter(loader)).",
-    )

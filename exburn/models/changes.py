@@ -12,7 +12,8 @@ from typing import Any
 from flax import nnx
 
 from exburn import lora
-from exburn.building import materialize
+from exburn.building import materialize, spread_precision
+from exburn.dtypes import Precision
 from exburn.errors import FileFormatError
 from exburn.quantization import (
     Plan,
@@ -45,8 +46,20 @@ def records(model: Any) -> list[dict[str, Any]]:
     ]
     told = {path for record in terms for path in record["layers"]}
     others = lora.records_of(model, [path for path in adapted if path not in told])
-    found = [*casts, *_packed(model), *terms, *others]
+    found = [*_policies(model), *casts, *_packed(model), *terms, *others]
     return [record for record in found if record["layers"]]
+
+
+def _policies(model: Any) -> list[dict[str, Any]]:
+    """A record for each policy that layers were given after they were made."""
+    groups: dict[Precision, list[str]] = {}
+    for path, layer in layer_paths(model).items():
+        if layer._policy_was_set:
+            groups.setdefault(layer.precision, []).append(path)
+    return [
+        {"kind": "precision", "policy": policy.identifier, "layers": paths}
+        for policy, paths in groups.items()
+    ]
 
 
 def _stored(model: Any) -> Iterator[dict[str, Any]]:
@@ -141,12 +154,34 @@ def repeat(model: Any, changes: Any) -> Any:
         kind = record.get("kind") if isinstance(record, dict) else None
         if kind == "quantization":
             _quantize_again(model, record)
+        elif kind == "precision":
+            _set_policy_again(model, record)
         elif kind == "lora":
             lora.restore(model, record)
             add_record(model, record)
         else:
             raise FileFormatError("from_config", f"unknown change {record!r}")
     return model
+
+
+def _set_policy_again(model: Any, record: dict[str, Any]) -> None:
+    layers = layer_paths(model)
+    try:
+        policy = Precision.of(record["policy"])
+        chosen = [layers[path] for path in record["layers"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(
+            "from_config",
+            "the record of a layer's precision does not fit the model",
+            {"cause": error},
+        ) from error
+    for layer in chosen:
+        layer._policy = policy
+        layer._own_policy = layer._policy_was_set = True
+        spread_precision(layer, policy)
+    if getattr(model, "graph", None) is not None:
+        retrace(model)
+    materialize(model)
 
 
 def _quantize_again(model: Any, record: dict[str, Any]) -> None:

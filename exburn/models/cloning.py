@@ -12,7 +12,7 @@ from exburn.layer import Layer
 from exburn.layers import Input
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
-from exburn.symbol import public_shape
+from exburn.shapes import public_shape
 
 __all__ = ["clone_model"]
 

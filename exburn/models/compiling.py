@@ -7,12 +7,14 @@ from typing import Any
 from exburn import optimizers
 from exburn.building import reseed
 from exburn.callback import History
+from exburn.device import device_of
 from exburn.errors import ArgumentError, NotCompiledError
 from exburn.metrics import Mean
 from exburn.models.arguments import check_count, positive
-from exburn.models.options import device_of, set_options, warm_up, with_accuracy
+from exburn.models.options import set_options, warm_up, with_accuracy
 from exburn.training.objective import Objective
 from exburn.training.trainer import Trainer
+from exburn.traversal import held_metrics
 from exburn.weights import Static
 
 __all__ = ["Compiling"]
@@ -216,7 +218,9 @@ class Compiling:
         run = self._run.value
         if run.trainer is None:
             return []
-        return [run.loss_tracker, *(m.metric for m in run.trainer.objective.meters)]
+        given = [meter.metric for meter in run.trainer.objective.meters]
+        own = [m for m in held_metrics(self) if not any(m is one for one in given)]
+        return [run.loss_tracker, *given, *own]
 
     @property
     def trace_counts(self) -> dict[str, int]:

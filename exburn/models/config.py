@@ -10,19 +10,13 @@ import jax.numpy as jnp
 from exburn import jax_functions, registry
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.graph import Ref
-from exburn.symbol import (
-    OPERATIONS,
-    Operation,
-    Symbol,
-    has_symbol,
-    lift,
-    public_shape,
-)
+from exburn.shapes import public_shape
+from exburn.symbol import OPERATIONS, Operation, Symbol, has_symbol, lift
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["describe", "rebuild"]
+__all__ = ["axes_entry", "describe", "rebuild", "restore_axes"]
 
 _SPLITS = frozenset("split array_split hsplit vsplit dsplit unstack".split())
 _MOST_PARTS = 4096
@@ -57,14 +51,12 @@ def describe(model: Model) -> dict[str, Any]:
         for s, n, axes in zip(graph.inputs, graph.input_names, graph.axes, strict=True)
     ]
     numbers = list(range(len(inputs)))
-    given = model._run.value.output_axes
-    named = {} if given is None else {"output_axes": [list(axes) for axes in given]}
     policy = {"dtype": model.precision.identifier} if model._own_policy else {}
     return {
         "name": model.name,
         "trainable": model.trainable,
         **policy,
-        **named,
+        **axes_entry(model),
         "inputs": inputs,
         "input_structure": _encode(jax.tree.unflatten(graph.input_tree, numbers)),
         "layers": layers,
@@ -121,6 +113,17 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
         trainable=config["trainable"],
         dtype=config.get("dtype"),
     )
+    return restore_axes(model, config)
+
+
+def axes_entry(model: Model) -> dict[str, Any]:
+    """The entry of a configuration that holds the outputs' axes, if they are named."""
+    given = model._run.value.output_axes
+    return {} if given is None else {"output_axes": [list(axes) for axes in given]}
+
+
+def restore_axes(model: Model, config: dict[str, Any]) -> Model:
+    """The model, with the names of its outputs' axes from ``axes_entry``."""
     if "output_axes" in config:
         model.output_axes = config["output_axes"]
     return model

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from jax import export
 from exburn.device import device_info
 from exburn.errors import ArgumentError, NotBuiltError, require
 from exburn.saving.atomic import write_atomically
-from exburn.symbol import INCONCLUSIVE, dim, spec_of
+from exburn.shapes import INCONCLUSIVE, dim, spec_of
 from exburn.training.module import SplitModule
+from exburn.traversal import iter_modules
 
 __all__ = ["Exporting"]
 
@@ -74,7 +76,8 @@ class Exporting:
         reason = "writing StableHLO needs flatbuffers"
         require("flatbuffers", "export", reason, extra="export")
         specs = self._export_specs(input_signature, batch_size)
-        split = SplitModule(self)
+        with _unobserved(self):
+            split = SplitModule(self)
         groups = split.read()
 
         def infer(x):
@@ -115,3 +118,20 @@ class Exporting:
         return jax.tree.map(
             lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), known
         )
+
+
+@contextlib.contextmanager
+def _unobserved(model: Any) -> Iterator[None]:
+    """The model without the functions of ``on_output``, which stay in this process."""
+    tapped = [
+        (layer, layer._taps)
+        for _, layer in iter_modules(model)
+        if getattr(layer, "_taps", None) is not None
+    ]
+    for layer, _ in tapped:
+        layer._taps = None
+    try:
+        yield
+    finally:
+        for layer, taps in tapped:
+            layer._taps = taps

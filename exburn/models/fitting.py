@@ -33,6 +33,7 @@ class Fitting(Preparing):
     """The part of a model that trains on whole data sets; mixed into ``Model``."""
 
     options: Any
+    to_device: Any
     _require_built: Any
 
     def fit(
@@ -54,6 +55,7 @@ class Fitting(Preparing):
         validation_batch_size: int | None = None,
         validation_freq: int | list[int] = 1,
         *,
+        learning_rate: float | None = None,
         lr_schedule: Any = None,
         weight_decay: float | None = None,
         clip_norm: float | None = None,
@@ -62,6 +64,7 @@ class Fitting(Preparing):
         nesterov: bool | None = None,
         warmup: Any = None,
         accuracy: bool = False,
+        device: Any = None,
         profile: bool = False,
         resume: str | os.PathLike[str] | None = None,
         resident: bool | None = None,
@@ -82,13 +85,16 @@ class Fitting(Preparing):
             class_weight: ``{class: weight}``.
             sample_weight: Weight of each row.
             initial_epoch: Epoch number to begin with.
-            steps_per_epoch: Steps of an epoch, for endless loaders.
+            steps_per_epoch: Steps of an epoch, for endless loaders; the next epoch goes
+                on in the data where it stopped.
             validation_steps: The same for validation.
             validation_batch_size: Rows of a validation step.
             validation_freq: Validate every so many epochs, or after the listed ones.
-            lr_schedule, weight_decay, clip_norm, clip_value, accumulate_gradients,
-                nesterov, warmup: As for ``compile``, in this fit alone.
+            learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
+                accumulate_gradients, nesterov, warmup: As for ``compile``, in this fit
+                alone.
             accuracy: Adds accuracy to the metrics, for good.
+            device: Moves the model there, for good: see ``to_device``.
             profile: Records in ``history.profile`` what each epoch's time went to.
             resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
                 the newest intact one of the callbacks, if there is any. ``epochs``
@@ -105,6 +111,7 @@ class Fitting(Preparing):
             CheckpointError: No intact checkpoint, or one of another model.
         """
         trainer = self._trainer("fit")
+        trainer.check_free("fit", train=True)
         check_count("fit", "epochs", epochs)
         check_count("fit", "initial_epoch", initial_epoch)
         steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
@@ -123,6 +130,8 @@ class Fitting(Preparing):
             )
         validates = validation_epochs(validation_freq)
         epochs = min(epochs, config.max_epochs() or epochs)
+        if device is not None:
+            self.to_device(device)
         dataset = as_dataset(x, y, sample_weight)
         if resident and not isinstance(dataset, ArrayDataset):
             raise ArgumentError(
@@ -170,7 +179,7 @@ class Fitting(Preparing):
         )
         self._run.value.history = history
         options = self.options(
-            lr_schedule=lr_schedule,
+            lr_schedule=learning_rate if lr_schedule is None else lr_schedule,
             weight_decay=weight_decay,
             clip_norm=clip_norm,
             clip_value=clip_value,
@@ -178,7 +187,7 @@ class Fitting(Preparing):
             nesterov=nesterov,
         )
         guarded = self._guarded("fit", dataset, batch_size)
-        with guarded, options, exits(callbacks):
+        with trainer.training("fit"), guarded, options, exits(callbacks):
             trainer.fit(
                 dataset,
                 batch_size=batch_size,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flax import nnx
+
 from exburn.errors import ArgumentError
 from exburn.rematerialize import Remat
 from exburn.selection import frozen_paths, layer_paths, select_layers
@@ -161,5 +163,6 @@ def _owns_parameters(layer: Any) -> bool:
     }
     owned = mine - inner
     return any(
-        id(weight) in owned and weight.trainable for _, weight, _ in iter_weights(layer)
+        id(weight) in owned and isinstance(weight, nnx.Param)
+        for _, weight, _ in iter_weights(layer)
     )

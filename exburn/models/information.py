@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax import nnx
 
 from exburn.device import device_name
 from exburn.errors import ExBurnError
@@ -89,9 +90,10 @@ def describe(model: Any) -> ModelInfo:
     devices: set[Any] = set()
     for _, weight, learns in iter_weights(model):
         value = weight.get_raw_value()
-        fixed = weight.trainable or "stored" in weight.get_metadata()
+        fixed = isinstance(weight, nnx.Param) or "stored" in weight.get_metadata()
         kind = "trainable" if learns else "frozen" if fixed else "state"
-        groups[kind] += scalars(weight)
+        if not weight.get_metadata().get("carried"):
+            groups[kind] += scalars(weight)
         dtype = np.dtype(value.dtype).name
         sizes[dtype] = sizes.get(dtype, 0) + value.nbytes
         devices |= value.devices()

@@ -23,9 +23,10 @@ class Inspection:
     """Figures about a model; mixed into ``Model``."""
 
     compiled: bool
-    _run: Any
+    _predictor: Any
     _require_built: Any
     _output_names_of: Any
+    _untrainable: Any
 
     def info(self) -> ModelInfo:
         """What the model is: parameters, layers, bytes, loss, optimizer, device.
@@ -53,8 +54,9 @@ class Inspection:
     ) -> Plan:
         """What a step takes, by XLA's analysis of the compiled program; nothing runs.
 
-        A training step if ``compile`` gave a loss, else one of ``predict``. What the
-        allocator and libraries such as cuDNN need comes on top: spare a tenth.
+        A training step if ``compile`` gave a loss, else one of ``predict``, as for
+        weights in few bits, which do not train. What the allocator and libraries such
+        as cuDNN need comes on top: spare a tenth.
 
         Args:
             batch_size: Rows of the step.
@@ -79,13 +81,10 @@ class Inspection:
 
     def _planned(self, rows: int, x: Any, y: Any) -> tuple[Trainer, str, tuple]:
         """The trainer, prepared; the program; and specs of a batch."""
-        run = self._run.value
-        if run.trainer is None:
-            run.trainer = Trainer(self)
-        trainer: Trainer = run.trainer
+        trainer = self._predictor()
         trains = self.compiled and trainer.objective.wants_targets
         trains = trains or callable(getattr(self, "train_step", None))
-        kind = "train" if trains else "predict"
+        kind = "train" if trains and not self._untrainable() else "predict"
         given = None
         if x is not None:
             given = first_batch(as_dataset(x, y, op="plan"), trainer.seed)

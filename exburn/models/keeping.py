@@ -12,12 +12,12 @@ import jax
 from exburn import losses, metrics, registry
 from exburn.building import materialize
 from exburn.callbacks import WarmUp
+from exburn.device import device_of
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.layer import Layer
 from exburn.losses import Loss
 from exburn.metrics import Metric
 from exburn.models.compiling import Compiling
-from exburn.models.options import device_of
 
 __all__ = ["Keeping"]
 
@@ -34,6 +34,7 @@ class Keeping:
         self,
         filepath: Any,
         overwrite: bool = True,
+        zipped: bool | None = None,
         *,
         include_optimizer: bool = True,
         max_shard_size: Any = "5GB",
@@ -44,6 +45,7 @@ class Keeping:
             filepath: The file; ``.exburn`` is appended if it has no suffix. Whatever
                 the suffix is, ``.keras`` too, it is ExBurn's own format.
             overwrite: Whether an existing file may be replaced.
+            zipped: For Keras code; a model is one file, so ``False`` is an error.
             include_optimizer: Whether the optimizer's state is written.
             max_shard_size: Size from which on the tensors go into several files.
 
@@ -58,6 +60,7 @@ class Keeping:
             self,
             filepath,
             overwrite,
+            zipped,
             include_optimizer=include_optimizer,
             max_shard_size=max_shard_size,
         )

@@ -20,7 +20,8 @@ from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
-from exburn.symbol import Symbol, public_shape, spec_of
+from exburn.shapes import public_shape, spec_of
+from exburn.symbol import Symbol
 from exburn.weights import Static
 
 __all__ = ["Model"]

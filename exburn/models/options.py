@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from numbers import Real
 from typing import Any
-
-import jax
 
 from exburn.callbacks import WarmUp
 from exburn.errors import ArgumentError, unknown_name
@@ -20,10 +19,12 @@ from exburn.metrics import Metric
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
 from exburn.optimizers.arguments import real, whole
 
-__all__ = ["OptimizerOptions", "device_of", "set_options", "warm_up", "with_accuracy"]
+__all__ = ["OptimizerOptions", "set_options", "warm_up", "with_accuracy"]
 
 
 def _schedule(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, Real):  # fit(learning_rate=…): the same at every step
+        return schedules.ExponentialDecay(real(op, name, value), 1, 1.0)
     return schedules.get(tuple(value) if isinstance(value, list) else value)
 
 
@@ -90,6 +91,8 @@ class OptimizerOptions:
         before = [{n: getattr(t, n) for n in names if hasattr(t, n)} for t in targets]
         old = trainer.variant
         for target, revision in zip(targets, revisions, strict=True):
+            if not callable(target._learning_rate):
+                target._number = target._learning_rate
             _put(target, values | {"_revision": revision})
         trainer.variant = key
         accumulates = "gradient_accumulation_steps" in values
@@ -155,6 +158,8 @@ def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):  # the configuration of a schedule
+        return repr(value)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -189,31 +194,3 @@ def with_accuracy(metrics: Any) -> Any:
         )
     known = [m for m in metrics if m in ("accuracy", "acc")]
     return list(metrics) if known else [*metrics, "accuracy"]
-
-
-def device_of(device: Any, op: str) -> Any:
-    """A JAX device from ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a device.
-
-    Raises:
-        ArgumentError: There is no such device here.
-    """
-    if device is None or isinstance(device, jax.Device):
-        return device
-    kind, _, number = str(device).partition(":")
-    names = {"gpu": ("gpu", "METAL", "mps"), "metal": ("METAL", "mps")}.get(
-        kind, (kind,)
-    )
-    found = []
-    for name in names:
-        try:
-            found += jax.local_devices(backend=name)
-        except RuntimeError:  # this process has no such platform
-            continue
-    if (number and not number.isdecimal()) or int(number or 0) >= len(found):
-        raise ArgumentError(
-            op,
-            f"device must be one of this process, received {device!r}",
-            {"devices": ", ".join(map(str, jax.local_devices()))},
-            hint="exburn.doctor() tells what is missing.",
-        )
-    return found[int(number or 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import inspect_call, spec_like
@@ -20,6 +21,7 @@ class OwnSteps:
 
     _trainer: Any
     _output_names_of: Any
+    losses: Any
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
@@ -32,17 +34,19 @@ class OwnSteps:
             training: Whether this is a training step.
 
         Returns:
-            A scalar. Losses of layers and regularizers are added by the caller.
+            A scalar, with the losses of layers and regularizers where the engine calls
+            it. An override that does not call this adds ``sum(self.losses)`` itself.
         """
         objective = self._trainer("compute_loss").objective
         specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
         names = self._output_names_of(specs[0])
         objective.build(*specs, names, self._ends_in_probabilities)
-        pass_ = context.current()
-        leaves = jax.tree.leaves(y_pred)
-        masks = [None if pass_ is None else pass_.mask_of(leaf) for leaf in leaves]
-        outputs = y_pred, [None] * len(leaves)
-        return objective.loss(y, outputs, sample_weight, masks, None)[0]
+        pass_ = context.current() or context.Context()
+        filled, masks = pass_.attached(y_pred)
+        loss = objective.loss(y, (y_pred, filled), sample_weight, masks, None)[0]
+        if pass_.root is self:
+            loss = sum((jnp.asarray(v, jnp.float32) for v in self.losses), loss)
+        return loss
 
     def _ends_in_probabilities(self) -> Any:
         """For each output whether it ends in a softmax or sigmoid, if that is known."""

@@ -31,6 +31,8 @@ __all__ = ["Preparing", "exits"]
 _LOOKED_AT = 16 << 20
 
 
+_NOT_CALLED = ("compute_metrics", "get_metrics_result")
+
 class Preparing(Compiling):
     """What comes before a run and around it; mixed into ``Model``."""
 
@@ -48,6 +50,7 @@ class Preparing(Compiling):
         run = self._run.value
         kind = "predict" if op == "predict" else "train" if train else "test"
         trainer = run.trainer if kind == "predict" else self._trainer(op)
+        trainer.check_free(op)
         seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
         batch = first_batch(dataset, seed, self._fixed_rows())
         if train and not trainer.is_ready(kind, batch):
@@ -61,6 +64,13 @@ class Preparing(Compiling):
                 "a predict_step of a model's own is not called",
                 hint="Write the computation into call, or into a second model.",
             )
+        for name in () if own or kind == "predict" else _NOT_CALLED:
+            if callable(getattr(self, name, None)):
+                raise ArgumentError(
+                    op,
+                    f"{name} of a model's own is not called",
+                    hint="Update metrics that the model holds in compute_loss or call.",
+                )
         wanting = trainer.objective.wants_targets and kind != "predict" and not own
         if wanting and batch[1] is None:
             raise DataError(

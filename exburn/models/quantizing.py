@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn import optimizers, registry
 from exburn.building import materialize, spec_like
-from exburn.dataset import ArrayDataset, as_dataset, check_finite
+from exburn.dataset import as_batch, check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
 from exburn.models.changes import quantize_in_place, records
 from exburn.quantization import (
@@ -134,8 +134,7 @@ class Quantizing:
 
     def _require_trainable(self, op: str) -> None:
         """Raises for a model of packed weights without adapters."""
-        packed = quantized_weights(self)
-        if packed and not any(learns for _, _, learns in iter_weights(self)):
+        if packed := self._untrainable():
             raise ArgumentError(
                 op,
                 f"{len(packed) // 2} weights are stored in few bits, which have no "
@@ -145,22 +144,21 @@ class Quantizing:
                 "exact model, and quantize that.",
             )
 
+    def _untrainable(self) -> list[str]:
+        """Paths of packed weights, if nothing beside them is trained."""
+        learns = any(learns for _, _, learns in iter_weights(self))
+        return [] if learns else quantized_weights(self)
+
     def _calibration(self, data: Any) -> Any:
         """The batch on the device, checked against the model."""
         if data is None:
             return None
-        dataset = as_dataset(data, op="quantize (calibration)")
-        if not isinstance(dataset, ArrayDataset):
-            raise DataError(
-                "quantize",
-                "calibration is one batch of inputs, received a loader",
-                hint="Pass the inputs of one of its batches.",
-            )
-        batch = dataset.tree[0]
+        batch = as_batch(data, op="quantize (calibration)").tree[0]
         check_finite((batch, None, None), op="quantize (calibration)")
         module: Any = self
         try:
-            jax.eval_shape(twin(module), jax.tree.map(spec_like, batch))
+            specs = jax.tree.map(spec_like, batch)
+            jax.eval_shape(lambda x: twin(module)(x), specs)  # it may assign to itself
         except ExBurnError:
             raise
         except (TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
+from exburn.models.config import axes_entry, restore_axes
 from exburn.models.model import Model
 from exburn.registry import deserialize, register_builtin, serialize
 from exburn.symbol import Symbol
@@ -184,9 +185,7 @@ class Sequential(Model):
             config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
             if (axes := self.graph.axes[0]) is not None:
                 config["input"]["axes"] = list(axes)
-        if (given := self._run.value.output_axes) is not None:
-            config["output_axes"] = [list(axes) for axes in given]
-        return config
+        return config | axes_entry(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
@@ -202,9 +201,7 @@ class Sequential(Model):
             name=config["name"],
             dtype=config.get("dtype"),
         )
-        if "output_axes" in config:
-            model.output_axes = config["output_axes"]
-        return model
+        return restore_axes(model, config)
 
 
 def as_layer(item: Any) -> Layer:

@@ -7,12 +7,11 @@ from typing import Any
 
 import jax
 
-from exburn.dataset import ArrayDataset, as_dataset
-from exburn.errors import ArgumentError, DataError, unknown_name
+from exburn.dataset import ArrayDataset, as_batch
+from exburn.device import device_of
+from exburn.errors import ArgumentError, unknown_name
 from exburn.layer import Layer
-from exburn.models.options import device_of
 from exburn.taps import Tap
-from exburn.training.trainer import Trainer
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Watching"]
@@ -23,6 +22,7 @@ class Watching:
 
     _run: Any
     _prepare: Any
+    _predictor: Any
     _on_device: Any
     layers: Any
     graph: Any
@@ -62,23 +62,15 @@ class Watching:
             >>> found["hidden"].shape, bool((found["hidden"] >= 0).all())
             ((5, 3), True)
         """
-        dataset = as_dataset(x, op="capture")
-        if not isinstance(dataset, ArrayDataset):
-            raise DataError(
-                "capture",
-                "arrays are needed, received a loader",
-                hint="Pass one of its batches: next(iter(loader)).",
-            )
-        run = self._run.value
-        if run.trainer is None:
-            run.trainer = Trainer(self)
+        dataset = as_batch(x, op="capture")
+        trainer = self._predictor()
         self._prepare("predict", ArrayDataset(dataset.tree[0], op="capture"))
         if layers is None:
             layers = [v for v in self.layers if not getattr(v, "is_input", False)]
         elif isinstance(layers, str | Layer):
             layers = [layers]
         paths = {self._path_of(layer): None for layer in layers}
-        programs = run.trainer.programs
+        programs = trainer.programs
 
         def make() -> Callable:
             def capture(groups, x):

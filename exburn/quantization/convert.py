@@ -9,14 +9,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.building import materialize
-from exburn.dtypes import is_float
+from exburn.building import cast_weights, materialize
 from exburn.layer import Layer
-from exburn.quantization.plan import Plan, Target, plan_layer
+from exburn.quantization.plan import Plan, plan_layer
 from exburn.quantization.stand_ins import has_own_product, put_in_place
 from exburn.quantization.weight import QuantizedWeight
 from exburn.transforms import supplies
-from exburn.traversal import children, iter_modules, iter_weights
+from exburn.traversal import iter_modules, iter_weights
 from exburn.weights import Static
 
 __all__ = ["carry_out", "twin"]
@@ -58,9 +57,11 @@ def carry_out(plan: Plan) -> None:
     """Exchanges weights and policies of the plan's layers, in place."""
     for target in plan.targets:
         layer = target.layer
+        if not plan.settings.casts and layer.precision != target.policy:
+            layer._policy_was_set = True  # of a cast the model keeps a record
         layer._policy, layer._own_policy = target.policy, True
         if plan.settings.casts:
-            _cast(target)
+            cast_weights(layer, target.policy)
         for name, scheme in target.schemes.items():
             setattr(layer, name, QuantizedWeight(getattr(layer, name), scheme))
         if target.schemes and has_own_product(type(layer)):
@@ -80,15 +81,3 @@ def freeze_parameters(model: Any, names: list[str] | None = None) -> None:
     for path, weight, _ in iter_weights(model):
         if isinstance(weight, nnx.Param) and (names is None or path in names):
             weight.set_metadata("frozen", True)
-
-
-def _cast(target: Target) -> None:
-    dtype = jnp.dtype(target.policy.param)
-    for _, weight in children(target.layer):
-        value = weight.get_raw_value() if isinstance(weight, nnx.Param) else None
-        if value is None or not is_float(value.dtype) or value.dtype == dtype:
-            continue
-        if isinstance(value, jax.ShapeDtypeStruct):
-            weight.set_raw_value(jax.ShapeDtypeStruct(value.shape, dtype))
-        else:
-            weight.set_raw_value(value.astype(dtype))

@@ -16,7 +16,7 @@ from exburn.layers import RNN
 from exburn.quantization.plan import Plan
 from exburn.quantization.report import LayerReport, QuantizationReport, relative_errors
 from exburn.selection import layer_paths
-from exburn.traversal import children, iter_weights, module_paths
+from exburn.traversal import iter_weights, module_paths, own_weights
 
 __all__ = ["measure"]
 
@@ -74,12 +74,8 @@ def measure(exact: Any, small: Any, plan: Plan, batch: Any = None) -> Any:
 
 
 def _own(layer: Any) -> list[Any]:
-    """The weights that are attributes of the layer itself, packed ones too."""
-    return [
-        child
-        for _, child in children(layer)
-        if isinstance(child, nnx.Variable) and not isinstance(child, nnx.RngState)
-    ]
+    """The weights that are in no layer inside of this one, packed ones too."""
+    return [weight for _, weight in own_weights(layer)]
 
 
 def _nbytes(weights: Any) -> int:
@@ -95,18 +91,17 @@ def _nearest(path: str, errors: dict) -> str:
 
 
 def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
-    pairs = [
-        (np.ravel(value), np.ravel(getattr(small, key).numpy()))
-        for key, value in _parameters(exact)
-    ]
+    found = dict(own_weights(small))
+    pairs = []
+    for key, weight in own_weights(exact):
+        if is_float(weight.get_raw_value().dtype):
+            other = found[key] if key in found else getattr(small, key)  # packed
+            values = weight.get_value(), other.get_value()
+            pairs.append([np.ravel(np.asarray(value)) for value in values])
+    if not pairs:  # only integers, such as counts
+        return 0.0, 0.0
     exact, other = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
     return relative_errors(exact, other)
-
-
-def _parameters(layer: Any):
-    for key, child in children(layer):
-        if isinstance(child, nnx.Param) and is_float(child.dtype):
-            yield key, np.asarray(child.get_value())
 
 
 # ------------------------------------------------------------------------ outputs

@@ -31,7 +31,7 @@ from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.quantization.scheme import Scheme
 from exburn.quantization.weight import Packed, QuantizedWeight
 from exburn.selection import layer_paths, select_layers
-from exburn.traversal import children, iter_weights
+from exburn.traversal import iter_weights, own_weights
 
 __all__ = [
     "Plan",
@@ -116,11 +116,6 @@ class Settings:
     def casts(self) -> bool:
         """Whether the weights stay arrays, of a shorter floating dtype."""
         return self.dtype in _CASTS
-
-    @property
-    def computes(self) -> str | None:
-        """Dtype that the chosen layers compute in from now on."""
-        return self.dtype if self.casts else self.compute_dtype
 
     def scheme(self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any):
         """How a weight of this shape is stored."""
@@ -291,10 +286,8 @@ def quantized_weights(model: Any) -> list[str]:
 
 # ------------------------------------------------------------------------- one layer
 def _own_weights(layer: Any) -> Iterator[tuple[str, Any]]:
-    """The parameters that are attributes of the layer itself."""
-    for key, child in children(layer):
-        if isinstance(child, nnx.Param):
-            yield key, child
+    """The parameters of the layer that are in no layer inside of it."""
+    return ((key, w) for key, w in own_weights(layer) if isinstance(w, nnx.Param))
 
 
 def _cast_target(path, layer, settings, again):

@@ -1,5 +1,8 @@
 """Models and weights in files, and the names of classes in configurations."""
 
+from typing import NoReturn
+
+from exburn.absent import missing
 from exburn.saving.model import (
     load_model,
     model_from_json,
@@ -36,3 +39,7 @@ __all__ = [
     "save_weights",
     "serialize_keras_object",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

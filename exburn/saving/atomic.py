@@ -28,6 +28,7 @@ __all__ = [
     "Staged",
     "path_of",
     "remove_leftovers",
+    "staging",
     "target_of",
     "write_atomically",
 ]
@@ -62,12 +63,19 @@ def write_atomically(
         >>> target.read_text()
         'hello'
     """
-    staged = Staged(path, op=op)
-    try:
+    with staging(path, op=op) as staged:
         file = io.BufferedWriter(_Descriptor(staged))
         write(file)
         file.flush()
         file.detach()
+
+
+@contextlib.contextmanager
+def staging(path: Any, *, op: str = "save") -> Iterator[Staged]:
+    """A file that takes its place when the block ends, and vanishes if that fails."""
+    staged = Staged(path, op=op)
+    try:
+        yield staged
         staged.commit()
     except BaseException:
         staged.discard()
@@ -97,22 +105,31 @@ def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
         exists: Leave the name as it is if there is such a file.
 
     Raises:
-        ArgumentError: It is no path.
+        ArgumentError: It is no path, or that of a folder.
 
     Example:
         >>> path_of("models/best", ".exburn", "save").name
         'best.exburn'
     """
     try:
-        path = Path(given)
-        named = bool(path.name) and "\0" not in str(path)
+        path, text = Path(given), os.fspath(given)
+        named = isinstance(text, str) and "\0" not in text
     except TypeError:
-        path, named = Path(), False
-    if not named:
+        path, text, named = Path(), "", False
+    if not named or not (path.name or text):
         raise ArgumentError(op, f"the path of a file is needed, received {given!r}")
-    if path.suffix or (exists and os.path.exists(path)):
+    found = os.path.exists(path)
+    if exists and found:
         return path
-    return path.with_name(path.name + suffix)
+    # "best" beside a folder "best" would be written where nobody looks for it.
+    slashed = text.endswith(("/", os.sep)) or not path.name
+    if slashed or (found and not path.suffix and os.path.isdir(path)):
+        raise ArgumentError(
+            op,
+            f"the path of a file is needed, received that of a folder: {text!r}",
+            hint=f"Name a file in it: {os.path.join(text, 'model' + suffix)!r}.",
+        )
+    return path if path.suffix else path.with_name(path.name + suffix)
 
 
 def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:

@@ -20,7 +20,15 @@ import numpy as np
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.saving.atomic import Source
 
-__all__ = ["Entry", "Header", "make_header", "parse_json", "read_header", "seal"]
+__all__ = [
+    "Entry",
+    "Header",
+    "make_header",
+    "parse_json",
+    "read_header",
+    "seal",
+    "strings",
+]
 
 MAX_HEADER = 16 << 20  # bytes
 MAX_VALUES = 200_000  # of JSON, about 100 bytes of memory each
@@ -180,16 +188,21 @@ def read_header(file: Source) -> Header:
     del raw
     if not isinstance(content, dict):
         raise damaged(op, path, "the header is no JSON object")
-    metadata = content.pop("__metadata__", {})
-    strings = isinstance(metadata, dict) and all(
-        isinstance(value, str) for value in metadata.values()
-    )
-    if not strings:
-        raise damaged(op, path, "__metadata__ must hold strings only")
+    metadata = strings(op, path, content.pop("__metadata__", {}))
     entries = {name: _entry(op, path, name, v) for name, v in content.items()}
     ordered = sorted(entries.items(), key=lambda item: item[1][2:])
     _check_places(op, path, ordered, file.size - 8 - length)
     return Header(dict(ordered), metadata, 8 + length, digest)
+
+
+def strings(op: str, path: Any, metadata: Any) -> dict[str, str]:
+    """The metadata of a file, which are strings by name."""
+    right = isinstance(metadata, dict) and all(
+        isinstance(value, str) for value in metadata.values()
+    )
+    if not right:
+        raise damaged(op, path, "metadata must hold strings only")
+    return metadata
 
 
 def sealed(op: str, path: Any, raw: bytes, place: int) -> str | None:

@@ -47,8 +47,9 @@ def own_weights(layer: Any) -> list[Any]:
     direct = {id(v) for _, v in children(layer) if isinstance(v, nnx.Variable)}
     if isinstance(layer, SpectralNormalization):  # Keras' counts the kernel as its own
         direct.add(id(layer._weight))
-    weights = [w for _, w, _ in iter_weights(layer) if id(w) in direct]
-    return sorted(weights, key=lambda weight: not isinstance(weight, nnx.Param))
+    weights = iter_weights(layer, carried=False)
+    owned = [w for _, w, _ in weights if id(w) in direct]
+    return sorted(owned, key=lambda weight: not isinstance(weight, nnx.Param))
 
 
 def _walk(layer: Any, groups: list[str], name: str, seen: set[int]) -> Place:

@@ -54,6 +54,7 @@ def save_model(
     model: Any,
     filepath: Any,
     overwrite: bool = True,
+    zipped: bool | None = None,
     *,
     include_optimizer: bool = True,
     max_shard_size: Any = "5GB",
@@ -68,6 +69,7 @@ def save_model(
         model: A built model.
         filepath: The file; ``.exburn`` is appended if it has no suffix.
         overwrite: Whether an existing file may be replaced.
+        zipped: For Keras code; a model is one file, so ``False`` is an error.
         include_optimizer: Whether the optimizer's state is written.
         max_shard_size: Size, such as ``"5GB"``, from which on the tensors go into
             several files beside an index; ``None`` never splits.
@@ -87,6 +89,12 @@ def save_model(
         >>> load_model(path).count_params()
         10
     """
+    if zipped is not None and not zipped:
+        raise ArgumentError(
+            "save",
+            "a model is saved as one file, received zipped=False",
+            hint="Leave the argument out; max_shard_size splits a large file.",
+        )
     path = _path(filepath, overwrite)
     limit = byte_count(max_shard_size, "save")
     if not model.built:

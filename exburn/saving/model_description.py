@@ -17,7 +17,7 @@ from exburn import registry
 from exburn.building import infer, materialize
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.layer import Layer
-from exburn.symbol import public_shape, spec_of
+from exburn.shapes import public_shape, spec_of
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["describe_model", "from_json", "hoist", "make_model", "restore", "to_json"]

@@ -28,6 +28,7 @@ from exburn.saving.atomic import (
     Source,
     Staged,
     remove_leftovers,
+    staging,
     status,
     target_of,
 )
@@ -41,6 +42,7 @@ from exburn.saving.header import (
     read_header,
     seal,
     sealed,
+    strings,
 )
 
 __all__ = ["TensorFile", "byte_count", "write_tensors"]
@@ -110,14 +112,8 @@ def write_tensors(
     metadata = {"format": format, **metadata}
     parts = _parts(tensors, max_shard_size)
     if len(parts) == 1:
-        staged = Staged(target, op=op)
-        try:
+        with staging(target, op=op) as staged:
             _write_part(staged, tensors, metadata)
-            staged.commit()
-        except BaseException:
-            staged.discard()
-            raise
-        staged.close()
     else:
         _write_parts(target, tensors, parts, metadata, op)
     remove_leftovers(target, _spare_shards(target))
@@ -276,12 +272,7 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
             )
         if own and not isinstance(digest, str):
             raise damaged(op, path, f"{name} has no digest in the index")
-    strings = isinstance(metadata, dict) and all(
-        isinstance(value, str) for value in metadata.values()
-    )
-    if not strings:
-        raise damaged(op, path, "metadata must hold strings only")
-    return metadata, shards
+    return strings(op, path, metadata), shards
 
 
 class TensorFile:

@@ -54,7 +54,8 @@ def save_weights(
             hint=f"Use {path.name.split('.')[0]}.safetensors",
         )
     path = target_of(path, "save_weights", overwrite=overwrite)
-    arrays = {name: weight.get_value() for name, weight, _ in iter_weights(model)}
+    weights = iter_weights(model, carried=False)
+    arrays = {name: weight.get_value() for name, weight, _ in weights}
     limit = byte_count(max_shard_size, "save_weights")
     return write_tensors(
         path, arrays, {}, format=FORMAT, max_shard_size=limit, op="save_weights"
@@ -96,10 +97,12 @@ def load_weights(
         MissingDependencyError: A file of Keras' needs h5py.
     """
     path = path_of(filepath, ".safetensors", _OP, exists=True)
-    own = {name: weight for name, weight, _ in iter_weights(model)}
+    own = {name: weight for name, weight, _ in iter_weights(model, carried=False)}
     shapes = {name: tuple(weight.shape) for name, weight in own.items()}
+    carried = {name for name, _, _ in iter_weights(model)} - set(own)
     with _open(path, model, shapes) as stored:
-        report = _report(path, shapes, stored.shapes)
+        found = {n: s for n, s in stored.shapes.items() if n not in carried}
+        report = _report(path, shapes, found)
         if not skip_mismatch:
             _require_complete(report)
         elif not report.loaded:

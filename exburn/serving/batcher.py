@@ -58,7 +58,7 @@ class Request:
 
 @dataclasses.dataclass
 class Batch:
-    """Rows that run together.
+    """Rows that run together: one batch, or a burst of several full ones.
 
     Attributes:
         key: Their batch key; batches of different keys never merge.
@@ -72,11 +72,26 @@ class Batch:
     rows: int
     waits: list[float]
 
+    def cut(self, size: int) -> list[Batch]:
+        """The same rows in batches of ``size``; only the last may have fewer."""
+        parts = [Batch(self.key, [], 0, self.waits)]
+        for request, start, rows in self.pieces:
+            while rows:
+                if parts[-1].rows == size:
+                    parts.append(Batch(self.key, [], 0, []))
+                part = parts[-1]
+                count = min(size - part.rows, rows)
+                part.pieces.append((request, start, count))
+                part.rows += count
+                start, rows = start + count, rows - count
+        return parts
+
 
 class _Stack:
     """The requests of one key, oldest first."""
 
-    def __init__(self):
+    def __init__(self, key: Hashable):
+        self.key = key
         self.requests: dict[int, Request] = {}
         self.rows = 0
 
@@ -90,7 +105,11 @@ class Batcher:
         timeout: Seconds that the oldest request waits for others.
         most: Requests that may wait.
         whole: Whether a request must not be split.
+        partitions: How many take batches.
         recorder: Where statistics go.
+
+    Attributes:
+        bursts: Of each key, how many full batches may be taken at once, most first.
     """
 
     def __init__(
@@ -101,17 +120,20 @@ class Batcher:
         timeout: float,
         most: int,
         whole: bool,
+        partitions: int = 1,
         recorder: Recorder,
     ):
         self.batch_size, self.timeout, self.most = batch_size, timeout, most
         self.whole, self.recorder = whole, recorder
+        self.partitions = partitions
         self.closing = False
         self._in_child = False
         self._keys = tuple(keys)
+        self.bursts: dict[Hashable, tuple[int, ...]] = {}
         self._empty()
 
     def _empty(self) -> None:
-        self._stacks = {key: _Stack() for key in self._keys}
+        self._stacks = {key: _Stack(key) for key in self._keys}
         # Reentrant: the garbage collector may close a serving inside of any block.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -198,7 +220,8 @@ class Batcher:
         Args:
             idle: Whether the partition has nothing to do: then this waits for a batch,
                 which may be short. A busy partition gets a full batch to run next, or
-                ``None`` at once, so that the others go on growing.
+                ``None`` at once, so that the others go on growing. Where several full
+                batches wait, either gets a burst of them.
 
         Returns:
             ``None`` for an idle partition when the serving is closed and empty.
@@ -239,14 +262,20 @@ class Batcher:
             self._changed.wait(None if wake is None else wake - now)
             self._idle -= 1
 
+    def _most(self, stack: _Stack) -> int:
+        """Rows to take: a burst, if it leaves as many to each other partition."""
+        share = stack.rows // self.batch_size // self.partitions
+        sizes = self.bursts.get(stack.key, ())
+        return self.batch_size * next((n for n in sizes if n <= share), 1)
+
     def _fill(self, stack: _Stack, late: list[Request]) -> Batch | None:
-        now, pieces, rows, key = time.monotonic(), [], 0, None
+        now, pieces, rows, most = time.monotonic(), [], 0, self._most(stack)
         waits: list[float] = []
         # Each holds a row at least, so no more than these can have a part.
-        for request in list(itertools.islice(stack.requests.values(), self.batch_size)):
-            if rows == self.batch_size:
+        for request in list(itertools.islice(stack.requests.values(), most)):
+            if rows == most:
                 break
-            if self.whole and rows + request.rows > self.batch_size:
+            if self.whole and rows + request.rows > most:
                 break
             if request.state == _WAITING:
                 deadline = request.answer.deadline
@@ -256,15 +285,14 @@ class Batcher:
                 if not self._start(request):
                     continue
                 waits.append(now - request.arrived)
-            count = min(self.batch_size - rows, request.rows - request.taken)
+            count = min(most - rows, request.rows - request.taken)
             pieces.append((request, request.taken, count))
             request.taken += count
             stack.rows -= count
             rows += count
-            key = request.key
             if request.taken == request.rows:
                 del stack.requests[id(request)]
-        return Batch(key, pieces, rows, waits) if pieces else None
+        return Batch(stack.key, pieces, rows, waits) if pieces else None
 
     def deliver(
         self, batch: Batch, outputs: list[np.ndarray]
@@ -289,7 +317,7 @@ class Batcher:
                 continue
             for whole, part in zip(request.outputs, parts, strict=True):
                 whole[start : start + rows] = part
-        complete, late = [], []
+        complete, late, seconds = [], [], []
         with self._lock:
             now = time.monotonic()
             for request, _, rows in batch.pieces:
@@ -301,8 +329,9 @@ class Batcher:
                     late.append(request)
                     continue
                 request.state = _DONE
-                self.recorder.answered(now - request.arrived)
+                seconds.append(now - request.arrived)
                 complete.append((request, request.outputs))
+        self.recorder.answered(seconds)
         for request in late:
             self.expire(request)
         return complete

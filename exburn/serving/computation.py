@@ -7,19 +7,22 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from exburn.building import spec_like
 from exburn.dataset import ArrayDataset
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.flops import Cost, count
 from exburn.layer import Layer
 from exburn.models.arguments import check_rows
 from exburn.serving.hooks import Hooks
 from exburn.serving.inputs import Inputs
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.training.check import check_ids, lookups
 from exburn.training.module import SplitModule
+from exburn.training.plan import unrolled
 from exburn.training.trainer import Trainer
 
 __all__ = ["Computation"]
@@ -41,6 +44,7 @@ class Computation:
     Attributes:
         inputs: The inputs of each batch key.
         traces: How often each ``(key, rows)`` was traced.
+        row_bytes: Of each key, bytes of a row's inputs and outputs.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class Computation:
             self._split = SplitModule(model)
         self._like = jax.tree.map(spec_like, self._current())
         self._out_trees: dict[Hashable, Any] = {}
+        self._costs: dict[Hashable, Cost] = {}
+        self.row_bytes: dict[Hashable, int] = {}
         for key in self.inputs:
             self._lookups[key] = self._discover(key)
 
@@ -127,10 +133,14 @@ class Computation:
             return outputs
 
         inputs = self.inputs[key]
-        outputs = jax.eval_shape(forward, self._like, inputs.specs(_ROWS))
-        packed = inputs.pack(inputs.specs(_ROWS))
-        check_rows("Serving", packed, outputs)
+        values = inputs.specs(_ROWS)
+        trace = jax.make_jaxpr(forward, return_shape=True)
+        jaxpr, outputs = trace(self._like, values)
+        check_rows("Serving", inputs.pack(values), outputs)
         self._out_trees[key] = jax.tree.structure(outputs)
+        self._costs[key] = count(jaxpr)
+        both = [*values, *map(spec_like, jax.tree.leaves(outputs))]
+        self.row_bytes[key] = sum(v.size * v.dtype.itemsize for v in both) // _ROWS
         return told["lookups"]
 
     def _forward(self, weights: Any, values: Any, key: Hashable) -> tuple[Any, Any]:
@@ -151,6 +161,28 @@ class Computation:
             with self.hooks.tracing(slot, size):
                 outputs = self._forward(weights, values, key)[0]
             return jax.tree.leaves(outputs)
+
+        return serve
+
+    def run_burst(
+        self, key: Hashable, size: int, batches: int, platform: str
+    ) -> Callable:
+        """The function that is compiled for several batches of ``size`` rows.
+
+        They run one after the other, each as it would alone, with the same random key.
+        Each has its own arrays, so that their transfers run side by side.
+        """
+        unroll = min(unrolled(self._costs[key], platform), batches)
+
+        def serve(weights, rows):
+            self.traces[key, size * batches] += 1
+
+            def one(_, values):
+                return None, jax.tree.leaves(self._forward(weights, values, key)[0])
+
+            stacked = [jnp.stack(arrays) for arrays in zip(*rows, strict=True)]
+            _, outputs = jax.lax.scan(one, None, stacked, unroll=unroll)
+            return [v.reshape(-1, *v.shape[2:]) for v in outputs]
 
         return serve
 

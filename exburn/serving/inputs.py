@@ -11,7 +11,7 @@ import numpy as np
 from exburn.dataset import ArrayDataset, as_dataset, check_finite
 from exburn.dtypes import is_float
 from exburn.errors import DataError, DTypeError, ShapeError
-from exburn.symbol import describe, spec_of
+from exburn.shapes import describe, spec_of
 
 __all__ = ["Inputs"]
 
@@ -44,10 +44,10 @@ class Inputs:
         """The tree that the program takes, from its leaves in order."""
         return jax.tree.unflatten(self._treedef, values)
 
-    def specs(self, rows: int, **options: Any) -> list[jax.ShapeDtypeStruct]:
+    def specs(self, rows: int) -> list[jax.ShapeDtypeStruct]:
         """Specs of the leaves for a batch of so many rows."""
         return [
-            jax.ShapeDtypeStruct((rows, *shape), dtype, **options)
+            jax.ShapeDtypeStruct((rows, *shape), dtype)
             for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
         ]
 

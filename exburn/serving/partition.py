@@ -20,9 +20,10 @@ from exburn.serving.statistics import Recorder
 
 __all__ = ["Partition"]
 
-# Full batches that are dispatched behind the one that runs: on an accelerator a small
-# one is done long before the host has its results.
-_AHEAD, _AHEAD_ON_CPU = 7, 1
+# Calls that are dispatched behind the one that runs. What waits meanwhile makes up the
+# next burst, so with more of them bursts would be smaller.
+_AHEAD, _AHEAD_ON_CPU = 2, 1
+_TIMED = 3  # calls of which the fastest counts
 
 
 class Partition:
@@ -51,6 +52,7 @@ class Partition:
     ):
         self.device, self.computation = device, computation
         self.batcher, self.recorder, self.buckets = batcher, recorder, buckets
+        self.batch_size = buckets[-1]
         self.weights: Any = None
         self.running = 0  # batches that are dispatched
         self._programs: dict[tuple[Hashable, int], Any] = {}
@@ -67,24 +69,40 @@ class Partition:
 
     # ------------------------------------------------------------------ programs
     def lower(self, jitted: dict[tuple[Hashable, int], Any]) -> list[tuple]:
-        """Lowers every program for the device: ``[(key and size, lowered)]``."""
+        """Lowers programs for the device: ``[(key and rows, lowered)]``."""
         here = SingleDeviceSharding(self.device)
         place = lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype, sharding=here)  # noqa: E731
         weights = jax.tree.map(place, self.weights)
         slot = [place(spec_like(np.int32(0)))] if self.computation.hooks else []
         lowered = []
         for (key, size), program in jitted.items():
-            specs = self.computation.inputs[key].specs(size, sharding=here)
+            inputs = self._inputs(key, size)
+            specs = jax.tree.map(place, inputs)
             lowered.append(((key, size), program.lower(weights, specs, *slot)))
         return lowered
 
     def adopt(self, at: tuple[Hashable, int], compiled: Any) -> None:
         """Takes a compiled program, and runs it once: the first run is a slow one."""
         self._programs[at] = compiled
-        inputs = self.computation.inputs[at[0]]
-        zeros = [np.zeros(s.shape, s.dtype) for s in inputs.specs(at[1])]
+        self.time(*at, calls=1)
+
+    def time(self, key: Hashable, rows: int, calls: int = _TIMED) -> float:
+        """Seconds of the fastest of some calls, from host memory to host memory."""
+        program, times = self._programs[key, rows], []
+        zeros = jax.tree.map(
+            lambda spec: np.zeros(spec.shape, spec.dtype), self._inputs(key, rows)
+        )
         slot = [np.int32(0)] if self.computation.hooks else []
-        jax.block_until_ready(compiled(self.weights, zeros, *slot))
+        for _ in range(calls):
+            began = time.perf_counter()
+            jax.device_get(program(self.weights, zeros, *slot))
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    def _inputs(self, key: Hashable, size: int) -> list:
+        """Specs of what a program of so many rows takes: the arrays of each batch."""
+        specs = self.computation.inputs[key].specs(min(size, self.batch_size))
+        return specs if size <= self.batch_size else [specs] * self._batches(size)
 
     # ------------------------------------------------------------------ batches
     def _loop(self) -> None:
@@ -95,22 +113,33 @@ class Partition:
                 return
             if batch is not None:
                 self._start(batch, flight)
-            if flight and (batch is None or len(flight) > self._ahead):
+            most = len(flight) - 1 if batch is None else self._ahead
+            while len(flight) > most:
                 self._finish(*flight.popleft())
             del batch  # its arrays, while this waits for the next one
 
     def _start(self, batch: Batch, flight: deque[tuple]) -> None:
         """Dispatches a batch behind those in flight; does not wait for it."""
-        self.running += 1
+        size = batch.rows
+        if size <= self.batch_size:
+            size = next(n for n in self.buckets if n >= size)
+        elif (batch.key, size) not in self._programs:  # requests of the burst were late
+            for part in batch.cut(self.batch_size):
+                self._start(part, flight)
+            return
+        self.running += self._batches(size)
         began, hooks, slot = time.monotonic(), self.computation.hooks, []
         try:
-            size = next(n for n in self.buckets if n >= batch.rows)
-            values = _gather(batch, size)
+            if size <= self.batch_size:
+                values = _gather(batch, size)
+            else:
+                full = self.batch_size
+                values = [_gather(part, full) for part in batch.cut(full)]
             if hooks:
                 slot = [hooks.listen(batch)]
             outputs = self._programs[batch.key, size](self.weights, values, *slot)
         except Exception as error:
-            self._fail(batch, slot, error)
+            self._fail(batch, size, slot, error)
             return
         if self.device.platform != "cpu":  # whose memory is the host's
             for leaf in outputs:
@@ -126,17 +155,25 @@ class Partition:
             now = time.monotonic()
             complete = self.batcher.deliver(batch, host)
         except Exception as error:
-            self._fail(batch, slot, error)
+            self._fail(batch, size, slot, error)
             return
-        seconds = now - max(began, self._done)
-        self.recorder.ran(size, batch.rows, seconds, batch.waits)
+        batches, seconds = self._batches(size), now - max(began, self._done)
+        self.recorder.ran(size // batches, batches, batch.rows, seconds, batch.waits)
         self._done = now
-        self._release(slot)
+        self._release(size, slot)
         for request, whole in complete:
             request.answer.set_result(self.computation.unpack(batch.key, whole))
 
-    def _fail(self, batch: Batch, slot: list, error: Exception) -> None:
-        self._release(slot)
+    def _fail(self, batch: Batch, size: int, slot: list, error: Exception) -> None:
+        """Fails the callers of a batch; of a burst, those of the batch that raises."""
+        self._release(size, slot)
+        if size > self.batch_size:
+            for part in batch.cut(self.batch_size):
+                alone: deque[tuple] = deque()
+                self._start(part, alone)
+                if alone:
+                    self._finish(*alone.popleft())
+            return
         for request, _, _ in batch.pieces:
             own = BatchFailedError(
                 "serving",
@@ -147,8 +184,12 @@ class Partition:
             own.__cause__ = error
             self.batcher.fail(request, own)
 
-    def _release(self, slot: list) -> None:
-        self.running -= 1
+    def _batches(self, size: int) -> int:
+        """How many batches a program of so many rows runs."""
+        return max(size // self.batch_size, 1)
+
+    def _release(self, size: int, slot: list) -> None:
+        self.running -= self._batches(size)
         if slot:
             self.computation.hooks.release(slot[0])
 

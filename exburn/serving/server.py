@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax
 import numpy as np
 
 from exburn.errors import (
@@ -28,6 +25,7 @@ from exburn.serving.hooks import Hooks
 from exburn.serving.lifecycle import Lifecycle
 from exburn.serving.options import buckets_of, devices_of, examples_of, seconds
 from exburn.serving.partition import Partition
+from exburn.serving.programs import compile_bursts, compile_sizes
 from exburn.serving.statistics import Recorder, ServingStatistics
 from exburn.serving.streams import Streams
 
@@ -64,6 +62,9 @@ class Serving(Streams, Lifecycle):
             the answer. Without preprocessing ``info`` is ``None``.
         max_queue: Requests that may wait; one more raises ``QueueFullError``.
         check_numerics: Whether requests with NaN or infinity are refused.
+        burst: Most full batches that one call runs, one after the other, where several
+            wait. ``None``: measured at the start, more than one if calls take longer
+            than batches; 1: never more than one. With hooks it is always 1.
         hooks: Names under which the program streams values by ``serving.emit``; see
             ``events``. Requests are then not split.
 
@@ -96,6 +97,7 @@ class Serving(Streams, Lifecycle):
         postprocessing: Callable[[Any, Any], Any] | None = None,
         max_queue: int = 1024,
         check_numerics: bool = False,
+        burst: int | None = None,
         hooks: Sequence[str] = (),
     ):
         self.batch_size = positive("Serving", "batch_size", batch_size, 32)
@@ -103,6 +105,7 @@ class Serving(Streams, Lifecycle):
         self.batch_timeout, self.check_numerics = timeout, check_numerics
         self.buckets = buckets_of(padding, self.batch_size)
         self.devices = devices_of(partitions)
+        burst = positive("Serving", "burst", burst)
         self._preprocessing, self._postprocessing = preprocessing, postprocessing
         examples = examples_of(example, batch_keys)
         self._options = {
@@ -117,6 +120,7 @@ class Serving(Streams, Lifecycle):
             "postprocessing": postprocessing,
             "max_queue": max_queue,
             "check_numerics": check_numerics,
+            "burst": burst,
             "hooks": hooks,
         }
         self._hooks = Hooks((hooks,) if isinstance(hooks, str) else tuple(hooks))
@@ -128,6 +132,7 @@ class Serving(Streams, Lifecycle):
             timeout=timeout,
             most=positive("Serving", "max_queue", max_queue, 1024),
             whole=bool(self._hooks),
+            partitions=len(self.devices),
             recorder=self._recorder,
         )
         self._partitions = [
@@ -142,25 +147,15 @@ class Serving(Streams, Lifecycle):
             for i, device in enumerate(self.devices)
         ]
         self.update_weights()
-        self._compile()
+        sizes = dict.fromkeys(examples, self.buckets)
+        compile_sizes(self._computation, self._partitions, sizes)
+        if not self._hooks and burst != 1:
+            self._batcher.bursts = compile_bursts(
+                self._computation, self._partitions, burst
+            )
         self._hooks.check()
         self._recorder.reset()
         self._start()
-
-    def _compile(self) -> None:
-        computation = self._computation
-        programs = {
-            (key, size): jax.jit(computation.run(key, size))
-            for key in computation.inputs
-            for size in self.buckets
-        }
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for partition in self._partitions:
-                keys, lowered = zip(*partition.lower(programs), strict=True)
-                for at, compiled in zip(
-                    keys, pool.map(lambda one: one.compile(), lowered), strict=True
-                ):
-                    partition.adopt(at, compiled)
 
     # ------------------------------------------------------------------ requests
     def __call__(
@@ -190,14 +185,26 @@ class Serving(Streams, Lifecycle):
         return self(x, key=key, timeout=timeout)
 
     def submit(
-        self, x: Any, *, key: Hashable | None = None, timeout: Any = None
+        self,
+        x: Any,
+        *,
+        key: Hashable | None = None,
+        timeout: Any = None,
+        copy: bool = True,
     ) -> Answer:
-        """Queues a request, whose arrays are copied, and returns its future at once.
+        """Queues a request, and returns its future at once.
+
+        Args:
+            x: The rows, as for ``run``.
+            key: As for ``run``.
+            timeout: As for ``run``.
+            copy: Whether the arrays are copied, so that they may be changed before the
+                answer is there.
 
         Raises:
             As ``run``; what happens after the request is queued, ``result`` raises.
         """
-        return self._request(x, key, timeout, copy=True)
+        return self._request(x, key, timeout, copy=copy)
 
     async def arun(
         self, x: Any, *, key: Hashable | None = None, timeout: Any = None
@@ -329,7 +336,10 @@ class Serving(Streams, Lifecycle):
 
     @property
     def trace_counts(self) -> dict[tuple[Hashable, int], int]:
-        """How often the program of each batch key and size was traced."""
+        """How often the program of each batch key and size was traced.
+
+        Sizes above ``batch_size`` are bursts of full batches.
+        """
         return dict(self._computation.traces)
 
     def statistics(self) -> ServingStatistics:

@@ -46,11 +46,13 @@ class ServingStatistics:
         queue_depth: Requests that wait now.
         rows_waiting: Their rows.
         batches: Batches that ran.
+        calls: Calls of programs that ran them; fewer, where there were bursts.
         rows: Real rows in them.
         fill: Mean share of ``batch_size`` that was filled with real rows.
         rows_per_second: Since the start.
         wait_ms: From a request to its first batch: p50, p95, p99.
-        run_ms: Time of a batch on the device, transfers included.
+        run_ms: Time of a batch on the device, transfers included. That of a burst is
+            shared by its batches.
         total_ms: From the request to its answer.
         buckets: The same by padded size.
     """
@@ -59,6 +61,7 @@ class ServingStatistics:
     queue_depth: int
     rows_waiting: int
     batches: int
+    calls: int
     rows: int
     fill: float
     rows_per_second: float
@@ -83,7 +86,8 @@ class ServingStatistics:
                 f"a request's {name}", "", "", "", *(f"{v:.2f}" for v in times.values())
             )
         counts = ", ".join(f"{n} {what}" for what, n in self.requests.items())
-        table.caption = f"requests: {counts}; {self.queue_depth} waiting"
+        table.caption = f"{self.calls:,} calls; requests: {counts}; "
+        table.caption += f"{self.queue_depth} waiting"
         return table
 
     def __str__(self) -> str:
@@ -121,6 +125,7 @@ class Recorder:
         with self._lock:
             self._since = time.monotonic()
             self._requests: Counter[str] = Counter()
+            self._calls = 0
             self._total: deque[float] = deque(maxlen=_KEPT)
             self._runs = {size: _Runs() for size in self._sizes}
 
@@ -128,24 +133,29 @@ class Recorder:
         with self._lock:
             self._requests[what] += 1
 
-    def answered(self, seconds: float) -> None:
+    def answered(self, seconds: list[float]) -> None:
+        """Requests were answered, so many seconds after they came."""
         with self._lock:
-            self._requests["answered"] += 1
-            self._total.append(seconds)
+            self._requests["answered"] += len(seconds)
+            self._total.extend(seconds)
 
-    def ran(self, size: int, rows: int, seconds: float, waits: list[float]) -> None:
+    def ran(
+        self, size: int, batches: int, rows: int, seconds: float, waits: list[float]
+    ) -> None:
+        """One call of a program ran batches of a padded size in so many seconds."""
         with self._lock:
+            self._calls += 1
             runs = self._runs[size]
-            runs.batches += 1
+            runs.batches += batches
             runs.rows += rows
-            runs.seconds.append(seconds)
+            runs.seconds.extend([seconds / batches] * batches)
             runs.waits.extend(waits)
 
     def read(self, depth: tuple[int, int]) -> ServingStatistics:
         """The statistics now; ``depth`` is (requests, rows) that wait."""
         with self._lock:
             requests = Counter(self._requests)
-            total = list(self._total)
+            total, calls = list(self._total), self._calls
             runs = {
                 size: (r.batches, r.rows, list(r.waits), list(r.seconds))
                 for size, r in self._runs.items()
@@ -160,6 +170,7 @@ class Recorder:
             queue_depth=depth[0],
             rows_waiting=depth[1],
             batches=batches,
+            calls=calls,
             rows=rows,
             fill=rows / (batches * self._batch_size) if batches else 0.0,
             rows_per_second=rows / passed if passed else 0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import queue
 import time
 from collections import deque
@@ -47,6 +48,7 @@ class Streams:
         key: Hashable | None = None,
         timeout: Any = None,
         ahead: int | None = None,
+        copy: bool = True,
     ) -> Iterator[Any]:
         """Answers to an iterable of requests, in their order.
 
@@ -56,6 +58,7 @@ class Streams:
             timeout: Seconds for each request.
             ahead: Requests under way at once, by default two a device. The next one is
                 drawn when an answer is taken, so a slow consumer slows the source down.
+            copy: Whether the arrays of each request are copied, as ``submit`` does.
 
         Yields:
             The answer to each request. One that fails raises, and ends the stream.
@@ -67,7 +70,11 @@ class Streams:
                 f"{type(requests).__name__}",
                 hint="For the answer to one request in parts: serving.batches(x).",
             )
-        sends = (lambda x=x: self.submit(x, key=key, timeout=timeout) for x in requests)
+
+        def send(x: Any) -> Answer:
+            return self.submit(x, key=key, timeout=timeout, copy=copy)
+
+        sends = (functools.partial(send, x) for x in requests)
         return _flow(sends, self._ahead(ahead))
 
     def batches(

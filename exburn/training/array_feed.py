@@ -32,7 +32,8 @@ class ArrayFeed:
         resident: Whether the arrays live on the device.
         few_shapes: Rounds sizes up, so that data of many sizes share programs.
         fixed: Whether the length was asked for, by a callback or the user.
-        steps: Steps of an epoch, if fewer than there are.
+        steps: Steps of an epoch, if fewer than there are: the next epoch goes on where
+            it stopped.
         group: Steps whose gradients make one update, if chunks shall be whole groups of
             them; ``most_steps`` is a multiple of it. What does not fill a group, before
             the first one of an epoch and after the last, comes step by step.
@@ -164,10 +165,23 @@ class ArrayFeed:
         return Prefetch(lambda: self._streamed(seed, epoch, phase, start))
 
     def _order(self, seed: int, epoch: int) -> np.ndarray:
+        """Numbers of an epoch's rows; those of one pass through all, or a part of it.
+
+        An epoch of fewer steps goes on where the one before stopped: no row is left out
+        for good.
+        """
+        if self.samples == self.size:
+            return self._pass(seed, epoch)
+        start, first = divmod(epoch * self.samples, self.size)
+        last = (epoch * self.samples + self.samples - 1) // self.size
+        passes = [self._pass(seed, number) for number in range(start, last + 1)]
+        return np.concatenate(passes)[first : first + self.samples]
+
+    def _pass(self, seed: int, number: int) -> np.ndarray:
         n, b = self.size, self.batch_size
         if not self.shuffle:
             return np.arange(n, dtype=np.int32)
-        key = [seed, path_hash("shuffle", epoch)]
+        key = [seed, path_hash("shuffle", number)]
         rng = np.random.Generator(np.random.Philox(key=key))
         if self.shuffle == "batch":
             blocks = rng.permutation(n // b)
@@ -244,6 +258,7 @@ class ArrayFeed:
             for index, count, steps, samples, grouped in blocks:
                 flat = index.reshape(-1)
                 straight = ordered and samples == len(flat)
+                straight = straight and flat[-1] - flat[0] == samples - 1
                 data = gatherer.take(self.dataset.tree, flat, straight=straight)
                 self._check(data)
                 shape = index.shape
@@ -251,4 +266,4 @@ class ArrayFeed:
                 data, count = jax.device_put((data, count))
                 yield Chunk(data, None, count, steps, samples, grouped)
                 del data  # not held while the next one is made
-        self._checked = True
+        self._checked = self._checked or self.samples == self.size

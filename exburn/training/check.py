@@ -13,7 +13,7 @@ import numpy as np
 from exburn import context
 from exburn.errors import DataError, ExBurnError
 from exburn.flops import Cost
-from exburn.symbol import describe, plain
+from exburn.shapes import describe, plain
 
 __all__ = [
     "Forward",

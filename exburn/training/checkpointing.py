@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from exburn.checkpoint.snapshot import Snapshot
 from exburn.checkpoint.values import encode
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
+from exburn.training.readings import Readings
 from exburn.training.state import TrainState
 
 __all__ = ["Checkpointing", "RunPoint", "flatten", "unflatten"]
@@ -106,16 +108,11 @@ class Checkpointing:
         """Notes that an epoch begins, or goes on after some of its batches."""
         self._before -= done
 
-    def after_chunk(self, epoch: int, batch: int, programs: Any) -> None:
+    def after_chunk(self, epoch: int, batch: int, readings: Readings) -> None:
         """A point within an epoch."""
         if self.active:
-            trainer = self.trainer
-            self._offer(
-                epoch,
-                batch,
-                lambda: trainer.read_logs(programs, trainer.state.metrics),
-                ended=False,
-            )
+            read = functools.partial(self.trainer.read_logs, readings)
+            self._offer(epoch, batch, read, ended=False)
 
     def after_epoch(self, epoch: int, batch: int, logs: dict[str, Any]) -> None:
         """A point between two epochs; ``batch`` batches were done in the last one."""

@@ -20,6 +20,7 @@ from exburn.training.chunking import phase_of
 from exburn.training.feed import ArrayFeed, Feed
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
 from exburn.training.interrupt import InterruptGuard
+from exburn.training.readings import Readings
 from exburn.training.resume import Resume
 from exburn.training.timing import Timing
 
@@ -54,6 +55,7 @@ class Epochs:
         self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
         self.guard = InterruptGuard()
         self._last = 0
+        self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
     def run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
         """Runs the epochs; the module holds the latest arrays, whatever ends them.
@@ -65,9 +67,10 @@ class Epochs:
         """
         trainer, resume = self.trainer, self.resume
         trainer.state = trainer.initial_state()
+        self._fresh = trainer.state.metrics
         with self.guard, self.points:
             try:
-                self._hook(self.callbacks.on_train_begin)
+                trainer.call_hook(self.callbacks.on_train_begin)
                 logs: dict[str, float] = {}
                 if resume is not None:
                     trainer.state, logs = resume.state(self.callbacks), resume.logs
@@ -113,16 +116,12 @@ class Epochs:
             trainer.state, start = resume.state(self.callbacks), resume.batch
             self.callbacks.resume_at(start)
         else:
-            if trainer.follow_freezing():
-                self.programs = trainer.programs
             assert trainer.state is not None
-            totals = trainer.fresh_totals("train")
-            trainer.state = trainer.state.replace(metrics=totals)
+            if trainer.follow_freezing():
+                self.programs, self._fresh = trainer.programs, trainer.state.metrics
+            trainer.state = trainer.state.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
         done, logs = self._train(epoch, start)
-        if logs is None:
-            with timing.on("device"):
-                logs = trainer.read_logs(self.programs, _totals(trainer))
         if self.held is not None and validates(epoch):
             with timing.on("validation"):
                 means = evaluate(
@@ -140,20 +139,18 @@ class Epochs:
         self.points.after_epoch(epoch, done, logs)
         return logs
 
-    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
-        """Trains on the batches from ``start`` on.
-
-        Returns:
-            How many are done, and the logs, if the progress bar was told them.
-        """
+    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any]]:
+        """Trains on the batches from ``start`` on: returns how many are done, logs."""
         trainer, callbacks, programs = self.trainer, self.callbacks, self.programs
         owner, timing = self.owner, self.timing
         per_batch = callbacks.batch_interval("train") is not None
         glances = callbacks.listens("on_chunk_end")
-        running: deque[jax.Array] = deque()
+        running: deque[Readings] = deque()
         done, pending, last = start, None, time.perf_counter()
+        assert trainer.state is not None
         if start and owner.stop_training:  # the saved run had been stopped here
-            return done, None
+            return done, trainer.read_logs(programs.results(trainer.state.metrics))
+        readings: Any = None
         phase = phase_of(trainer, self.feed.group, start)
         ends = epoch == self._last
         chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
@@ -161,51 +158,48 @@ class Epochs:
             for chunk in timing.data(chunks):
                 if per_batch:
                     trainer.call_hook(callbacks.on_train_batch_begin, done)
-                loss = self._step(chunk)
+                readings = self._step(chunk)
                 done += chunk.steps
                 if per_batch:
-                    logs = trainer.read_logs(programs, _totals(trainer))
+                    logs = trainer.read_logs(readings)
                     trainer.call_hook(callbacks.on_train_batch_end, done - 1, logs)
-                self.points.after_chunk(epoch, done, programs)
+                self.points.after_chunk(epoch, done, readings)
                 if per_batch and owner.stop_training:
                     break
-                running.append(loss)
+                running.append(readings)
                 if len(running) > IN_FLIGHT:
                     with timing.on("device"):
-                        running.popleft().block_until_ready()
+                        jax.block_until_ready(running.popleft())
                 if glances and time.perf_counter() - last > GLANCE:
                     last = time.perf_counter()
                     timing.tell_wait(callbacks.callbacks)
                     if pending is not None:
                         at, means = pending
-                        callbacks.on_chunk_end(at, trainer.as_logs(means))
-                    pending = (done, programs.results(_totals(trainer)))
+                        callbacks.on_chunk_end(at, trainer.read_logs(means))
+                    pending = done, readings
                     if owner.stop_training:
                         break
-        if not glances:
-            return done, None
         with timing.on("device"):
-            logs = trainer.read_logs(programs, _totals(trainer))
-        timing.tell_wait(callbacks.callbacks)
-        callbacks.on_chunk_end(done, dict(logs))
+            if readings is None:  # a resumed run may have no chunk left
+                readings = programs.results(trainer.state.metrics)
+            logs = trainer.read_logs(readings)
+        if glances:
+            timing.tell_wait(callbacks.callbacks)
+            callbacks.on_chunk_end(done, dict(logs))
         return done, logs
 
-    def _step(self, chunk: Any) -> jax.Array:
-        """Trains on one chunk; returns a scalar that is ready when that is done."""
+    def _step(self, chunk: Any) -> Readings:
+        """Trains on one chunk; returns the means so far."""
         trainer = self.trainer
         assert trainer.state is not None
         name = "train_groups" if chunk.grouped else "train"
         arguments = chunk.data, chunk.index, chunk.count
         self.guard.begin()
         try:
-            trainer.state, loss = memory.run_safely(
+            trainer.state, readings = memory.run_safely(
                 self.programs, name, trainer.state, arguments, trainer.restore
             )
         finally:
             self.guard.end()
-        return loss
-
-
-def _totals(trainer: Averaging) -> Any:
-    assert trainer.state is not None
-    return trainer.state.metrics
+        readings.send()
+        return readings

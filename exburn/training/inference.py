@@ -44,40 +44,45 @@ def evaluate(
     """
     programs = prepared.programs
     owner.stop_evaluating = False
-    callbacks.on_test_begin()
+    alone = prepared.state is None
+
+    def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
+        prepared.call_hook(hook, *args, light=alone or callbacks.light_tests)
+
+    tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
     per_batch = callbacks.batch_interval("test") is not None
     glances = callbacks.listens("on_test_chunk_end")
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
-    flight: deque[jax.Array] = deque()
+    readings, flight = None, deque()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
-    alone = prepared.state is None  # within fit, its own wait is shown
     with contextlib.closing(chunks):
         for chunk in timing.data(chunks):
             if per_batch:
-                callbacks.on_test_batch_begin(done)
-            totals, token = programs.evaluate(
+                tell(callbacks.on_test_batch_begin, done)
+            totals, readings = programs.evaluate(
                 arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)
             )
+            readings.send()
             done += chunk.steps
-            flight.append(token)
+            flight.append(readings)
             if len(flight) > IN_FLIGHT:
-                flight.popleft().block_until_ready()
+                jax.block_until_ready(flight.popleft())
             if per_batch:
-                logs = prepared.read_logs(programs, totals)
-                callbacks.on_test_batch_end(done - 1, logs)
+                logs = prepared.read_logs(readings)
+                tell(callbacks.on_test_batch_end, done - 1, logs)
             if glances and time.perf_counter() - last > GLANCE:
                 last = time.perf_counter()
-                logs = prepared.read_logs(programs, totals)
-                if alone:
+                logs = prepared.read_logs(readings)
+                if alone:  # within fit, its own wait is shown
                     timing.tell_wait(callbacks.callbacks)
                 callbacks.on_test_chunk_end(done, logs)
             if owner.stop_evaluating or (termination and termination.requested):
                 break
-    logs = prepared.read_logs(programs, totals)
+    logs = prepared.read_logs(readings or programs.results(totals))
     if glances:
         callbacks.on_test_chunk_end(done, logs)
-    callbacks.on_test_end(logs)
+    tell(callbacks.on_test_end, logs)
     return logs
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from exburn import context
+from exburn.errors import BusyError
 from exburn.layer import Layer
 from exburn.optimizers import LossScaleOptimizer
 from exburn.training.module import Arrays, SplitModule
@@ -46,6 +49,8 @@ class LiveState:
         self.step = 0
         self.shown: Arrays | None = None
         self._split: SplitModule | None = None
+        self._training = threading.Lock()
+        self._lent_to: int | None = None  # the thread whose hook may use the module
         if optimizer is not None:
             optimizer.bind(self.current_opt_state, self._set_opt_state)
             self.scale_loss()
@@ -63,6 +68,35 @@ class LiveState:
         """The module, split; there is one once it is prepared."""
         assert self._split is not None
         return self._split
+
+    # ------------------------------------------------------------------ one at a time
+    @contextlib.contextmanager
+    def training(self, op: str) -> Iterator[None]:
+        """In the block, programs may consume the module's arrays.
+
+        Raises:
+            BusyError: Others do so already, in this thread or in another one.
+        """
+        if not self._training.acquire(blocking=False):
+            raise _busy(op)
+        try:
+            yield
+        finally:
+            self._training.release()
+
+    def check_free(self, op: str, *, train: bool = False) -> None:
+        """Raises if the module's arrays cannot be used now.
+
+        Args:
+            op: The operation named in the error.
+            train: Whether it is one that consumes them. Others may run in hooks.
+
+        Raises:
+            BusyError: The module is being trained.
+        """
+        lent = self._lent_to == threading.get_ident()
+        if self._training.locked() if train else self.state is not None and not lent:
+            raise _busy(op)
 
     # ------------------------------------------------------------------ optimizer
     def current_opt_state(self) -> Any:
@@ -160,12 +194,17 @@ class LiveState:
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
         """Runs a hook; unless it is light, it sees and may change the weights."""
-        if light:
+        thread = threading.get_ident()
+        if light or self._lent_to == thread:
             hook(*args)
             return
         split = self.split
         split.write(*self.live_arrays())
-        hook(*args)
+        self._lent_to = thread
+        try:
+            hook(*args)
+        finally:
+            self._lent_to = None
         changed = split.changed(*self.live_arrays())
         if changed is not None:
             assert self.state is not None
@@ -173,3 +212,12 @@ class LiveState:
             if self.shown is not None and split.changed(self.shown) is None:
                 params = self.state.params
             self.state = self.state.replace(params=params, frozen=frozen, others=others)
+
+
+def _busy(op: str) -> BusyError:
+    return BusyError(
+        op,
+        "the model is being trained, and its arrays are in use",
+        hint="Wait until the other call returns. Callbacks may evaluate and predict in "
+        "on_epoch_end and their other hooks, and train a model.clone().",
+    )

@@ -17,6 +17,7 @@ import numpy as np
 from exburn.building import spec_like
 from exburn.flops import count
 from exburn.training.program import Programs
+from exburn.training.readings import Readings
 from exburn.training.state import TrainState
 
 __all__ = [
@@ -186,7 +187,7 @@ def run_safely(
     state: TrainState,
     chunk: tuple,
     restore: Callable[[TrainState], None],
-) -> tuple[TrainState, jax.Array]:
+) -> tuple[TrainState, Readings]:
     """Runs a training program, which consumes the state, without ever losing it.
 
     A device that has not enough memory says so when a program first runs on data of
@@ -230,9 +231,12 @@ def _kept(leaf: Any) -> Callable[[], Any]:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out."""
+    """Whether an exception of JAX says that memory ran out.
+
+    Python's own, and NumPy's, are about the host's: a loader or a callback raised them.
+    """
     if isinstance(error, MemoryError):
-        return True
+        return "bad_alloc" in str(error)
     return isinstance(error, jax.errors.JaxRuntimeError) and any(
         sign in str(error) for sign in ("RESOURCE_EXHAUSTED", "Out of memory")
     )

@@ -13,8 +13,11 @@ import numpy as np
 from exburn import losses, metrics
 from exburn.errors import ArgumentError, DataError, DTypeError
 from exburn.training.check import noted, on_host
+from exburn.training.own_metrics import OwnMetrics
 
 __all__ = ["Objective"]
+
+_OWN = "metrics of the model"  # key of their states among the totals
 
 
 @dataclasses.dataclass
@@ -53,6 +56,7 @@ class Objective:
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
         self.exact_rows = False
+        self.own = OwnMetrics()  # those that the model updates
         self._built_for: Any = None
 
     # ------------------------------------------------------------------ building
@@ -288,7 +292,7 @@ class Objective:
             state[name] = {"total": zero, "rows": zero}
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
-        return state
+        return state | ({_OWN: self.own.init()} if self.own.names else {})
 
     def update(self, totals, loss, parts, y, outputs, w, masks, row_mask, rows):
         """Totals after one batch of ``rows`` real rows."""
@@ -316,20 +320,32 @@ class Objective:
                 )
         return totals
 
+    def states(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """The states of the metrics that the model updates."""
+        return totals.get(_OWN, {})
+
+    def with_states(self, totals: dict[str, Any], states: Any) -> dict[str, Any]:
+        """The totals with others in their place."""
+        return {**totals, _OWN: states} if states else totals
+
     def results(self, totals) -> dict[str, jax.Array]:
         """Running means of the losses, and the metrics' values."""
         meters = {m.name: m.metric for m in self.meters}
-        return {
+        means = {
             name: meters[name].compute(state)
             if name in meters
             else state["total"] / jnp.maximum(state["rows"], 1.0)
             for name, state in totals.items()
+            if name != _OWN
         }
+        # One that is called "loss" takes the place of the engine's, as in Keras.
+        return means | self.own.results(self.states(totals))
 
     @property
     def names(self) -> list[str]:
         """Names of the logs, the loss first."""
-        return ["loss", *self._parts(), *(m.name for m in self.meters)]
+        given = ["loss", *self._parts(), *(m.name for m in self.meters)]
+        return list(dict.fromkeys([*given, *self.own.names]))
 
     def _parts(self) -> list[str]:
         """Names of the losses, where there are several."""

@@ -33,7 +33,7 @@ _MAX_STEPS = 2048
 # a CPU they should still be in its cache when their turn comes.
 _STREAMED_BYTES, _CPU_STREAMED_BYTES = 32 << 20, 4 << 20
 _CPU_STREAMED_MOST = 128 << 20  # for the sake of eight steps
-_LOADER_STEPS = 128  # of a chunk from a loader, which may be slow: progress shows each
+_LOADER_STEPS = 256  # of a chunk from a loader, which may be slow: progress shows each
 # Primitive operations of a forward pass. With four steps of 52 a turn, an H200 took
 # 1.15 times as long as for the plain scan; with steps of 12 to 18, 0.8 to 0.9 times.
 _SMALL = 32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -39,11 +40,21 @@ class Prefetch(Generic[T]):
         self._unwanted = threading.Event()
         self._over = False
         # `jax.default_device(…)` holds in one thread only: here, not in the other one.
-        (self._device,) = jax.device_put(np.int8(0)).devices()
+        (device,) = jax.device_put(np.int8(0)).devices()
+        # The thread holds no reference to this object: should Ctrl-C come where nobody
+        # has the object yet, or any more, it is dropped and the thread ends, too.
+        weakref.finalize(self, self._unwanted.set)
         self._thread = threading.Thread(
-            target=self._work, args=(make,), name="exburn-feed", daemon=True
+            target=_work,
+            args=(make, self._items, self._unwanted, device),
+            name="exburn-feed",
+            daemon=True,
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C while it starts
+            self._unwanted.set()
+            raise
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -68,6 +79,8 @@ class Prefetch(Generic[T]):
             while True:
                 self._items.get_nowait()
         self._thread.join()
+        with contextlib.suppress(queue.Full):  # another thread may wait for an item
+            self._items.put_nowait((None, StopIteration()))
 
     def __enter__(self) -> Prefetch[T]:
         return self
@@ -75,25 +88,33 @@ class Prefetch(Generic[T]):
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _work(self, make: Callable[[], Iterable[T]]) -> None:
-        source: Any = None
-        try:
-            with jax.default_device(self._device):
-                source = make()
-                for item in source:
-                    if not self._put(item, None):
-                        return
-                    del item  # else this thread would hold one more
-            self._put(None, StopIteration())
-        except BaseException as error:
-            self._put(None, error)
-        finally:
-            if hasattr(source, "close"):
-                source.close()
 
-    def _put(self, item: Any, error: BaseException | None) -> bool:
-        while not self._unwanted.is_set():
+def _work(
+    make: Callable[[], Iterable[Any]],
+    items: queue.Queue,
+    unwanted: threading.Event,
+    device: Any,
+) -> None:
+    """Puts ``(item, error)`` into a queue, until one of the two ends it."""
+
+    def put(item: Any, error: BaseException | None) -> bool:
+        while not unwanted.is_set():
             with contextlib.suppress(queue.Full):
-                self._items.put((item, error), timeout=_POLL)
-                return not self._unwanted.is_set()
+                items.put((item, error), timeout=_POLL)
+                return not unwanted.is_set()
         return False
+
+    source: Any = None
+    try:
+        with jax.default_device(device):
+            source = make()
+            for item in source:
+                if not put(item, None):
+                    return
+                del item  # else this thread would hold one more
+        put(None, StopIteration())
+    except BaseException as error:
+        put(None, error)
+    finally:
+        if hasattr(source, "close"):
+            source.close()

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.building import infer, materialize, spec_like
+from exburn.building import infer, materialize, spec_like, untouched_metrics
 from exburn.dataset import check_finite
 from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
 from exburn.layer import Layer
 from exburn.selection import frozen_paths, train_only
-from exburn.symbol import dim, plain
+from exburn.shapes import dim, plain
 from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
@@ -23,6 +23,7 @@ from exburn.training.likeness import Likeness
 from exburn.training.live_state import LiveState
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
+from exburn.training.own_metrics import OwnMetrics
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
 from exburn.training.readings import Readings
@@ -118,6 +119,8 @@ class Preparation(LiveState):
         if kind != "predict":
             named = names(seen.outputs) if names else None
             self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+            given = [meter.metric for meter in self.objective.meters]
+            self.objective.own = OwnMetrics(self.module, given)
             self._objective_form = key
         self.batch_specs[kind] = x, y, w
         likeness = Likeness(self.module)
@@ -279,7 +282,8 @@ class Preparation(LiveState):
         """Whether a short batch runs at its own size instead of padded."""
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
         own_step = self.owns("train" if training else "test")
-        return self.objective.exact_rows or own_loss or own_step
+        inexact = self.objective.exact_rows or bool(self.objective.own.names)
+        return inexact or own_loss or own_step
 
     # ------------------------------------------------------------------ checks
     @property
@@ -361,13 +365,9 @@ class Preparation(LiveState):
             return self.custom.names("train")  # type: ignore[union-attr]
         return self.objective.names
 
-    def read_logs(self, programs: Programs, totals: Any) -> dict[str, Any]:
-        """What totals amount to, brought to the host."""
-        return self.as_logs(programs.results(totals))
-
-    def as_logs(self, results: Readings) -> dict[str, Any]:
-        """Python floats in the order of the logs; other values stay NumPy arrays."""
-        host = results.read()
+    def read_logs(self, readings: Readings) -> dict[str, Any]:
+        """Python floats in the order of the logs; other values are NumPy arrays."""
+        host = readings.read()
         order = [n for n in (*self.names, *self.objective.names) if n in host]
         return {name: host[name] for name in dict.fromkeys([*order, *host])}
 
@@ -415,7 +415,8 @@ def _trace(split: SplitModule, x: Any) -> Forward:
 
     groups = jax.tree.map(spec_like, split.read())
     try:
-        jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+        with untouched_metrics(split.module):
+            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
     except ExBurnError as error:
         plain(error)
         raise

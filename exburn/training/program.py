@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,17 +11,18 @@ import jax
 import jax.numpy as jnp
 
 from exburn import context
+from exburn.building import untouched_metrics
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
-from exburn.training.readings import packed
+from exburn.training.readings import Readings, packed
 from exburn.training.state import TrainState
 
 __all__ = ["Programs"]
 
 # The argument that holds the data. Row numbers, if any, come next.
-_DATA = {"train": 1, "evaluate": 2, "predict": 1}
+_DATA = {"train": 2, "evaluate": 2, "predict": 1}
 # While XLA tries kernels, it puts 8 MiB before and behind each of their operands to see
 # whether they write there. For small models that was most of the peak of memory.
 _GPU_OPTIONS = {"xla_gpu_redzone_padding_bytes": 1 << 20}
@@ -56,12 +58,11 @@ class Programs:
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
         self.log = log or CompileLog()
-        self.train = self._jit(self._train, "train", donate=(0,))
-        self.train_groups = self._jit(self._train_groups, "train", donate=(0,))
-        self.evaluate = self._jit(self._evaluate, "evaluate", donate=(1,))
+        # Not the totals: those an epoch begins with stay on the device for others.
+        self._chunks = self._jit(self._train, "train", donate=(0,))
+        self._groups = self._jit(self._train_groups, "train", donate=(0,))
+        self.evaluate = self._jit(self._evaluate, "evaluate")
         self.predict = self._jit(self._predict, "predict")
-        # No user's program: it reads a few scalars, and counts nowhere.
-        self.results = self._results if eager else jax.jit(self._results)
         self.proven: set[tuple] = set()  # what ran to its end: see memory.run_safely
         self._further: dict[str, Callable] = {}
 
@@ -75,6 +76,18 @@ class Programs:
         if name not in self._further:
             self._further[name] = self._jit(make(), name)
         return self._further[name]
+
+    def train(
+        self, state: TrainState, data: Any, index: Any, count: Any
+    ) -> tuple[TrainState, Readings]:
+        """Trains on a chunk; consumes the state, but for its totals."""
+        return _trained(self._chunks, state, data, index, count)
+
+    def train_groups(
+        self, state: TrainState, data: Any, index: Any, count: Any
+    ) -> tuple[TrainState, Readings]:
+        """As ``train``, on whole groups of batches, each of which makes one update."""
+        return _trained(self._groups, state, data, index, count)
 
     def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()) -> Any:
         def counted(*args):
@@ -100,7 +113,8 @@ class Programs:
         """
         if kind == "train":
             step = jax.jit(self._train, donate_argnums=(0,))
-            return step.trace(state, data, None, None)
+            bare, totals = state.replace(metrics=None), state.metrics
+            return step.trace(bare, totals, data, None, None)
         start = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.jit(self._predict).trace(state, data, None, start)
 
@@ -131,13 +145,14 @@ class Programs:
     def _gradients(self, state: TrainState, batch: Any, row_mask: Any):
         """The gradients of one batch, and a state with all it changes but an update."""
         x, y, w = batch
-        (_, (loss, outputs, others, parts, masks)), grads = jax.value_and_grad(
+        (_, (loss, outputs, others, parts, masks, own)), grads = jax.value_and_grad(
             self.loss, has_aux=True
         )(state.params, state, batch, row_mask)
         outputs = jax.lax.stop_gradient(outputs)
         rows = _rows(x, row_mask)
+        totals = self.objective.with_states(state.metrics, own)
         totals = self.objective.update(
-            state.metrics, loss, parts, y, outputs, w, masks, row_mask, rows
+            totals, loss, parts, y, outputs, w, masks, row_mask, rows
         )
         new = state.replace(others=others, metrics=totals, step=state.step + 1)
         return grads, new
@@ -162,21 +177,24 @@ class Programs:
         Returns:
             The loss, scaled as the optimizer wants it, and what came with it: the loss
             itself, the outputs (and those with spare classes), the other variables, the
-            losses by name, the masks.
+            losses by name, the masks, the states of the model's own metrics.
         """
-        preds, others, pass_ = self.split.forward(
-            (params, state.frozen, state.others),
-            batch[0],
-            training=True,
-            key=state.key(),
-            row_mask=row_mask,
-        )
-        outputs, masks = _outputs(preds, pass_), _masks(preds, pass_)
-        loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
+        states = self.objective.states(state.metrics)
+        with self.objective.own.working_on(states) as own:
+            preds, others, pass_ = self.split.forward(
+                (params, state.frozen, state.others),
+                batch[0],
+                training=True,
+                key=state.key(),
+                row_mask=row_mask,
+            )
+            filled, masks = pass_.attached(preds)
+            outputs = preds, filled
+            loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
         scaled = loss
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
-        return scaled, (loss, outputs, others, parts, masks)
+        return scaled, (loss, outputs, others, parts, masks, own)
 
     def eval_step(
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
@@ -185,11 +203,14 @@ class Programs:
         if self.custom is not None and self.custom.has("test"):
             return self.custom.test(arrays, totals, batch, key)
         x, y, w = batch
-        preds, _, pass_ = self.split.forward(
-            arrays, x, training=False, key=key, row_mask=row_mask
-        )
-        outputs, masks = _outputs(preds, pass_), _masks(preds, pass_)
-        loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, arrays[0])
+        with self.objective.own.working_on(self.objective.states(totals)) as own:
+            preds, _, pass_ = self.split.forward(
+                arrays, x, training=False, key=key, row_mask=row_mask
+            )
+            filled, masks = pass_.attached(preds)
+            outputs = preds, filled
+            loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, arrays[0])
+        totals = self.objective.with_states(totals, own)
         return self.objective.update(
             totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
         )
@@ -198,29 +219,28 @@ class Programs:
         """The loss with everything that layers and regularizers add to it."""
         x, y, w = batch
         own = getattr(pass_.root, "own_compute_loss", None)
-        if own is None:
-            loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
-        else:
+        if own is not None:  # what layers add it adds itself, or leaves out
             with context.forward(pass_):
-                loss = own(x, y, outputs[0], w, training=pass_.training)
-            loss, parts = jnp.asarray(loss, jnp.float32), {}
+                loss = own(x, y, outputs[0], w, **_training_of(own, pass_.training))
+            return jnp.asarray(loss, jnp.float32), {}
+        loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
             loss = loss + jnp.asarray(extra, jnp.float32)
         return loss, parts
 
     # ------------------------------------------------------------------ chunks
-    def _train(self, state, data, index, count):
+    def _train(self, state, totals, data, index, count):
         def body(state, item):
             batch, row_mask = _batch(data, item)
             new = self.step(state, batch, row_mask)
             return _if_active(item, new, state)
 
+        state = state.replace(metrics=totals)
         state = self._loop(body, state, data, index, count)
-        return state, _progress(state.metrics)
+        return state, self.results(state.metrics)
 
-    def _train_groups(self, state, data, index, count):
-        """A chunk of whole groups of batches, each of which makes one update."""
+    def _train_groups(self, state, totals, data, index, count):
         size = self.optimizer.accumulate
 
         def body(state, items):
@@ -230,15 +250,15 @@ class Programs:
         groups = jax.tree.map(
             lambda v: v.reshape(-1, size, *v.shape[1:]), _items(data, index, count)
         )
-        state, _ = jax.lax.scan(body, state, groups)
-        return state, _progress(state.metrics)
+        state, _ = jax.lax.scan(body, state.replace(metrics=totals), groups)
+        return state, self.results(state.metrics)
 
     def _evaluate(self, arrays, totals, data, index, count, start):
         def one(totals, batch, row_mask, rows, key):
             return self.eval_step(arrays, totals, batch, row_mask, key)
 
         totals = self.over_batches(one, totals, data, index, count, start)
-        return totals, _progress(totals)
+        return totals, self.results(totals)
 
     def over_batches(self, one, totals, data, index, count, start):
         """``totals = one(totals, batch, row_mask, rows, key)`` for every batch."""
@@ -255,7 +275,8 @@ class Programs:
         def one(item):
             (x, _, _), _ = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
-            return self.split.forward(arrays, x, training=False, key=key)[0]
+            with untouched_metrics(self.split.module):
+                return self.split.forward(arrays, x, training=False, key=key)[0]
 
         xs = _items(data, index, None)
         if jax.tree.leaves(xs)[0].shape[0] == 1:
@@ -268,7 +289,8 @@ class Programs:
 
         return jax.lax.scan(body, None, xs, unroll=unroll)[1]
 
-    def _results(self, totals):
+    def results(self, totals: Any) -> Readings:
+        """The means of losses and metrics so far."""
         own = totals.get("logs")
         return packed(self.objective.results(totals) if own is None else own)
 
@@ -285,6 +307,17 @@ class Programs:
             unroll=min(self.unroll, length),
         )
         return carry
+
+
+def _training_of(own: Any, training: bool) -> dict[str, bool]:
+    """``training`` for a ``compute_loss`` that takes it: in Keras it need not."""
+    kinds = inspect.signature(own).parameters.values()
+    takes = any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds)
+    return {"training": training} if takes else {}
+
+
+def _trained(program: Any, state: TrainState, *chunk: Any) -> Any:
+    return program(state.replace(metrics=None), state.metrics, *chunk)
 
 
 def _eval_key() -> jax.Array:
@@ -319,21 +352,7 @@ def _if_active(item: tuple, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(count[1], n, o), new, old)
 
 
-def _progress(totals: Any) -> jax.Array:
-    """A scalar that is ready when the chunk is; unlike the state, never donated."""
-    return jax.tree.leaves(totals)[0].reshape(-1)[:1].sum()
-
-
 def _rows(x: Any, row_mask: Any) -> Any:
     if row_mask is None:
         return float(jax.tree.leaves(x)[0].shape[0])
     return row_mask.sum(dtype=jnp.float32)
-
-
-def _outputs(preds: Any, pass_: Any) -> tuple[Any, list[Any]]:
-    """The outputs, and for each of them the one with spare classes, if there is one."""
-    return preds, [pass_.filled(p) for p in jax.tree.leaves(preds)]
-
-
-def _masks(preds: Any, pass_: Any) -> list[Any]:
-    return [pass_.mask_of(p) for p in jax.tree.leaves(preds)]

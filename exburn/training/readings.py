@@ -23,6 +23,8 @@ __all__ = ["Readings", "packed"]
 class Readings:
     """Values by name, the single numbers of which come in one transfer.
 
+    They are ready when the chunk is that they come from, and, unlike the state, stay.
+
     Attributes:
         numbers: Those that are one float32 each, in one array; in the order of
             ``names``.
@@ -34,10 +36,15 @@ class Readings:
     others: dict[str, Any]
     names: tuple[str, ...]
 
+    def send(self) -> None:
+        """Begins to bring them to the host, where ``read`` waits for them."""
+        for leaf in jax.tree.leaves(self):
+            leaf.copy_to_host_async()
+
     def read(self) -> dict[str, Any]:
         """The values on the host: Python floats, and arrays where they have axes."""
         others = jax.device_get(self.others) if self.others else {}
-        numbers = np.asarray(self.numbers).tolist() if self.names else []
+        numbers = np.asarray(self.numbers).tolist()
         return dict(zip(self.names, numbers, strict=True)) | {
             name: float(value) if np.ndim(value) == 0 else value
             for name, value in others.items()
@@ -57,5 +64,5 @@ def packed(values: Mapping[str, Any]) -> Readings:
         if jnp.ndim(value) == 0 and jnp.result_type(value) == jnp.float32
     }
     others = {name: value for name, value in values.items() if name not in small}
-    numbers = jnp.stack(list(small.values())) if small else ()
+    numbers = jnp.stack(list(small.values())) if small else jnp.zeros(0)
     return Readings(numbers, others, tuple(small))

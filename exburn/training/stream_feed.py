@@ -49,6 +49,8 @@ class StreamFeed:
             groups = max(self.steps // group, 1)
             most = min(groups, most) if fixed else balanced(groups, most)
         self.length, self.group = most * group, group
+        # Whether a chunk may have empty steps: a step then has to choose a state.
+        self._padded = self.steps is None or self.steps % self.length > 0
         self.batch_size, self.samples = dataset.batch_size, None
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
@@ -151,8 +153,9 @@ class StreamFeed:
         size, shape = 0, None
         lead = -phase % self.group  # steps that end the group begun before
         for batch in self._batches(epoch):
-            rows = _length(batch)
-            now = _inner_shapes(batch)
+            leaves = _leaves(batch)
+            rows = leaves[0].shape[0]
+            now = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
             if size and (
                 now != shape or rows > size or (rows < size and self.exact_rows)
             ):
@@ -210,7 +213,8 @@ class StreamFeed:
         if not full:
             rows = np.zeros(length, np.int32)
             rows[: len(counts)] = counts
-            count = rows, rows > 0
+            padded = self._padded or length > len(counts)
+            count = (rows, rows > 0) if padded else (rows,)
         grouped = self.group > 1 and length > 1
         return Chunk(data, None, count, len(batches), sum(counts), grouped)
 
@@ -221,11 +225,14 @@ def _sent(chunk: Chunk) -> Chunk:
 
 
 def _length(batch: Any) -> int:
-    return jax.tree.leaves(batch)[0].shape[0]
+    return _leaves(batch)[0].shape[0]
 
 
-def _inner_shapes(batch: Any) -> tuple:
-    return tuple((v.shape[1:], v.dtype) for v in jax.tree.leaves(batch))
+def _leaves(batch: tuple) -> list[np.ndarray]:
+    """The arrays of a batch; quickly, if they are its parts."""
+    parts = [part for part in batch if part is not None]
+    plain = all(type(part) is np.ndarray for part in parts)
+    return parts if plain else jax.tree.leaves(batch)
 
 
 def _fill(batch: Any, size: int) -> Any:

@@ -172,24 +172,25 @@ class Trainer(Averaging):
         chunk = single_chunk(batch, exact=self.exact_rows(train))
         arguments = chunk.data, None, chunk.count
         if not train:
-            totals, self._totals = self._totals, None  # consumed, if it fails
+            totals = self._totals
             if totals is None:
                 totals = self.fresh_totals("test")
-            self._totals, _ = programs.evaluate(
+            self._totals, readings = programs.evaluate(
                 split.read(), totals, *arguments, np.int32(0)
             )
-            return self.read_logs(programs, self._totals)
-        state = self.initial_state(self._totals)
-        kept = [state]
-        try:
-            kept[0], _ = memory.run_safely(
-                programs, "train", state, arguments, kept.append
-            )
-        finally:
-            self.adopt(kept[-1])
-            self._totals = kept[-1].metrics
-        self.step += 1
-        return self.read_logs(programs, self._totals)
+            return self.read_logs(readings)
+        with self.training("train_on_batch"):
+            state = self.initial_state(self._totals)
+            kept = [state]
+            try:
+                kept[0], readings = memory.run_safely(
+                    programs, "train", state, arguments, kept.append
+                )
+            finally:
+                self.adopt(kept[-1])
+                self._totals = kept[-1].metrics
+            self.step += 1
+        return self.read_logs(readings)
 
     def predict_batch(self, batch: tuple) -> Any:
         """Outputs for one batch, on the host."""

@@ -4,6 +4,9 @@ Each group of functions has a module; optional packages (Pillow, pydot, Graphviz
 looked for when they are needed.
 """
 
+from typing import NoReturn
+
+from exburn.absent import missing
 from exburn.backend import clear_session as clear_session
 from exburn.backend import is_keras_tensor as is_keras_tensor
 from exburn.config import disable_interactive_logging as disable_interactive_logging
@@ -37,3 +40,7 @@ from exburn.utils.splitting import (
 from exburn.utils.stream import Stream as Stream
 
 Sequence = PyDataset
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

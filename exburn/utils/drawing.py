@@ -21,7 +21,8 @@ from exburn.errors import (
 )
 from exburn.graph import Graph, Ref
 from exburn.models import Model
-from exburn.symbol import Operation, public_shape
+from exburn.shapes import public_shape
+from exburn.symbol import Operation
 from exburn.utils.progress import in_notebook
 
 __all__ = ["model_to_dot", "plot_model"]

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.symbol import describe, public_shape
+from exburn.shapes import describe, public_shape
 
 __all__ = ["Fold"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["RotaryEmbedding"]
 

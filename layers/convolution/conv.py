@@ -193,6 +193,7 @@ class Conv(Convolution):
             constraint=self.kernel_constraint,
         )
         self._add_bias(self.filters)
+        self._adapt()
 
     def call(self, x):
         x = self.cast(x)

@@ -63,6 +63,7 @@ class DepthwiseConv(Convolution):
         channels = self._channels(input_shape)
         self.kernel = self._add_depthwise("kernel", channels)
         self._add_bias(channels * self.depth_multiplier)
+        self._adapt()
 
     def _add_depthwise(self, name: str, channels: int):
         return self.add_weight(
@@ -148,6 +149,7 @@ class SeparableConv(DepthwiseConv):
             constraint=self.pointwise_constraint,
         )
         self._add_bias(self.filters)
+        self._adapt()
 
     def call(self, x):
         y = lax.conv_general_dilated(

@@ -82,6 +82,7 @@ class ConvTranspose(Convolution):
             constraint=self.kernel_constraint,
         )
         self._add_bias(self.filters)
+        self._adapt()
 
     def _pads(self) -> list[tuple[int, int]]:
         """Zeros before and after the input, whose entries are ``strides`` apart.

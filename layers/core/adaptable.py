@@ -5,13 +5,62 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import transforms
+from exburn.errors import ArgumentError
 from exburn.layer import Layer
 
 __all__ = ["Adaptable"]
 
 
 class Adaptable(Layer):
-    """Base of layers that take an adapter, or hold their weights in few bits."""
+    """Base of layers that take an adapter, or hold their weights in few bits.
+
+    Args:
+        lora_rank: Adds an adapter of this rank as the weights are made; see
+            :meth:`enable_lora`.
+        lora_alpha: Factor of the adapter's term, over the rank; the rank by default.
+        quantization_config: For Keras code, which passes ``None``.
+
+    Raises:
+        ArgumentError: A number is out of range, or another configuration is given.
+    """
+
+    def __init__(
+        self,
+        *,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if quantization_config is not None:
+            raise ArgumentError(
+                type(self).__name__,
+                "a layer takes no quantization_config, received "
+                f"{quantization_config!r}",
+                hint="Call layer.quantize(mode) or model.quantize(mode) when the "
+                "weights are there.",
+            )
+        integral = isinstance(lora_rank, int) and not isinstance(lora_rank, bool)
+        if lora_rank is not None and (not integral or lora_rank < 1):
+            raise ArgumentError(
+                type(self).__name__,
+                f"lora_rank must be an integer ≥ 1, received {lora_rank!r}",
+            )
+        self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
+
+    def _adapt(self) -> None:
+        """Adds the adapter that was asked for; the end of ``build``."""
+        if self.lora_rank is not None:
+            self.enable_lora(self.lora_rank, lora_alpha=self.lora_alpha)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.built or self.lora_rank is None:
+            # An adapter that is there is told by the model's `changes`.
+            for name in ("lora_rank", "lora_alpha"):
+                config.pop(name, None)
+        return config
 
     def enable_lora(
         self,

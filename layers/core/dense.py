@@ -29,6 +29,7 @@ class Dense(Adaptable):
         activity_regularizer: Function of the output, added to the loss.
         kernel_constraint: Projection of the kernel after every update.
         bias_constraint: Projection of the bias after every update.
+        lora_rank, lora_alpha: Of an adapter; see :meth:`enable_lora`.
 
     Shape:
         x: [batch, …, in] → [batch, …, units]
@@ -91,6 +92,7 @@ class Dense(Adaptable):
                 constraint=self.bias_constraint,
             )
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
+        self._adapt()
 
     def call(self, x):
         bias = self.cast(self.bias) if self.use_bias else None

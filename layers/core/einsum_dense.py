@@ -108,6 +108,7 @@ class EinsumDense(Adaptable):
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
+        self._adapt()
 
     def _sizes(self, input_shape) -> tuple[dict, int]:
         """The size of every letter, and the number of axes the dots stand for."""

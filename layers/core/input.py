@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.dtypes import standardize_dtype
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DTypeError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.symbol import Symbol, record, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol, record
 
 __all__ = ["Input", "InputLayer"]
+
+_TEXTS = ("string", "str", "str_", "bytes", "bytes_", "object", "object_")
 
 
 @register_builtin
@@ -26,6 +29,8 @@ class InputLayer(Layer):
         optional: Whether the model may be given ``None`` here.
         axes: Names of the axes, shown in summaries and errors, such as
             ``("time", "feature")``; the batch axis may be among them.
+        sparse, ragged, input_tensor: For Keras code, which passes ``False`` and
+            ``None``: inputs are dense arrays.
 
     Shape:
         x: [batch, *shape] → [batch, *shape]
@@ -51,9 +56,13 @@ class InputLayer(Layer):
         optional=False,
         *,
         axes=None,
+        sparse=False,
+        ragged=False,
+        input_tensor=None,
         **kwargs,
     ):
         super().__init__(name=name, autocast=False)
+        _refuse_kinds(sparse, ragged, input_tensor)
         shape = kwargs.pop("input_shape", shape)
         for key in kwargs:
             raise ArgumentError("InputLayer", f"unknown argument {key!r}")
@@ -68,7 +77,7 @@ class InputLayer(Layer):
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             batch_shape = (batch_size, *shape)
         self.batch_shape = tuple(_size(d, batch_shape) for d in batch_shape)
-        self.input_dtype = standardize_dtype(dtype or "float32")
+        self.input_dtype = _dtype(dtype)
         self.optional = bool(optional)
         self.axes = None if axes is None else _axes(axes, self.batch_shape)
         self.built = True
@@ -103,6 +112,38 @@ def _size(value, shape):
     )
 
 
+def _dtype(dtype) -> str:
+    if dtype is None:
+        return "float32"
+    text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    if text.lower() in _TEXTS or getattr(dtype, "kind", "") in ("O", "S", "U"):
+        raise DTypeError(
+            "Input",
+            f"a model computes with numbers, received dtype {dtype!r}",
+            hint="Encode text before the model: TextVectorization or StringLookup, "
+            "adapted and called on the data, give integers for an int32 Input.",
+        )
+    return standardize_dtype(dtype)
+
+
+def _refuse_kinds(sparse, ragged, tensor) -> None:
+    if sparse or ragged:
+        raise ArgumentError(
+            "Input",
+            f"inputs are dense arrays, received {'sparse' if sparse else 'ragged'}="
+            f"{sparse or ragged!r}",
+            hint="Give dense arrays: matrix.toarray(), or pad_sequences(sequences) and "
+            "a mask.",
+        )
+    if tensor is not None:
+        raise ArgumentError(
+            "Input",
+            f"an input makes its own symbol, received tensor={tensor!r}",
+            hint="Give its shape and dtype: Input(tensor.shape[1:], dtype=tensor.dtype)"
+            "; a symbol that exists can be a model's input as it is.",
+        )
+
+
 def _axes(axes, shape) -> tuple[str, ...]:
     """The axes' names, the batch axis first."""
     names = tuple(axes) if isinstance(axes, list | tuple) else (axes,)
@@ -127,6 +168,9 @@ def Input(
     optional=False,
     *,
     axes=None,
+    sparse=False,
+    ragged=False,
+    tensor=None,
 ) -> Symbol:
     """Makes an input of a functional model: a symbol that stands for the data.
 
@@ -139,14 +183,28 @@ def Input(
         optional: Whether the model may be given ``None`` here.
         axes: Names of the axes, shown in summaries and errors, such as
             ``("time", "feature")``; the batch axis may be among them.
+        sparse, ragged, tensor: For Keras code, which passes ``False`` and ``None``:
+            inputs are dense arrays.
 
     Raises:
         ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
-            the names do not fit the axes.
+            the names do not fit the axes, or a sparse or ragged input is asked for.
+        DTypeError: The dtype is none of numbers.
 
     Example:
         >>> Input((28, 28), name="image")
         <Symbol shape=(None, 28, 28) dtype=float32 name=image>
     """
-    layer = InputLayer(shape, batch_size, dtype, batch_shape, name, optional, axes=axes)
+    layer = InputLayer(
+        shape,
+        batch_size,
+        dtype,
+        batch_shape,
+        name,
+        optional,
+        axes=axes,
+        sparse=sparse,
+        ragged=ragged,
+        input_tensor=tensor,
+    )
     return layer.output

@@ -13,7 +13,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_number, on_channels
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.weights import InputSpec, Weight
 
 __all__ = ["BatchNormalization"]

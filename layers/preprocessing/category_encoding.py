@@ -11,7 +11,8 @@ from exburn.layer import Layer
 from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.registry import register_builtin
-from exburn.symbol import describe, has_symbol
+from exburn.shapes import describe
+from exburn.symbol import has_symbol
 
 __all__ = ["CategoryEncoding"]
 

@@ -13,7 +13,7 @@ from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_spar
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["HashedCrossing", "Hashing"]
 

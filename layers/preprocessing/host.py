@@ -9,7 +9,8 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DTypeError, GraphError
 from exburn.layer import Layer
-from exburn.symbol import describe, has_symbol
+from exburn.shapes import describe
+from exburn.symbol import has_symbol
 
 __all__ = ["HostLayer"]
 

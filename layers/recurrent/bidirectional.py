@@ -89,6 +89,10 @@ class Bidirectional(Layer):
         self.supports_masking = True
         self.input_spec = layer.input_spec
 
+    def _init_config(self):
+        config = super()._init_config()  # with the layer as it is now, not as given
+        return config | {"layer": _copy(self.forward_layer, config["layer"].name)}
+
     def _both(self) -> tuple[Any, Any]:
         return self.forward_layer, self.backward_layer
 
@@ -162,4 +166,7 @@ def _copy(layer: Layer, name: str, **changes) -> Any:
     """A layer of the same configuration, cells of one's own included."""
     own = {type(m).__name__: type(m) for _, m in iter_modules(layer)}
     with registry.custom_objects(own):
-        return type(layer).from_config({**layer.get_config(), "name": name, **changes})
+        config = {**layer.get_config(), "name": name, **changes}
+        copy = type(layer).from_config(config)
+    copy._own_policy = layer._own_policy
+    return copy

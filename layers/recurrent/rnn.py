@@ -16,7 +16,7 @@ from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.layers.recurrent.loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.weights import InputSpec
 
 __all__ = ["RNN"]
@@ -143,6 +143,8 @@ class RNN(Layer):
             self.add_weight(s.shape, "zeros", s.dtype, trainable=False)
             for s in jax.tree.leaves(first)
         ]
+        for state in self.states:
+            state.set_metadata("carried", True)
 
     def get_initial_state(self, batch_size) -> list:
         """Zeros for the states of a batch, as the cell wants them."""

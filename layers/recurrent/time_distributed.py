@@ -9,7 +9,7 @@ from exburn import context
 from exburn.errors import ShapeError
 from exburn.layers.core.wrapper import Wrapper
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["TimeDistributed"]
 

@@ -8,7 +8,7 @@ from exburn.errors import ShapeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_format, check_ranges, check_sizes, spatial_axes
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.weights import InputSpec
 
 __all__ = [

@@ -10,7 +10,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_count, check_format
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 from exburn.weights import InputSpec
 
 __all__ = ["Flatten", "Permute", "RepeatVector", "Reshape"]

@@ -258,7 +258,7 @@ def test_checkpoint_explains_a_model_that_has_weights_only(model):
         ({"filepath": "best.weights.h5"}, "must end in '.exburn' or '.keras'"),
         (
             {"filepath": "best.exburn", "save_weights_only": True},
-            "must end in '.safetensors'",
+            "must end in '.safetensors' or '.weights.h5'",
         ),
         ({"filepath": "{epoch}/"}, "no placeholders"),
         ({"filepath": "{epoch.safetensors"}, "malformed"),

@@ -94,6 +94,25 @@ def test_messages_to_an_asyncio_loop():
         return events
 
     assert asyncio.run(main()).count("epoch_end") == 2
+
+    async def to_a_coroutine():
+        events = []
+
+        async def send(message):
+            await asyncio.sleep(0)
+            events.append(message["event"])
+
+        screen = callbacks.screen_callback(send)
+        await asyncio.to_thread(model().fit, X, Y, verbose=0, callbacks=[screen])
+        await asyncio.sleep(0.05)
+        return events, screen
+
+    events, screen = asyncio.run(to_a_coroutine())
+    assert events[0] == "train_begin" and events[-1] == "train_end"
+    screen.on_epoch_end(0, {"loss": 0.5})  # the loop is closed: that ends no training
+    for interval in (-1, "often", float("nan")):
+        with pytest.raises(CallbackError, match="interval"):
+            callbacks.screen_callback(print, interval=interval)
     with pytest.raises(CallbackError, match="to_thread"):
         callbacks.screen_callback(asyncio.Queue())
     with pytest.raises(CallbackError, match="int"):
@@ -146,6 +165,8 @@ def test_presets(tmp_path, capsys):
     assert capsys.readouterr().out.count("Epoch") == 3
     names = [type(c).__name__ for c in callbacks.standard(early_stopping_patience=0)]
     assert names == ["LoggingCallback", "EpochCheckpoint"]
+    with pytest.raises(CallbackError):
+        callbacks.standard(early_stopping_patience=-1)
     with pytest.raises(CallbackError):
         callbacks.EpochCheckpoint(0)
 

@@ -30,6 +30,9 @@ class FileServer(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[str, str | None]] = []
         self.break_after: int | None = None  # bytes; then the connection closes
         self.ranges = True
+        self.stalls = threading.Event()
+        self.stalls.set()  # clear it: what is broken off then stays open, and silent
+        self.length: str | None = None  # what the header says, if that is a lie
 
     @property
     def url(self) -> str:
@@ -59,11 +62,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         body = data[start:]
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", self.server.length or str(len(body)))
         self.end_headers()
         if self.server.break_after is not None:
             body = body[: self.server.break_after]
         self.wfile.write(body)
+        self.wfile.flush()
+        self.server.stalls.wait(30)
 
     def log_message(self, *_):
         """Keeps the test output clean."""

@@ -1,4 +1,4 @@
-"""exburn.dataset: arrays, streams, checks, splits."""
+"""Arrays as a data set: conversion, checks, splits; streams in test_streams.py."""
 
 import time
 from collections import namedtuple
@@ -16,10 +16,8 @@ from exburn.dataset import (
     as_dataset,
     as_validation_dataset,
     check_finite,
-    register_adapter,
     split,
 )
-from exburn.dataset.adapting import ADAPTERS
 from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 Pair = namedtuple("Pair", "left right")
@@ -41,6 +39,7 @@ def masked():
 
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
+
 
 BAD = {
     "unequal lengths": ((X, Y[:3]), DataError, "x and y must have the same number"),
@@ -284,175 +283,3 @@ def test_validation_data():
         as_validation_dataset((X,))
     with pytest.raises(DataError, match="x and y"):
         as_validation_dataset((X, Y[:2]))
-
-
-# --- streams ----------------------------------------------------------------------
-
-
-def test_stream_pads_batches_to_three_parts_and_converts():
-    raw = [np.ones((2, 3)), (jnp.ones((2, 3)), np.arange(2)), [X, Y, np.ones(4)]]
-    for batch in raw:
-        ((x, y, w),) = StreamDataset(lambda epoch, b=batch: iter([b])).iterate()
-        assert type(x) is np.ndarray and x.dtype == np.float32
-        assert y is None or type(y) is np.ndarray
-        assert (w is not None) == (isinstance(batch, list))
-
-
-def test_peek_loses_nothing():
-    opened = []
-
-    def factory(epoch):
-        opened.append(epoch)
-        return iter([(X + i, Y) for i in range(3)])
-
-    for reiterable in (True, False):
-        opened.clear()
-        stream = StreamDataset(factory, reiterable=reiterable)
-        assert stream.peek()[0][0, 0] == 0
-        assert stream.peek()[0][0, 0] == 0
-        assert [x[0, 0] for x, _, _ in stream.iterate(0)] == [0, 1, 2]
-        assert opened == [0]
-
-
-def test_peek_of_another_epoch_closes_the_first():
-    closed = []
-
-    def factory(epoch):
-        try:
-            yield X + epoch
-        finally:
-            closed.append(epoch)
-
-    stream = StreamDataset(factory)
-    stream.peek(0)
-    assert next(stream.iterate(4))[0][0, 0] == 4
-    assert 0 in closed
-
-
-def test_leaving_an_epoch_early_closes_its_source():
-    closed = []
-
-    def factory(epoch):
-        try:
-            yield X
-            yield X
-        finally:
-            closed.append(epoch)
-
-    batches = StreamDataset(factory).iterate(2)
-    next(batches)
-    batches.close()
-    assert closed == [2]
-
-
-def test_a_generator_continues_over_epochs_and_then_is_exhausted():
-    stream = as_dataset(X + i for i in range(3))
-    first = stream.iterate(0)
-    assert [next(first)[0][0, 0], next(first)[0][0, 0]] == [0, 1]
-    first.close()  # as an engine does after steps_per_epoch batches
-    assert [x[0, 0] for x, _, _ in stream.iterate(1)] == [2]
-    with pytest.raises(DataError, match="exhausted: it gives its batches only once"):
-        next(stream.iterate(2))
-    with pytest.raises(DataError, match="exhausted"):
-        stream.peek()
-
-
-@pytest.mark.parametrize("reiterable", [True, False])
-def test_no_batches(reiterable):
-    stream = StreamDataset(lambda epoch: iter([]), reiterable=reiterable)
-    with pytest.raises(DataError, match="yielded no batches"):
-        stream.peek()
-    with pytest.raises(DataError, match="yielded no batches"):
-        list(stream.iterate())
-
-
-STREAMS = {
-    "unequal": ([(X, Y), (X, Y[:2])], DataError, "same number of rows"),
-    "too many": ([(X, Y, Y, Y)], DataError, "tuple of 4 parts"),
-    "nothing": ([()], DataError, "tuple of 0 parts"),
-    "None": ([None], DataError, "lacks inputs"),
-    "strings": ([(np.array(["a"]), Y[:1])], DTypeError, "strings"),
-    "rank": ([(X, Y), (X[..., None], Y)], DataError, "another structure or rank"),
-    "structure": ([(X, Y), ({"a": X}, Y)], DataError, "another structure or rank"),
-    "lost y": ([(X, Y), X], DataError, "another structure or rank"),
-    "empty": ([(X, Y), (X[:0], Y[:0])], DataError, "is empty"),
-    "weights": ([(X, Y, -Y - 1)], DataError, "not negative"),
-}
-
-
-@pytest.mark.parametrize("case", STREAMS)
-def test_a_bad_batch_is_a_typed_error(case):
-    batches, error, text = STREAMS[case]
-    with pytest.raises(error) as caught:
-        list(as_dataset(iter(batches), op="predict").iterate())
-    whole = str(caught.value) + " ".join(getattr(caught.value, "__notes__", []))
-    assert text in whole and caught.value.op == "predict"
-    assert f"batch {len(batches) - 1} of the" in whole
-
-
-def test_batches_may_differ_in_length():
-    batches = [np.zeros((2, n, 3)) for n in (4, 7)]
-    shapes = [x.shape for x, _, _ in as_dataset(iter(batches)).iterate()]
-    assert shapes == [(2, 4, 3), (2, 7, 3)]
-
-
-def test_an_error_of_the_source_says_where():
-    def batches():
-        yield X
-        raise OSError("disk gone")
-
-    with pytest.raises(OSError, match="disk gone") as caught:
-        list(as_dataset(batches()).iterate(3))
-    assert caught.value.__notes__ == ["while reading batch 1 of epoch 3 (generator)"]
-
-
-# --- adapters ---------------------------------------------------------------------
-
-
-class Celsius:
-    def __init__(self, values):
-        self.values = values
-
-
-class CelsiusAdapter:
-    def accepts(self, value):
-        return isinstance(value, Celsius)
-
-    def to_array(self, value, *, name, op):
-        return np.asarray(value.values) + 273.15
-
-
-class Tape:
-    pass
-
-
-class TapeAdapter:
-    def accepts(self, value):
-        return isinstance(value, Tape)
-
-    def load(self, value):
-        return ArrayDataset(X, Y)
-
-
-@pytest.fixture
-def registry():
-    kept = list(ADAPTERS)
-    yield ADAPTERS
-    ADAPTERS[:] = kept
-
-
-def test_a_user_can_add_adapters(registry):
-    before = len(registry)
-    assert register_adapter(CelsiusAdapter) is CelsiusAdapter
-    register_adapter(TapeAdapter)
-    register_adapter(TapeAdapter)  # replaces itself
-    assert len(registry) == before + 2
-    data = as_dataset({"t": Celsius([0.0])}, Celsius([1.0]))
-    assert data.tree[1][0] == np.float32(274.15)
-    assert as_dataset(Celsius([0.0])).size == 1
-    assert as_dataset(Tape()).size == 4
-
-
-def test_an_adapter_needs_its_methods(registry):
-    with pytest.raises(ArgumentError, match="an adapter needs accepts"):
-        register_adapter(Tape)

@@ -1,5 +1,7 @@
 """Images and texts of one's own, one folder a class."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -62,6 +64,20 @@ def test_texts(tmp_path):
         datasets.text_folder(tmp_path)
     latin = datasets.text_folder(tmp_path, encoding="latin-1", test_split=0)
     assert "öde" in latin[0][0].tolist()
+    with pytest.raises(DataError, match="nonsense"):
+        datasets.text_folder(tmp_path, encoding="nonsense")
+    (tmp_path / "neg" / "9.txt").write_text("x" * 100_000)
+    (texts, _), _, _ = datasets.text_folder(tmp_path, test_split=0)
+    assert texts.nbytes < 1000  # and not the longest one's length for each
+
+
+def test_only_files_are_read(tmp_path, images):
+    (images / "cat" / "folder.png").mkdir()
+    os.mkfifo(images / "cat" / "pipe.png")  # would never end
+    assert len(datasets.image_folder(images, image_size=(2, 2))[0][0]) > 0
+    (images / "cat" / "link.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(DataError, match=r"link\.png"):
+        datasets.image_folder(images, image_size=(2, 2))
 
 
 def test_errors(tmp_path, images):

@@ -1,8 +1,5 @@
 """split, loader, normalize, one_hot, stats; packaged and generated data sets."""
 
-import doctest
-import importlib
-import pkgutil
 import sys
 import types
 
@@ -11,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import exburn.dataset
-import exburn.datasets
 from exburn import datasets
 from exburn.dataset import as_dataset
-from exburn.dataset.adapting import ADAPTERS
+from exburn.datasets.files import shuffled
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -24,22 +19,6 @@ from exburn.errors import (
     ShapeError,
     UnknownNameError,
 )
-
-MODULES = [
-    module.name
-    for package in (exburn.dataset, exburn.datasets)
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
-    kept = list(ADAPTERS)
-    try:
-        assert doctest.testmod(importlib.import_module(name)).failed == 0
-    finally:
-        ADAPTERS[:] = kept
-
 
 # --- split ------------------------------------------------------------------------
 
@@ -185,6 +164,66 @@ def test_normalize_large_numbers():
     np.testing.assert_allclose(
         datasets.normalize(x)[0][:, 0], [-1.2247449, 0, 1.2247449], rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "x", [1.7e9 + np.arange(9.0), 10**15 + np.arange(9)], ids=["float64", "int64"]
+)
+def test_normalize_keeps_the_last_digits_of_wide_numbers(x):
+    scaled, found = datasets.normalize(x, method="minmax")
+    np.testing.assert_allclose(scaled, np.arange(9) / 8, atol=1e-6)
+    np.testing.assert_array_equal(datasets.normalize_with_stats(x, found), scaled)
+    wanted = (np.arange(9) - 4) / np.arange(9).std()
+    np.testing.assert_allclose(datasets.normalize(x)[0], wanted, atol=1e-6)
+
+
+def test_normalize_sees_that_wide_numbers_are_equal():
+    assert not datasets.normalize(np.full((1000, 2), 0.1))[0].any()
+
+
+BAD_SEEDS = [-1, 1.5, "a"]
+
+
+@pytest.mark.parametrize("seed", BAD_SEEDS)
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda seed: datasets.split(np.arange(9.0), seed=seed),
+        lambda seed: datasets.loader(np.arange(9.0), seed=seed),
+        lambda seed: datasets.moons.load_data(9, seed=seed),
+        lambda seed: datasets.parity.load_data(9, seed=seed),
+        lambda seed: shuffled((), (), seed=seed),
+    ],
+)
+def test_seeds_that_are_none(load, seed):
+    with pytest.raises(ArgumentError, match="seed"):
+        load(seed)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: datasets.split(np.arange(9.0), val_split="a"),
+        lambda: datasets.loader(np.arange(9.0), batch_size=1.5),
+        lambda: datasets.circles.load_data("many"),
+        lambda: datasets.circles.load_data(9, test_split="a"),
+        lambda: datasets.one_hot([0, 1], 2.5),
+        lambda: datasets.one_hot([0, 1], 0),
+        *(
+            lambda axes=axes: datasets.normalize(np.ones((3, 2)), axes=axes)
+            for axes in ((0, 0), (0, -2), (), 1.5, "ab", (5,))
+        ),
+        lambda: datasets.normalize_with_stats(
+            np.ones((3, 2)), {"method": "l2", "axes": 7}
+        ),
+        lambda: datasets.normalize_with_stats(
+            np.ones((3, 2)), {"method": "standard", "mean": "a", "std": 1}
+        ),
+    ],
+)
+def test_arguments_that_can_never_work(call):
+    with pytest.raises(ArgumentError):
+        call()
 
 
 def test_normalize_errors():

@@ -210,7 +210,14 @@ def test_other_errors_stay_what_they_are(monkeypatch):
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         model.fit(X, Y, verbose=0, callbacks=[fail])
-    assert memory.is_exhausted(MemoryError())
+
+    def filled(logs):
+        raise MemoryError("Unable to allocate 1 TiB for an array")  # NumPy's words
+
+    with pytest.raises(MemoryError, match="1 TiB") as caught:
+        model.fit(X, Y, verbose=0, callbacks=[filled])
+    assert type(caught.value) is MemoryError
+    assert memory.is_exhausted(MemoryError("std::bad_alloc"))
     tuning = "NOT_FOUND: All configs failed: RESOURCE_EXHAUSTED: Out of memory while …"
     assert memory.is_exhausted(jax.errors.JaxRuntimeError(tuning))
 

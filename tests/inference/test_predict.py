@@ -174,6 +174,23 @@ def test_an_export_runs_without_the_model(model, tmp_path, batch_size):
         exburn.predict(exported, [X, X])
 
 
+def test_an_export_leaves_out_what_watches_the_model(model, tmp_path):
+    pytest.importorskip("flatbuffers")
+    path, seen = tmp_path / "model.stablehlo", []
+    with model.on_output(model.layers[0], seen.append):
+        model.export(path)
+        exburn.predict(path, X)
+        exburn.compute.synchronize()
+        assert not seen
+        model.predict(X, verbose=0)
+        exburn.compute.synchronize()
+        assert seen
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 0xFF  # in the program, inside of what JAX reads itself
+    with pytest.raises(FileFormatError, match="damaged"):
+        exburn.predict(bytes(data), X)
+
+
 def test_an_export_needs_no_exburn(model, tmp_path):
     pytest.importorskip("flatbuffers")
     path = tmp_path / "model.stablehlo"

@@ -15,7 +15,8 @@ from flax import nnx
 
 from exburn import context, registry
 from exburn.layer import Layer
-from exburn.symbol import Symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol
 from exburn.traversal import module_paths
 
 

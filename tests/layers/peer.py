@@ -9,7 +9,8 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.symbol import Symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol
 from exburn.traversal import iter_weights, module_paths
 
 

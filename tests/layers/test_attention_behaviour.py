@@ -10,7 +10,8 @@ from tests.layers.peer import data, run
 from exburn import config, context, errors, layers
 from exburn.layers.attention import projected
 from exburn.layers.attention.scaled_dot_product import attend, why_not_cudnn
-from exburn.symbol import Symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol
 
 X = data(4, 6, 8)
 CONTRACT = {

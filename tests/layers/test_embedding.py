@@ -8,7 +8,8 @@ from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
 from exburn import context, errors, layers
-from exburn.symbol import Symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol
 
 IDS = np.array([[1, 0, 5], [6, 2, 0], [3, 3, 3], [0, 0, 0]], "int32")
 HIDDEN = data(4, 3, 5)

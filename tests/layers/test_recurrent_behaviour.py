@@ -10,7 +10,8 @@ from tests.layers.peer import close, data, run
 
 from exburn import context, errors, layers
 from exburn.layer import Layer
-from exburn.symbol import Symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import Symbol
 
 X = data(4, 5, 3)
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0] * 5], bool)
@@ -182,7 +183,8 @@ def test_states_of_a_stateful_layer_are_no_parameters():
     layer = layers.GRU(3, stateful=True)
     layer(X)
     assert len(layer.trainable_weights) == 3
-    assert [w.shape for w in layer.non_trainable_weights] == [(4, 3)]
+    assert layer.non_trainable_weights == []  # as in Keras: variables, no weights
+    assert [w.shape for w in layer.non_trainable_variables] == [(4, 3)]
 
 
 class Plus(Layer):

@@ -1,33 +1,23 @@
 """What losses promise beyond their values: shapes, targets, padding, configurations."""
 
-import inspect
-
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
-import optax
 import pytest
-from jax.export import symbolic_shape
-
-from exburn import losses
-from exburn.errors import (
-    ArgumentError,
-    DTypeError,
-    ShapeError,
-    TargetError,
-    UnknownNameError,
+from tests.losses.arrays import (
+    BITS,
+    FRAMES,
+    LABELS,
+    LOGITS,
+    ONE_HOT,
+    PROBS,
+    SEQUENCES,
+    UNIT_ROWS,
+    spec,
 )
 
-rng = np.random.default_rng(3)
-LOGITS = rng.normal(size=(4, 3)).astype("float32")
-PROBS = rng.dirichlet(np.ones(3), size=4).astype("float32")
-LABELS = np.array([0, 2, 1, 2], "int32")
-ONE_HOT = np.eye(3, dtype="float32")[LABELS]
-BITS = (LOGITS > 0).astype("float32")
-UNIT_ROWS = LOGITS / np.linalg.norm(LOGITS, axis=1, keepdims=True)
-FRAMES = rng.normal(size=(4, 6, 3)).astype("float32")
-SEQUENCES = np.array([[1, 2], [1, 0], [2, 1], [2, 0]])
+from exburn import losses
+from exburn.errors import ShapeError, TargetError
 
 EVERY = [
     (losses.BinaryCrossentropy(label_smoothing=0.1), BITS, PROBS),
@@ -61,6 +51,8 @@ EVERY = [
     (losses.CTC(), SEQUENCES, FRAMES),
     (losses.FunctionLoss(lambda t, p: jnp.abs(t - p), name="l1"), PROBS, LOGITS),
 ]
+
+
 NAMES = [f"{loss.name}-{i}" for i, (loss, *_) in enumerate(EVERY)]
 
 
@@ -120,10 +112,6 @@ def test_inside_vmap_and_scan():
     np.testing.assert_allclose(jax.vmap(lambda p: loss(LABELS, p))(many), expected)
     _, scanned = jax.lax.scan(lambda c, p: (c, loss(LABELS, p)), 0, many)
     np.testing.assert_allclose(scanned, expected, rtol=1e-6)
-
-
-def spec(*shape, dtype="float32"):
-    return jax.ShapeDtypeStruct(symbolic_shape(", ".join(map(str, shape))), dtype)
 
 
 MISFITS = [
@@ -322,134 +310,6 @@ def test_config_round_trip(loss, y_true, y_pred):
     assert again.get_config() == loss.get_config()
     assert (again.name, again.reduction, again.dtype) == ("mine", "sum", "float32")
     assert losses.get(losses.serialize(loss)).get_config() == loss.get_config()
-
-
-def test_every_name_of_keras():
-    for name in dir(keras.losses):
-        if name.startswith("_") or name in ("KLD", "kld"):
-            continue
-        theirs, ours = getattr(keras.losses, name), getattr(losses, name)
-        names = list(inspect.signature(theirs).parameters)
-        assert list(inspect.signature(ours).parameters)[: len(names)] == names, name
-        if inspect.isclass(theirs) and name != "Loss":
-            assert type(losses.get(name)) is ours
-            defaults = {k: v for k, v in vars(ours()).items() if k in names}
-            expected = inspect.signature(theirs).parameters
-            assert defaults == {k: expected[k].default for k in defaults}, name
-        elif not inspect.isclass(theirs) and name not in ("get", "serialize"):
-            if name != "deserialize":
-                assert losses.get(name).formula is ours
-                assert type(losses.get(ours)) is type(losses.get(name))
-
-
-def test_unknown_names():
-    with pytest.raises(UnknownNameError, match="mean_squared_error"):
-        losses.get("mean_sqared_error")
-    with pytest.raises(DTypeError):
-        losses.get(3)
-    with pytest.raises(ArgumentError, match="reduction"):
-        losses.MeanSquaredError(reduction="average")
-    assert losses.get(None) is None
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: losses.Huber(delta=0),
-        lambda: losses.BinaryCrossentropy(label_smoothing=2),
-        lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0),
-        lambda: losses.CategoricalCrossentropy(axis=True),
-        lambda: losses.CrossEntropy(from_logits="maybe"),
-        lambda: losses.FunctionLoss("mse"),
-    ],
-)
-def test_impossible_options(make):
-    with pytest.raises(ArgumentError):
-        make()
-
-
-# ------------------------------------------------------------------- custom losses
-def scaled_error(y_true, y_pred, scale=1.0):
-    return scale * jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
-
-
-def scalar_error(y_true, y_pred):
-    return jnp.mean(jnp.abs(y_true - y_pred))
-
-
-def test_function_losses_know_whether_they_have_rows():
-    loss = losses.get(scaled_error)
-    assert (loss.name, loss.per_sample) == ("scaled_error", None)
-    loss.check_shapes(spec("b", 3), spec("b", 3))
-    assert loss.per_sample and loss.masks_rows
-    loss = losses.get(scalar_error)
-    loss.check_shapes(spec("b", 3), spec("b", 3))
-    assert loss.per_sample is False and not loss.masks_rows
-    assert losses.get(scalar_error)(PROBS, LOGITS).shape == ()
-    with pytest.raises(TypeError) as caught:
-        losses.get(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
-    assert caught.value.__notes__[-1] == "in loss 'scaled_error'"
-    with pytest.raises(ShapeError, match="one value per row"):
-        losses.get(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
-            spec("b", 3), spec("b", 3)
-        )
-
-
-def test_function_losses_do_not_broadcast_vectors():
-    loss = losses.FunctionLoss(scaled_error)
-    assert loss(np.zeros(3), np.ones((3, 1))) == 1
-
-
-def test_functions_with_predictions_first():
-    np.testing.assert_allclose(
-        losses.FunctionLoss(optax.losses.softmax_cross_entropy)(ONE_HOT, LOGITS),
-        losses.CategoricalCrossentropy(from_logits=True)(ONE_HOT, LOGITS),
-        rtol=1e-6,
-    )
-
-
-def test_function_loss_round_trip():
-    loss = losses.FunctionLoss(scaled_error, reduction="sum", scale=3.0)
-    config = losses.serialize(loss)
-    again = losses.deserialize(config, {"scaled_error": scaled_error})
-    np.testing.assert_allclose(again(PROBS, LOGITS), loss(PROBS, LOGITS))
-    with pytest.raises(UnknownNameError):
-        losses.deserialize(config)
-    with pytest.raises(ArgumentError, match="without a name"):
-        losses.serialize(lambda t, p: p)
-
-
-class Quartic(losses.Loss):
-    def __init__(self, scale=1.0, name="quartic", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.scale = scale
-
-    def call(self, y_true, y_pred):
-        assert y_true.dtype == y_pred.dtype == jnp.float32  # as Keras hands them over
-        return self.scale * jnp.mean((y_true - y_pred) ** 4, axis=-1)
-
-    def get_config(self):
-        return {"scale": self.scale, **super().get_config()}
-
-
-def test_subclasses():
-    loss = Quartic(scale=2.0)
-    y_true = np.array([0, 1, 1, 0])
-    expected = np.mean(2 * (y_true - LOGITS[:, 0]) ** 4)
-    np.testing.assert_allclose(loss(y_true, LOGITS[:, :1]), expected, rtol=1e-5)
-    again = losses.deserialize(losses.serialize(loss), {"Quartic": Quartic})
-    assert again.scale == 2.0
-    with pytest.raises(NotImplementedError, match="call"):
-        losses.Loss()(PROBS, LOGITS)
-
-
-def test_nested_outputs_reach_custom_losses():
-    class Pair(losses.Loss):
-        def call(self, y_true, y_pred):
-            return jnp.abs(y_true["a"] - y_pred["b"][0])
-
-    value = Pair()({"a": np.zeros(2)}, {"b": [jnp.ones(2), jnp.ones(5)]})
-    assert value == 1
 
 
 def test_weights_that_do_not_fit():

@@ -11,7 +11,8 @@ import pytest
 from tests.namespaces.cases import CASES, REDUCE, UNARY
 
 from exburn import ops
-from exburn.symbol import OPERATIONS, Symbol, has_symbol, spec_of
+from exburn.shapes import spec_of
+from exburn.symbol import OPERATIONS, Symbol, has_symbol
 
 ALL = [
     pytest.param(name, i, id=f"{name}-{i}")

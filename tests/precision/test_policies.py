@@ -7,7 +7,8 @@ import pytest
 
 import exburn
 from exburn import Precision, layers
-from exburn.errors import DTypeError, UnknownNameError
+from exburn.errors import DTypeError, FileFormatError, UnknownNameError
+from exburn.selection import layer_paths
 from exburn.traversal import iter_weights
 
 POLICIES = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16")
@@ -245,3 +246,57 @@ def test_the_names_of_keras_dtype_policies():
     assert policies.get("float16") == policies.DTypePolicy("float16")
     assert policies.deserialize(policies.serialize(policy)) == policy
     assert exburn.FloatDTypePolicy().name == exburn.config.dtype_policy().name
+
+
+def attention(**options):
+    x = exburn.Input((5, 4))
+    return exburn.Model(x, layers.MultiHeadAttention(2, 2, name="mha")(x, x), **options)
+
+
+def both_ways(**options):
+    stack = [exburn.Input((5, 4)), layers.Bidirectional(layers.LSTM(3), name="both")]
+    return exburn.Sequential(stack, **options)
+
+
+@pytest.mark.parametrize("copied", ["saved", "cloned"])
+@pytest.mark.parametrize(
+    ("make", "path", "policy"),
+    [
+        (both_ways, "", "float16"),
+        (both_ways, "both/backward_layer", "bfloat16"),
+        (attention, "mha/value", "mixed_bfloat16"),
+        (attention, "mha/value", Precision(compute="bfloat16", matmul="highest")),
+    ],
+)
+def test_copies_and_files_have_the_policies_set_later(
+    make, path, policy, copied, tmp_path
+):
+    def policies(model):
+        found = {path: layer.precision for path, layer in layer_paths(model).items()}
+        return found, dtypes(model), model.frozen_layers
+
+    model = make()
+    layer_paths(model).get(path, model).precision = policy
+    model.freeze(list(layer_paths(model))[-1])
+    if copied == "cloned":
+        copy = model.clone()
+    else:
+        model.save(tmp_path / "m.exburn")
+        copy = exburn.saving.load_model(tmp_path / "m.exburn")
+    assert Precision.of(policy) in policies(copy)[0].values()
+    assert policies(copy) == policies(model) and copy.changes == model.changes
+    assert (copy.predict(X, verbose=0) == model.predict(X, verbose=0)).all()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"policy": "float12", "layers": ["lstm"]},
+        {"policy": {"sum": "float32"}, "layers": ["lstm"]},
+        {"policy": "float16", "layers": ["lstm/none"]},
+        {"policy": "float16", "layers": None},
+    ],
+)
+def test_a_bad_record_of_a_policy_is_refused(record):
+    with pytest.raises(FileFormatError, match="precision"):
+        stack().repeat_changes([{"kind": "precision", **record}])

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import exburn
 from exburn import errors, layers
@@ -421,3 +422,49 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
             layer.quantize(mode)
     with pytest.raises(errors.NotBuiltError):
         layers.Dense(3).quantize("int8")
+
+
+def normalized():
+    inner = layers.SpectralNormalization(layers.Dense(96), name="spectral")
+    return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(3)])
+
+
+def test_layers_that_assign_to_their_weights_are_calibrated_and_kept(data, tmp_path):
+    model = normalized()
+    report = model.quantize("bfloat16", calibration=data[0], dry_run=True)
+    assert "spectral" in {row.path for row in report.layers}
+    assert 0 < report.mean_error < 0.02
+    model.quantize("int8", compute_dtype="bfloat16", dry_run=True)  # no parameters
+    small = model.quantize("float16")
+    small.save(tmp_path / "m.exburn", include_optimizer=False)
+    assert equal(weights(load_model(tmp_path / "m.exburn")), weights(small))
+
+
+def test_a_wrapped_flax_module_is_reported_as_left_alone():
+    inner = layers.ModuleLayer(nnx.Linear(64, 32, rngs=nnx.Rngs(0)), name="flax")
+    model = exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(64)])
+    for dtype, reason in (("int8", "no rule"), ("float16", "dtypes of its own")):
+        report = model.quantize(dtype, dry_run=True)
+        (row,) = report.skipped
+        assert row.path == "flax" and reason in row.reason
+        assert row.bytes_after == row.bytes_before == 4 * (64 * 32 + 32)
+        rows = (*report.layers, *report.skipped)
+        assert sum(row.bytes_after for row in rows) == report.bytes_after
+
+
+def test_layers_without_packed_weights_compute_as_before_in_a_loaded_model(tmp_path):
+    both = layers.Bidirectional(layers.LSTM(8))
+    model = exburn.Sequential([exburn.Input((4, 8)), both, layers.Dense(64)])
+    small = model.quantize("int8", compute_dtype="bfloat16")
+    small.save(tmp_path / "m.exburn")
+    loaded = load_model(tmp_path / "m.exburn")
+    assert loaded.changes == small.changes
+    for part in (loaded.layers[0].forward_layer, loaded.layers[0].backward_layer):
+        assert part.compute_dtype == part.cell.compute_dtype == "bfloat16"
+
+
+def test_weights_in_few_bits_are_planned_as_predict(trained):
+    small = trained.quantize("int8")
+    assert small.plan(8, largest=False).program == "predict"
+    small.add_lora(2)
+    assert small.plan(8, largest=False).program == "train"

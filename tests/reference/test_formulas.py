@@ -182,6 +182,25 @@ def test_options_of_fit_end_with_it():
     assert model.trace_counts["train"] == 2  # one program with, one without them
 
 
+def test_the_learning_rate_holds_again_after_a_fit_with_another():
+    x, y = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    for other in (
+        {"lr_schedule": ("step", 0.1, 2, 0.5)},
+        {"learning_rate": 0.1},
+        {"lr_schedule": schedules.serialize(schedules.get(("step", 0.1, 2, 0.5)))},
+    ):
+        model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        model.compile(optimizers.SGD(0.02, momentum=0.0), "mse", seed=0)
+        start = model.get_weights()
+        model.fit(x, y, verbose=0, **other)
+        fast = model.get_weights()
+        assert model.optimizer.learning_rate == pytest.approx(0.02)
+        model.set_weights(start)
+        model.fit(x, y, verbose=0)
+        for a, b, c in zip(start, fast, model.get_weights(), strict=True):
+            np.testing.assert_allclose(b - a, 5 * (c - a), rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [

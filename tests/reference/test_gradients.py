@@ -1,6 +1,8 @@
 """train_step, compute_gradients, check_gradients, profile_step, and what fit tells."""
 
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from exburn import gradients, layers
 from exburn.errors import (
     ArgumentError,
     DataError,
+    DTypeError,
     NotCompiledError,
     ShapeError,
     UnknownNameError,
@@ -173,6 +176,64 @@ def test_corners_are_left_out():
     assert sum(row.corners for row in found.rows) > 0
 
 
+class Corner(exburn.Layer):
+    """A ReLU of a weight that is zero."""
+
+    def build(self, shape):
+        start = lambda shape, dtype=None: jnp.array([0.0, 0.5, 1.0, 2.0])  # noqa: E731
+        self.w = self.add_weight(name="w", shape=(4,), initializer=start)
+
+    def call(self, x):
+        return x * jax.nn.relu(self.w + 0)
+
+
+@pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
+def test_a_corner_right_at_a_weight_is_no_error(method):
+    found = exburn.check_gradients(model(Corner(name="c")), (X, Y), method=method)
+    assert found.ok and [r.corners for r in found.rows if r.path == "c/w"] == [1]
+
+
+class Odd(exburn.Layer):
+    """A scalar and an empty weight."""
+
+    def build(self, shape):
+        self.factor = self.add_weight(name="factor", shape=(), initializer="ones")
+        self.none = self.add_weight(name="none", shape=(0, 2))
+
+    def call(self, x):
+        return x * self.factor
+
+
+def test_scalar_and_empty_parameters():
+    made = model(Odd(name="odd"))
+    found = exburn.compute_gradients(made, (X, Y), method="numerical")
+    assert found["odd/none"].shape == (0, 2) and abs(found["odd/factor"]) > 0
+    assert exburn.check_gradients(made, (X, Y)).ok
+
+
+def test_a_step_that_a_weight_cannot_hold_is_one_to_the_next_number():
+    made = model(dtype="bfloat16")
+    found = exburn.compute_gradients(made, (X, Y), method="numerical", epsilon=1e-12)
+    assert all(np.isfinite(np.asarray(v, np.float32)).all() for v in found.values())
+
+
+def test_float64():
+    """Losses are summed in float32, so steps are those of float32."""
+    code = (
+        "import jax; jax.config.update('jax_enable_x64', True)\n"
+        "import numpy as np, exburn\n"
+        "exburn.set_precision('float64')\n"
+        "m = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])\n"
+        "m.compile('sgd', 'cross_entropy', seed=0)\n"
+        "x, y = np.random.default_rng(0).normal(size=(8, 4)), np.arange(8) % 3\n"
+        "a = exburn.compute_gradients(m, (x, y))\n"
+        "for how in ('numerical', 'numerical_batch'):\n"
+        "    b = exburn.compute_gradients(m, (x, y), method=how)\n"
+        "    for k in a: np.testing.assert_allclose(a[k], b[k], atol=2e-3)\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, timeout=120)
+
+
 def test_train_step_is_train_on_batch():
     one, other = model(layers.Dense(5, "tanh")), model(layers.Dense(5, "tanh"))
     for _ in range(3):
@@ -268,16 +329,32 @@ def unready():
     exburn.train_step(exburn.Sequential([layers.Dense(1)]), (X, Y))
 
 
+def frozen():
+    made = model()
+    made.freeze("*")
+    return made
+
+
 BAD = [
     (unready, NotCompiledError),
     (lambda: grads(method="magic"), UnknownNameError),
     (lambda: grads(method="numerical", epsilon=0), ArgumentError),
+    (lambda: grads(method="numerical", epsilon=np.inf), ArgumentError),
+    (lambda: grads(method="numerical", epsilon="small"), DTypeError),
+    (lambda: exburn.train_step(object(), (X, Y)), DTypeError),
+    (lambda: exburn.compute_gradients(len, (X, Y)), DTypeError),
+    (lambda: exburn.check_gradients(model(), (X, Y), elements=0), ArgumentError),
+    (lambda: exburn.check_gradients(model(), (X, Y), tolerance=-1), ArgumentError),
+    (lambda: exburn.check_gradients(frozen(), (X, Y)), ArgumentError),
     (lambda: grads(X[:, :2]), ShapeError),
     (lambda: grads(y=Y + 9), DataError),
     (lambda: exburn.compute_gradients(model(), (X, Y, Y, Y)), DataError),
     (lambda: exburn.compute_gradients(model(), iter([(X, Y)])), DataError),
     (lambda: exburn.check_gradients(model(), (X, Y), method="autodiff"), ArgumentError),
     (lambda: exburn.profile_step(model(), (X, Y), runs=0), ArgumentError),
+    (lambda: exburn.profile_step(model(), (X, Y), warmup=1.5), DTypeError),
+    (lambda: fit(learning_rate=-1), ArgumentError),
+    (lambda: fit(device="gpu:9"), ArgumentError),
     (lambda: exburn.train_step(model(), (X, Y), clip_norm=-1), ArgumentError),
     (lambda: fit("adam", nesterov=True), ArgumentError),
     (lambda: fit(lr_schedule=("step",)), ArgumentError),

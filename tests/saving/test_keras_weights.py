@@ -8,7 +8,6 @@ import io
 import zipfile
 
 import h5py
-import jax
 import keras
 import numpy as np
 import pytest
@@ -18,14 +17,6 @@ from exburn import layers as exburn_layers
 from exburn.errors import FileFormatError, MissingDependencyError, ModelFormatError
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling tiny programs well takes longer than running them."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def stack(k, shape, *layers):

@@ -7,230 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors
-from flax import nnx
+from tests.saving.models import (
+    LABELS,
+    MODELS,
+    RNG,
+    X,
+    functional,
+    in_functional,
+    sequential,
+)
 
 import exburn as keras
-from exburn import layers, ops
-from exburn.errors import ArgumentError, ModelFormatError, NotBuiltError
+from exburn import layers
+from exburn.errors import ModelFormatError
 from exburn.traversal import iter_weights
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling tiny programs well takes longer than running them."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-RNG = np.random.default_rng(0)
-X = RNG.random((32, 8), np.float32)
-LABELS = RNG.integers(0, 3, 32)
-IDS = RNG.integers(0, 20, (6, 5))
-SERIES = RNG.random((6, 5, 4), np.float32)
-IMAGES = RNG.random((3, 8, 8, 3), np.float32)
-
-
-@keras.register(package="tests")
-class Block(keras.Layer):
-    def __init__(self, units, **kwargs):
-        super().__init__(**kwargs)
-        self.units = units
-        self.inner = layers.Dense(units)
-        self.norm = layers.LayerNormalization()
-
-    def call(self, x):
-        return self.norm(self.inner(x))
-
-
-@keras.register(package="tests")
-def doubled(x):
-    return 2 * x
-
-
-@keras.register(package="tests")
-class Net(keras.Model):
-    def __init__(self, units, depth=2, **kwargs):
-        super().__init__(**kwargs)
-        self.blocks = [Block(units) for _ in range(depth)]
-        self.drop = layers.Dropout(0.2)
-        self.head = layers.Dense(3)
-
-    def call(self, x, training=False):
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.drop(x, training=training))
-
-
-@keras.register(package="tests")
-class KerasStyle(keras.Layer):
-    """With a get_config and from_config as Keras' guides write them."""
-
-    def __init__(self, inner, factor=1.0, **kwargs):
-        super().__init__(**kwargs)
-        self.inner, self.factor = inner, factor
-
-    def call(self, x):
-        return self.inner(x) * self.factor
-
-    def get_config(self):
-        config = super().get_config()
-        inner = keras.saving.serialize_keras_object(self.inner)
-        config.update({"inner": inner, "factor": self.factor})
-        return config
-
-    @classmethod
-    def from_config(cls, config):
-        inner = keras.saving.deserialize_keras_object(config.pop("inner"))
-        return cls(inner, **config)
-
-
-@keras.register(package="tests")
-class Functional(keras.Model):
-    """A subclass that makes its own graph."""
-
-    def __init__(self, units, **kwargs):
-        x = keras.Input((8,))
-        super().__init__(x, layers.Dense(units)(x), **kwargs)
-        self.units = units
-
-
-@keras.register(package="tests")
-class OfNnx(keras.Layer):
-    def __init__(self, size, **kwargs):
-        super().__init__(**kwargs)
-        self.linear = nnx.Linear(8, size, rngs=nnx.Rngs(0))
-
-    def call(self, x):
-        return self.linear(x)
-
-
-def sequential():
-    return keras.Sequential(
-        [
-            keras.Input((8,)),
-            layers.Dense(6, activation="relu", kernel_regularizer="l2"),
-            layers.BatchNormalization(),
-            layers.Dropout(0.3),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
-
-
-def late():
-    model = keras.Sequential([layers.Dense(4), layers.Dense(2)])
-    model(X)
-    return model
-
-
-def functional():
-    a, b = keras.Input((8,), name="a"), keras.Input((8,), name="b")
-    shared = layers.Dense(4, name="shared")
-    inner = keras.Sequential(
-        [keras.Input((4,)), layers.Dense(5), layers.LayerNormalization()], name="inner"
-    )
-    h = layers.concatenate([inner(shared(a)), inner(shared(b))])
-    h = ops.tanh(h * 2 + 1)[:, :6]
-    h = keras.fn(doubled)(h)
-    return keras.Model(
-        {"a": a, "b": b},
-        {"x": layers.Dense(1, name="x")(h), "y": layers.Dense(2, name="y")(h)},
-    )
-
-
-def shared_between_models():
-    encode = layers.Dense(4, name="encode")
-    x = keras.Input((8,))
-    first = keras.Model(x, layers.Dense(2)(encode(x)), name="first")
-    x = keras.Input((8,))
-    second = keras.Model(x, encode(x), name="second")
-    x = keras.Input((8,))
-    return keras.Model(x, [first(x), second(x), second(x * 2)])
-
-
-def subclass():
-    model = Net(5, depth=3)
-    model(X)
-    return model
-
-
-def in_functional(layer, x=X, dtype=None):
-    symbol = keras.Input(x.shape[1:], dtype=dtype)
-    return keras.Model(symbol, layer(symbol))
-
-
-def frozen():
-    model = sequential()
-    model.freeze("dense")
-    return model
-
-
-def normalized():
-    layer = layers.Normalization()
-    layer.adapt(X)
-    return keras.Sequential([keras.Input((8,)), layer, layers.Dense(2)])
-
-
-def mixed():
-    first = layers.Dense(4, dtype="mixed_bfloat16")
-    return keras.Sequential(
-        [keras.Input((8,)), first, layers.Dense(4, dtype="bfloat16")]
-    )
-
-
-def attention():
-    x = keras.Input((5, 4))
-    return keras.Model(x, layers.MultiHeadAttention(2, 3)(x, x, use_causal_mask=True))
-
-
-def constant():
-    values = np.arange(400.0).reshape(8, 50)
-    return keras.Sequential(
-        [keras.Input((8,)), layers.Dense(50, kernel_initializer=values)]
-    )
-
-
-MODELS = {
-    "sequential": (sequential, X),
-    "sequential from data": (late, X),
-    "functional": (functional, {"a": X, "b": X}),
-    "layers shared between models": (shared_between_models, X),
-    "subclass": (subclass, X),
-    "Keras' from_config": (lambda: in_functional(KerasStyle(layers.Dense(2), 3.0)), X),
-    "a subclass with a graph": (lambda: Functional(3), X),
-    "nnx in a layer": (lambda: in_functional(OfNnx(3)), X),
-    "a registered function": (lambda: in_functional(layers.Lambda(doubled)), X),
-    "jax.nn": (lambda: in_functional(layers.Dense(2, activation=jax.nn.mish)), X),
-    "frozen": (frozen, X),
-    "normalization": (normalized, X),
-    "mixed precision": (mixed, X),
-    "attention": (attention, SERIES),
-    "an array in a config": (constant, X),
-    "recurrent": (
-        lambda: keras.Sequential(
-            [
-                keras.Input((5,)),
-                layers.Embedding(20, 4, mask_zero=True),
-                layers.Bidirectional(layers.LSTM(3, return_sequences=True)),
-                layers.RNN([layers.GRUCell(2), layers.SimpleRNNCell(3)]),
-            ]
-        ),
-        IDS,
-    ),
-    "convolutions": (
-        lambda: keras.Sequential(
-            [
-                keras.Input((8, 8, 3)),
-                layers.RandomFlip(),
-                layers.SeparableConv2D(4, 3),
-                layers.GroupNormalization(2),
-                layers.SpectralNormalization(layers.Conv2D(2, 3)),
-                layers.GlobalAveragePooling2D(),
-            ]
-        ),
-        IMAGES,
-    ),
-}
 
 
 def same(a, b):
@@ -248,6 +38,8 @@ QUICK = {
     "subclass",
     "frozen",
 }
+
+
 PARAMS = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
     for name in MODELS
@@ -422,108 +214,6 @@ def test_a_class_is_found_by_registration_or_custom_objects(tmp_path):
     )
     model = keras.load_model(path, custom_objects={"Unregistered": Unregistered})
     assert type(model.layers[-1]) is Unregistered
-
-
-# ---------------------------------------------------------------------- refusals
-def tripled(x):
-    return 3 * x
-
-
-def closure(factor):
-    def scaled(x):
-        return x * factor
-
-    return scaled
-
-
-def with_loss(loss):
-    model = in_functional(layers.Dense(8))
-    model.compile("sgd", loss)
-    return model
-
-
-UNSAVABLE = {
-    "a lambda layer": lambda: in_functional(layers.Lambda(lambda x: x)),
-    "a closure": lambda: in_functional(layers.Lambda(closure(2))),
-    "an unregistered function": lambda: in_functional(layers.Lambda(tripled)),
-    "an activation": lambda: in_functional(layers.Dense(2, activation=lambda x: x)),
-    "an operation": lambda: in_functional(keras.fn(closure(3))),
-    "a function in a stack": lambda: keras.Sequential([keras.Input((8,)), closure(2)]),
-    "an initializer": lambda: in_functional(
-        layers.Dense(2, kernel_initializer=lambda shape, dtype: np.zeros(shape, dtype))
-    ),
-    "an nnx module": lambda: keras.Sequential(
-        [keras.Input((8,)), nnx.Linear(8, 2, rngs=nnx.Rngs(0))]
-    ),
-    "a loss lambda": lambda: with_loss(lambda y, p: jnp.mean((y - p) ** 2)),
-    "a loss closure": lambda: with_loss(closure_loss()),
-}
-
-
-def closure_loss():
-    def inner(y_true, y_pred):
-        return jnp.mean(jnp.square(y_true - y_pred), axis=-1)
-
-    return inner
-
-
-@pytest.mark.parametrize("name", UNSAVABLE)
-def test_what_has_no_name_is_refused_before_anything_is_written(name, tmp_path):
-    model = UNSAVABLE[name]()
-    with pytest.raises(ArgumentError) as info:
-        model.save(tmp_path / "m.exburn")
-    assert "egister" in str(info.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_refusals(tmp_path):
-    model, path = sequential(), tmp_path / "m.exburn"
-    with pytest.raises(NotBuiltError):
-        keras.Sequential([layers.Dense(2)]).save(path)
-    with pytest.raises(ArgumentError, match="no HDF5"):
-        model.save(tmp_path / "m.h5")
-    with pytest.raises(ArgumentError, match="does not exist"):
-        model.save(tmp_path / "no" / "m.exburn")
-    with pytest.raises(ArgumentError, match="5GB"):
-        model.save(path, max_shard_size="many")
-    model.save(path)
-    with pytest.raises(ArgumentError, match="overwrite=False"):
-        model.save(path, overwrite=False)
-    with pytest.raises(ArgumentError, match="no unsafe mode"):
-        keras.load_model(path, safe_mode=False)
-    with pytest.raises(FileNotFoundError, match="there is no file"):
-        keras.load_model(tmp_path / "other.exburn")
-    model.save_weights(path)
-    with pytest.raises(ModelFormatError, match="no model"):
-        keras.load_model(path)
-
-
-def test_more_parts_than_a_reader_accepts_are_refused_at_save_already(
-    tmp_path, monkeypatch
-):
-    model = keras.Sequential([keras.Input((4,)), *(layers.ReLU() for _ in range(5))])
-    model.save(tmp_path / "m.exburn")
-    monkeypatch.setattr("exburn.saving.model._MAX_CLASSES", (5, 0))  # six with itself
-    with pytest.raises(ModelFormatError, match="too many layers"):
-        keras.load_model(tmp_path / "m.exburn")
-    with pytest.raises(ArgumentError, match="more parts than a file may describe"):
-        model.save(tmp_path / "other.exburn")
-    assert [path.name for path in tmp_path.iterdir()] == ["m.exburn"]
-
-
-@pytest.mark.parametrize("path", [None, 3, b"x", "", ".", "a\0b"])
-def test_what_is_no_path_is_told(path):
-    model = sequential()
-    for call in (model.save, model.save_weights, model.load_weights, keras.load_model):
-        with pytest.raises(ArgumentError, match="path of a file is needed"):
-            call(path)
-
-
-def test_a_size_that_only_an_attack_has_is_refused_at_save_already(tmp_path):
-    long = keras.Input((2**23, 1))
-    model = keras.Model(long, layers.GlobalMaxPooling1D()(long))
-    with pytest.raises(ValueError, match="none of its weights has"):
-        model.save(tmp_path / "m.exburn")
 
 
 # ---------------------------------------------------------------------- the file

@@ -6,13 +6,17 @@ import time
 import numpy as np
 import pytest
 
-from exburn.errors import QueueFullError, ServingClosedError
+from exburn.errors import (
+    DeadlineExceededError,
+    QueueFullError,
+    ServingClosedError,
+)
 from exburn.serving.answer import Answer
 from exburn.serving.batcher import Batcher, Request
 from exburn.serving.statistics import Recorder
 
 
-def batcher(keys=("a",), size=3, timeout=60.0, most=99, whole=False):
+def batcher(keys=("a",), size=3, timeout=60.0, most=99, whole=False, partitions=1):
     recorder = Recorder(size, (size,))
     return Batcher(
         keys,
@@ -20,6 +24,7 @@ def batcher(keys=("a",), size=3, timeout=60.0, most=99, whole=False):
         timeout=timeout,
         most=most,
         whole=whole,
+        partitions=partitions,
         recorder=recorder,
     )
 
@@ -58,6 +63,49 @@ def test_a_large_request_is_split_and_the_rest_stays():
     assert pieces(queue.take(idle=True)) == [(3, 3)]
     assert queue.depth() == {"a": (1, 1)}
     assert queue.take(idle=False) is None  # one row: a busy partition leaves it
+
+
+@pytest.mark.parametrize(
+    ("partitions", "waiting", "expected"),
+    [
+        (1, 13, [12]),
+        (1, 29, [24, 3]),
+        (2, 23, [3, 3, 3, 3, 3, 3, 3]),  # seven full ones: three are the other's
+        (2, 26, [12, 3, 3, 3, 3]),
+    ],
+)
+def test_a_burst_leaves_as_many_to_other_partitions(partitions, waiting, expected):
+    queue = batcher(partitions=partitions)
+    queue.bursts = {"a": (8, 4)}
+    for rows in (5, waiting - 5):
+        put(queue, rows)
+    found = []
+    while (batch := queue.take(idle=False)) is not None:
+        found.append(batch.rows)
+        assert batch.rows == sum(rows for _, rows in pieces(batch))
+    assert found == expected
+    assert queue.depth()["a"][1] == waiting - sum(expected)
+
+
+def test_a_burst_is_cut_into_batches():
+    queue = batcher()
+    queue.bursts = {"a": (4,)}
+    late = put(queue, 2, timeout=0.0)
+    for rows in (2, 7, 1):
+        put(queue, rows)
+    batch = queue.take(idle=False)
+    assert batch.rows == 10  # two of the twelve were too late
+    with pytest.raises(DeadlineExceededError):
+        late.answer.result(0)
+    parts = batch.cut(3)
+    assert [pieces(part) for part in parts] == [
+        [(0, 2), (0, 1)],
+        [(1, 3)],
+        [(4, 3)],
+        [(0, 1)],
+    ]
+    assert [part.rows for part in parts] == [3, 3, 3, 1]
+    assert [len(part.waits) for part in parts] == [3, 0, 0, 0]
 
 
 def test_the_timer_starts_with_the_first_request():

@@ -169,8 +169,8 @@ def test_no_answer_is_lost_or_mixed_up(mlp, compilations, kind, count):
         shares = (numbers[i::COROUTINES] for i in range(COROUTINES))
         await asyncio.gather(*map(by_coroutine, shares))
 
-    options = {"batch_size": 32, "batch_timeout": "2 ms", "check_numerics": True}
-    with Serving(load.served, **options | load.options) as serving:
+    options = {"batch_timeout": "2 ms", "burst": 16, "check_numerics": True}
+    with Serving(load.served, 32, **options | load.options) as serving:
         traces = serving.trace_counts
         compilations.on, compilations.seen = True, Counter()
         threads = [
@@ -194,6 +194,7 @@ def test_no_answer_is_lost_or_mixed_up(mlp, compilations, kind, count):
     assert counted["invalid"] == outcomes["bad right"]
     assert statistics.queue_depth == statistics.rows_waiting == 0
     assert statistics.fill > 0.5  # requests did share batches
+    assert statistics.calls < statistics.batches  # and batches shared calls
 
 
 def test_the_count_of_compilations_counts(compilations):

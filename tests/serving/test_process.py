@@ -51,6 +51,14 @@ def test_a_partition_on_each_device():
             assert np.array_equal(serving(x), -x @ w)
             statistics = serving.statistics()
         assert statistics.batches == 32, statistics
+        g = lambda weights, x: x @ weights
+        options = {"weights": w, "example": example, "padding": [2]}
+        with Serving(g, 2, 0.0, burst=4, **options) as serving:
+            x = np.arange(1024, dtype=np.float32).reshape(512, 2)
+            assert np.array_equal(serving(x), x @ w)
+            statistics = serving.statistics()
+        # The last 28 batches are less than a burst for each device.
+        assert (statistics.batches, statistics.calls) == (256, 57 + 28), statistics
         with Serving(f, 2, 0.0, weights=w, example=example, partitions=2) as serving:
             print(serving.status()["devices"])
         with Serving(f, 2, 0.0, weights=w, example=example, padding=[2],

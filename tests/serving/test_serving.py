@@ -52,7 +52,9 @@ def test_an_answer_is_what_predict_gives(serving, mlp, rows, n):
 
 def test_every_program_is_there_before_the_first_request(serving):
     assert serving.buckets == (1, 2, 4, 8)
-    assert serving.trace_counts == {("default", n): 1 for n in (1, 2, 4, 8)}
+    sizes = {("default", n) for n in (1, 2, 4, 8)}
+    assert sizes <= set(serving.trace_counts)  # and, measured, bursts
+    assert set(serving.trace_counts.values()) == {1}
 
 
 def test_rows_of_many_callers_share_batches(mlp, rows):
@@ -155,7 +157,8 @@ def test_the_weights_are_a_snapshot(rows):
     model.compile("sgd", "mse", seed=0)
     x = rows(16)
     before = model.predict(x, verbose=0)
-    with Serving(model, batch_size=16, batch_timeout=0.0, padding=[16]) as serving:
+    options = {"batch_size": 16, "batch_timeout": 0.0, "padding": [16], "burst": 1}
+    with Serving(model, **options) as serving:
         model.fit(x, np.zeros((16, 3)), epochs=1, verbose=0)  # donates its arrays
         close(serving(x), before)
         serving.update_weights()
@@ -171,7 +174,7 @@ def test_batch_keys_have_programs_of_their_own():
     with pytest.raises(ArgumentError, match="batch_keys"):
         Serving(model)
     shapes = {5: np.zeros((1, 5, 2)), "long": np.zeros((1, 9, 2))}
-    options = {"batch_size": 2, "batch_timeout": 0.0, "batch_keys": shapes}
+    options = {"batch_size": 2, "batch_timeout": 0.0, "batch_keys": shapes, "burst": 1}
     with Serving(model, **options) as serving:
         for length, key in ((5, 5), (9, "long")):
             x = np.random.default_rng(0).random((3, length, 2), np.float32)
@@ -399,8 +402,11 @@ def test_a_request_leaves_nothing_behind(serving, rows):
             serving(rows(20), timeout=timeout)
             serving.submit(rows(2), timeout=timeout).result()
         asyncio.run(two())
-        serving(rows(1))  # the thread of the device has let go of what was before
-        assert left() - before <= 1
+        # The thread of the device lets go of the last one after its caller has it.
+        until = time.monotonic() + 10
+        while left() > before and time.monotonic() < until:
+            time.sleep(0.01)
+        assert left() <= before
     finally:
         gc.enable()
 
@@ -419,9 +425,10 @@ def test_the_callers_array_may_change_after_submit(gate):
         gate.block(serving)
         x = gate.row(1.0)
         future = serving.submit(x)
-        x[:] = 100
+        seen = serving.submit(y := gate.row(1.0), copy=False)
+        x[:] = y[:] = 100
         gate.open.set()
-        assert future.result(20).item() == 2
+        assert (future.result(20).item(), seen.result(20).item()) == (2, 200)
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,10 @@ def test_one_update_for_a_group_and_no_branch(blobs):
     batch = (jnp.zeros((2 * N, 16, 8)), jnp.zeros((2 * N, 16), jnp.int32), None)
     state = trainer.initial_state()
     programs = trainer.programs
-    text = str(jax.make_jaxpr(programs._train_groups)(state, batch, None, None))
+    text = str(jax.make_jaxpr(programs.train_groups)(state, batch, None, None))
     assert "cond[" not in text
     assert text.count("scan[") == 2
-    assert "cond[" in str(jax.make_jaxpr(programs._train)(state, batch, None, None))
+    assert "cond[" in str(jax.make_jaxpr(programs.train)(state, batch, None, None))
 
 
 def custom_step(state, data, model):

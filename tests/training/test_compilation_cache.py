@@ -55,6 +55,20 @@ def test_the_user_decides(tmp_path, settings, folder):
     assert not (tmp_path / "exburn").exists()
 
 
+@pytest.mark.parametrize("home", ["a file", "nowhere"])
+def test_without_a_home_there_is_none(tmp_path, monkeypatch, home):
+    """As for a user whom the machine does not know, in a container."""
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    path = f"{tmp_path}/file" if home == "a file" else "~"  # what `expanduser` leaves
+    monkeypatch.setattr(os.path, "expanduser", lambda name: name.replace("~", path))
+    assert compilation_cache._own_folder() is None
+    monkeypatch.setattr(os.path, "expanduser", lambda name: f"{tmp_path}/{name[2:]}")
+    assert compilation_cache._own_folder() == tmp_path / ".cache" / "exburn" / "xla"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert compilation_cache._own_folder() is None
+
+
 def test_what_is_too_much_is_removed_once_a_day(tmp_path, monkeypatch):
     monkeypatch.setattr(compilation_cache, "LARGEST", 250)
     for age, name in enumerate(["new", "old", "older", "oldest"]):

@@ -144,6 +144,50 @@ def test_an_interrupted_fit_leaves_no_thread(model, data, hook, how):
     assert np.isfinite(model.predict(X[:3], verbose=0)).all()
 
 
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_ctrl_c_while_a_thread_starts_leaves_none(model, monkeypatch, which):
+    start, begun = threading.Thread.start, []
+
+    def interrupted(thread):
+        start(thread)
+        main = threading.current_thread() is threading.main_thread()
+        if main and thread.name == "exburn-feed":
+            begun.append(thread)
+            if len(begun) == which:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(Batches(), epochs=2, verbose=0)
+    monkeypatch.undo()
+    assert len(begun) == which
+    begun[-1].join(2)  # it ends by itself, soon
+    model.fit(Batches(), verbose=0)
+
+
+@pytest.mark.parametrize("buffers", [1, 3])
+@pytest.mark.parametrize("op", ["fit", "predict"])
+def test_a_loader_may_use_its_memory_again(model, buffers, op):
+    ring = [(np.empty_like(X[:24]), np.empty_like(Y[:24])) for _ in range(buffers)]
+
+    class Refilled(Batches):
+        def read(self, index):
+            batch = ring[index % buffers]
+            for part, values in zip(batch, super().read(index), strict=True):
+                part[:] = values
+            return batch
+
+    if op == "predict":
+        results = [model.predict(source(), verbose=0) for source in (Refilled, Batches)]
+    else:
+        start, results = model.get_weights(), []
+        for source in (Refilled, Batches):
+            model.set_weights(start)
+            model.compile("sgd", loss="cross_entropy", seed=1)
+            results.append(model.fit(source(), epochs=2, verbose=0).history["loss"])
+    np.testing.assert_array_equal(*results)
+
+
 class Numbered(PyDataset):
     def __len__(self):
         return 10
@@ -186,6 +230,23 @@ def test_epochs_that_were_begun_ahead_are_the_same(group):
         assert threads() == (["exburn-feed"] if epoch < 2 else [])
         phase = (phase + ahead.steps) % group
     ahead.close()
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "batch"])
+@pytest.mark.parametrize("resident", [True, False])
+def test_epochs_of_fewer_steps_go_on_where_the_last_one_stopped(shuffle, resident):
+    data = ArrayDataset(np.arange(50, dtype=np.int32))
+    feed = ArrayFeed(data, 8, 2, shuffle=shuffle, resident=resident, steps=3)
+    rows = []
+    for epoch in range(25):  # twelve times all rows
+        for chunk in feed.epoch(1, epoch, last=epoch == 24):
+            taken = chunk.index if resident else np.asarray(chunk.data[0])
+            counts = [8] * len(taken) if chunk.count is None else chunk.count[0]
+            rows += [r for b, n in zip(taken, counts, strict=True) for r in b[:n]]
+    passes = np.reshape(rows, (12, 50))
+    np.testing.assert_array_equal(np.sort(passes), [np.arange(50)] * 12)
+    orders = {tuple(order) for order in passes.tolist()}
+    assert len(orders) == (12 if shuffle else 1)
 
 
 def test_streamed_and_resident_training_give_the_same_weights():

@@ -18,7 +18,8 @@ from exburn import context
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.layout import check_format
-from exburn.symbol import describe, has_symbol
+from exburn.shapes import describe
+from exburn.symbol import has_symbol
 
 __all__ = ["ImageAugmentation", "ImageLayer"]
 

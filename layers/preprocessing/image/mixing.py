@@ -15,7 +15,7 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.layers.preprocessing.image.erasing import box, in_box
 from exburn.registry import register_builtin
-from exburn.symbol import describe
+from exburn.shapes import describe
 
 __all__ = ["CutMix", "MixUp"]
 

@@ -1,0 +1,109 @@
+"""Rounding as functions of arrays, under Keras' names.
+
+A model is made small by ``model.quantize``, which has rules of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from exburn import registry
+from exburn.absent import missing
+from exburn.errors import DTypeError
+from exburn.quantizers.imitation import (
+    compute_float8_amax_history,
+    compute_float8_scale,
+    fake_quant_with_min_max_vars,
+    quantize_and_dequantize,
+)
+from exburn.quantizers.nibbles import pack_int4, unpack_int4
+from exburn.quantizers.rounding import (
+    AbsMaxQuantizer,
+    Quantizer,
+    abs_max_quantize,
+    abs_max_quantize_grouped_with_zero_point,
+)
+
+__all__ = [
+    "AbsMaxQuantizer",
+    "Quantizer",
+    "abs_max_quantize",
+    "abs_max_quantize_grouped_with_zero_point",
+    "compute_float8_amax_history",
+    "compute_float8_scale",
+    "deserialize",
+    "fake_quant_with_min_max_vars",
+    "get",
+    "pack_int4",
+    "quantize_and_dequantize",
+    "serialize",
+    "unpack_int4",
+]
+
+registry.register_builtin(AbsMaxQuantizer)
+
+_names = registry.Catalogue(
+    "quantizer",
+    {"AbsMaxQuantizer": AbsMaxQuantizer, "abs_max_quantizer": AbsMaxQuantizer},
+    Quantizer,
+)
+
+
+def get(identifier: Any, **kwargs: Any) -> Any:
+    """A quantizer from its name, configuration, class, or itself.
+
+    Args:
+        identifier: One of these; ``None`` gives ``None``.
+        kwargs: Arguments for a name or class.
+
+    Raises:
+        UnknownNameError: There is none of this name.
+        DTypeError: It is none of these.
+
+    Example:
+        >>> get("abs_max_quantizer", axis=0).axis
+        (0,)
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, str):
+        identifier = _names.lookup(identifier)
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier)
+    if isinstance(identifier, type):
+        return identifier(**kwargs)
+    if not callable(identifier):
+        raise DTypeError("quantizers.get", f"{identifier!r} is no quantizer")
+    return identifier
+
+
+def serialize(quantizer: Quantizer) -> dict[str, Any]:
+    """The quantizer's class name and configuration; see :func:`deserialize`.
+
+    Example:
+        >>> serialize(AbsMaxQuantizer())["class_name"]
+        'AbsMaxQuantizer'
+    """
+    return registry.serialize(quantizer)
+
+
+def deserialize(
+    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """Makes a quantizer from what :func:`serialize` returned.
+
+    Args:
+        config: The description.
+        custom_objects: Classes by name, besides those registered.
+
+    Example:
+        >>> deserialize(serialize(AbsMaxQuantizer(axis=1))).axis
+        (1,)
+    """
+    with registry.custom_objects(custom_objects):
+        return _names.from_config(config)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(__name__, name)

@@ -1,0 +1,65 @@
+"""Metrics that a model holds and updates itself, in ``call`` or ``compute_loss``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.metrics import Metric
+from exburn.traversal import held_metrics
+
+__all__ = ["OwnMetrics"]
+
+
+class OwnMetrics:
+    """Their states as values, which a program carries from batch to batch.
+
+    Args:
+        module: The module that holds them; none if it brings its own steps, which
+            carry the states themselves.
+        given: The metrics of ``compile``, which are updated by the engine.
+
+    Attributes:
+        names: Their names in logs.
+    """
+
+    def __init__(self, module: Any = None, given: Sequence[Metric] = ()):
+        steps = (getattr(module, f"{kind}_step", None) for kind in ("train", "test"))
+        taken = {id(metric) for metric in given}
+        self._metrics: dict[str, Metric] = {}
+        if module is not None and not any(callable(step) for step in steps):
+            for metric in held_metrics(module):
+                if id(metric) not in taken:
+                    self._metrics.setdefault(metric.name, metric)
+        self.names = list(self._metrics)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        return list(self._metrics.values())
+
+    def init(self) -> dict[str, Any]:
+        """Fresh states by name."""
+        return {name: metric.init() for name, metric in self._metrics.items()}
+
+    @contextlib.contextmanager
+    def working_on(self, states: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Within the block they hold these states; the dict has the new ones after."""
+        after = dict(states)
+        with contextlib.ExitStack() as stack:
+            for name, metric in self._metrics.items():
+                stack.enter_context(metric.kept(states[name]))
+            yield after
+            for name, metric in self._metrics.items():
+                after[name] = jax.tree.map(_like, states[name], metric.state())
+
+    def results(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Their values."""
+        return {name: m.compute(states[name]) for name, m in self._metrics.items()}
+
+
+def _like(old: Any, new: Any) -> jax.Array:
+    return jax.lax.stop_gradient(jnp.asarray(new, old.dtype))

@@ -1,0 +1,97 @@
+"""``exburn.Variable`` makes weights as ``keras.Variable`` does."""
+
+import numpy as np
+import pytest
+
+import exburn as keras
+from exburn.errors import ArgumentError, DTypeError, ShapeError
+
+MADE = {
+    "array": ((np.ones((2, 3)),), {}, (2, 3), "float32"),
+    "name": (("ones",), {"shape": (2, 3)}, (2, 3), "float32"),
+    "one size": (("ones",), {"shape": 3}, (3,), "float32"),
+    "initializer": (
+        (keras.initializers.Ones(),),
+        {"shape": (4,), "dtype": "float16"},
+        (4,),
+        "float16",
+    ),
+    "function": ((lambda s, dtype: np.ones(s, dtype),), {"shape": ()}, (), "float32"),
+    "float": ((1.0,), {}, (), "float32"),
+    "list": (([1, 1],), {"shape": (2,)}, (2,), "int32"),
+    "truth": ((True,), {}, (), "bool"),
+    "variable": ((keras.Variable([1.0]),), {"dtype": "int8"}, (1,), "int8"),
+}
+
+
+@pytest.mark.parametrize("args, options, shape, dtype", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_variable_is_what_was_asked_for(args, options, shape, dtype, trainable):
+    made = keras.Variable(*args, **options, trainable=trainable, name="made")
+    assert (made.shape, made.dtype, made.ndim) == (shape, dtype, len(shape))
+    assert (made.name, made.path, made.trainable) == ("made", "made", trainable)
+    assert isinstance(made, keras.Variable)
+    np.testing.assert_array_equal(made.numpy(), np.ones(shape))
+
+
+def test_a_variable_keeps_no_hold_of_the_array():
+    array = np.ones(3, np.float32)
+    made = keras.Variable(array)
+    array[:] = 5
+    np.testing.assert_array_equal(made.numpy(), np.ones(3))
+    made.assign_add(array).assign_sub([1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(made.value, 5 * np.ones(3))
+
+
+def test_unseeded_values_follow_the_seed_of_the_process():
+    def draw():
+        keras.set_random_seed(3)
+        return keras.Variable("glorot_uniform", shape=(4, 4)).numpy()
+
+    first = draw()
+    np.testing.assert_array_equal(first, draw())
+    again = keras.Variable("glorot_uniform", shape=(4, 4)).numpy()
+    assert np.abs(again - first).max() > 0
+
+
+@pytest.mark.parametrize(
+    "args, options, error",
+    [
+        (("zeros",), {}, ArgumentError),
+        (("zeros",), {"shape": (None, 2)}, ArgumentError),
+        ((np.ones(2),), {"name": "a/b"}, ArgumentError),
+        ((np.ones(2),), {"shape": (3,)}, ShapeError),
+        ((np.ones(2),), {"dtype": "float3"}, DTypeError),
+    ],
+)
+def test_what_makes_no_variable_is_told(args, options, error):
+    with pytest.raises(error):
+        keras.Variable(*args, **options)
+    with pytest.raises(ArgumentError, match="Derive from"):
+        type("Mine", (keras.Variable,), {})
+
+
+class Scaled(keras.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel = keras.Variable("zeros", shape=(4, 1), name="w")
+        self.scale = keras.Variable([2.0])
+        self.calls = keras.Variable(0, trainable=False, dtype="int32")
+
+    def call(self, x):
+        self.calls.assign_add(1)
+        return keras.ops.matmul(x, self.kernel) * self.scale
+
+
+def test_variables_of_a_layer_are_trained_counted_and_frozen():
+    model = keras.Sequential([keras.Input((4,)), Scaled()])
+    layer = model.layers[0]
+    assert [w.name for w in model.trainable_weights] == ["w", "variable"]
+    layer.scale.trainable = False
+    assert not layer.scale.trainable and len(model.trainable_weights) == 1
+    model.compile("sgd", "mse")
+    model.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=4, epochs=2, verbose=0)
+    assert layer.calls.numpy() == 4 and layer.scale.numpy() == 2
+    assert np.all(layer.kernel.numpy() > 0)
+    with pytest.raises(ArgumentError, match="never trained"):
+        layer.calls.trainable = True

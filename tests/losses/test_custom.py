@@ -1,0 +1,140 @@
+"""Losses by name and from a configuration; functions and subclasses of the user's."""
+
+import inspect
+
+import jax.numpy as jnp
+import keras
+import numpy as np
+import optax
+import pytest
+from tests.losses.arrays import LOGITS, ONE_HOT, PROBS, spec
+
+from exburn import losses
+from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
+
+
+def test_every_name_of_keras():
+    for name in dir(keras.losses):
+        if name.startswith("_") or name in ("KLD", "kld"):
+            continue
+        theirs, ours = getattr(keras.losses, name), getattr(losses, name)
+        names = list(inspect.signature(theirs).parameters)
+        assert list(inspect.signature(ours).parameters)[: len(names)] == names, name
+        if inspect.isclass(theirs) and name != "Loss":
+            assert type(losses.get(name)) is ours
+            defaults = {k: v for k, v in vars(ours()).items() if k in names}
+            expected = inspect.signature(theirs).parameters
+            assert defaults == {k: expected[k].default for k in defaults}, name
+        elif not inspect.isclass(theirs) and name not in ("get", "serialize"):
+            if name != "deserialize":
+                assert losses.get(name).formula is ours
+                assert type(losses.get(ours)) is type(losses.get(name))
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownNameError, match="mean_squared_error"):
+        losses.get("mean_sqared_error")
+    with pytest.raises(DTypeError):
+        losses.get(3)
+    with pytest.raises(ArgumentError, match="reduction"):
+        losses.MeanSquaredError(reduction="average")
+    assert losses.get(None) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: losses.Huber(delta=0),
+        lambda: losses.BinaryCrossentropy(label_smoothing=2),
+        lambda: losses.CategoricalGeneralizedCrossEntropy(q=1.0),
+        lambda: losses.CategoricalCrossentropy(axis=True),
+        lambda: losses.CrossEntropy(from_logits="maybe"),
+        lambda: losses.FunctionLoss("mse"),
+    ],
+)
+def test_impossible_options(make):
+    with pytest.raises(ArgumentError):
+        make()
+
+
+def scaled_error(y_true, y_pred, scale=1.0):
+    return scale * jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
+
+
+def scalar_error(y_true, y_pred):
+    return jnp.mean(jnp.abs(y_true - y_pred))
+
+
+def test_function_losses_know_whether_they_have_rows():
+    loss = losses.get(scaled_error)
+    assert (loss.name, loss.per_sample) == ("scaled_error", None)
+    loss.check_shapes(spec("b", 3), spec("b", 3))
+    assert loss.per_sample and loss.masks_rows
+    loss = losses.get(scalar_error)
+    loss.check_shapes(spec("b", 3), spec("b", 3))
+    assert loss.per_sample is False and not loss.masks_rows
+    assert losses.get(scalar_error)(PROBS, LOGITS).shape == ()
+    with pytest.raises(TypeError) as caught:
+        losses.get(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
+    assert caught.value.__notes__[-1] == "in loss 'scaled_error'"
+    with pytest.raises(ShapeError, match="one value per row"):
+        losses.get(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
+            spec("b", 3), spec("b", 3)
+        )
+
+
+def test_function_losses_do_not_broadcast_vectors():
+    loss = losses.FunctionLoss(scaled_error)
+    assert loss(np.zeros(3), np.ones((3, 1))) == 1
+
+
+def test_functions_with_predictions_first():
+    np.testing.assert_allclose(
+        losses.FunctionLoss(optax.losses.softmax_cross_entropy)(ONE_HOT, LOGITS),
+        losses.CategoricalCrossentropy(from_logits=True)(ONE_HOT, LOGITS),
+        rtol=1e-6,
+    )
+
+
+def test_function_loss_round_trip():
+    loss = losses.FunctionLoss(scaled_error, reduction="sum", scale=3.0)
+    config = losses.serialize(loss)
+    again = losses.deserialize(config, {"scaled_error": scaled_error})
+    np.testing.assert_allclose(again(PROBS, LOGITS), loss(PROBS, LOGITS))
+    with pytest.raises(UnknownNameError):
+        losses.deserialize(config)
+    with pytest.raises(ArgumentError, match="without a name"):
+        losses.serialize(lambda t, p: p)
+
+
+class Quartic(losses.Loss):
+    def __init__(self, scale=1.0, name="quartic", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        assert y_true.dtype == y_pred.dtype == jnp.float32  # as Keras hands them over
+        return self.scale * jnp.mean((y_true - y_pred) ** 4, axis=-1)
+
+    def get_config(self):
+        return {"scale": self.scale, **super().get_config()}
+
+
+def test_subclasses():
+    loss = Quartic(scale=2.0)
+    y_true = np.array([0, 1, 1, 0])
+    expected = np.mean(2 * (y_true - LOGITS[:, 0]) ** 4)
+    np.testing.assert_allclose(loss(y_true, LOGITS[:, :1]), expected, rtol=1e-5)
+    again = losses.deserialize(losses.serialize(loss), {"Quartic": Quartic})
+    assert again.scale == 2.0
+    with pytest.raises(NotImplementedError, match="call"):
+        losses.Loss()(PROBS, LOGITS)
+
+
+def test_nested_outputs_reach_custom_losses():
+    class Pair(losses.Loss):
+        def call(self, y_true, y_pred):
+            return jnp.abs(y_true["a"] - y_pred["b"][0])
+
+    value = Pair()({"a": np.zeros(2)}, {"b": [jnp.ones(2), jnp.ones(5)]})
+    assert value == 1

@@ -1,0 +1,100 @@
+"""What can be done with a model while it is being trained, and what cannot."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn.callbacks import Callback
+from exburn.errors import BusyError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(48, 4)).astype(np.float32)
+Y = RNG.normal(size=(48, 1)).astype(np.float32)
+DATA = {"x": X, "y": Y, "batch_size": 16, "verbose": 0}
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
+    made.compile("sgd", "mse", seed=0)
+    made.fit(**DATA, validation_data=(X, Y))
+    return made
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "on_train_begin",
+        "on_epoch_begin",
+        "on_test_begin",
+        "on_test_batch_begin",
+        "on_test_batch_end",
+        "on_test_end",
+        "on_epoch_end",
+        "on_train_end",
+    ],
+)
+def test_a_hook_sees_the_weights(model, hook):
+    seen = []
+
+    def look(self, *args, **kwargs):
+        kernel, bias = self.model.get_weights()
+        np.testing.assert_allclose(
+            self.model.predict(X, verbose=0), X @ kernel + bias, rtol=1e-5, atol=1e-6
+        )
+        seen.append(kernel)
+
+    callback = type("Look", (Callback,), {hook: look})()
+    model.fit(**DATA, validation_data=(X, Y), callbacks=[callback])
+    trained = hook.startswith(("on_test", "on_epoch_end", "on_train_end"))
+    assert seen and trained == bool((seen[-1] == model.get_weights()[0]).all())
+
+
+def test_a_validation_uses_the_weights_that_its_callback_sets(model):
+    class Zero(Callback):
+        def on_test_begin(self, logs=None):
+            self.model.set_weights([0 * w for w in self.model.get_weights()])
+
+    history = model.fit(**DATA, validation_data=(X, Y), callbacks=[Zero()]).history
+    np.testing.assert_allclose(history["val_loss"], np.square(Y).mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize(
+    ("op", "hook"),
+    [
+        ("fit", "on_epoch_end"),
+        ("train_on_batch", "on_train_batch_end"),
+        ("predict", "on_chunk_end"),
+        ("evaluate", "on_chunk_end"),
+    ],
+)
+def test_a_second_use_is_an_error_that_costs_nothing(model, op, hook, thread):
+    said = []
+
+    def use():
+        options = {"fit": DATA, "predict": {"x": X}}.get(op, {"x": X, "y": Y})
+        with pytest.raises(BusyError, match=f"{op}: the model is being trained"):
+            getattr(model, op)(**options)
+        said.append(op)
+
+    def meanwhile(self, *args, **kwargs):
+        if thread:
+            other = threading.Thread(target=use)
+            other.start()
+            other.join()
+        else:
+            use()
+
+    start, results = model.get_weights(), []
+    for callbacks in ([], [type("Meanwhile", (Callback,), {hook: meanwhile})()]):
+        model.set_weights(start)
+        model.compile("sgd", "mse", seed=0)
+        model.fit(**DATA, callbacks=callbacks)
+        results.append(model.get_weights())
+    assert said
+    for alone, disturbed in zip(*results, strict=True):
+        np.testing.assert_allclose(alone, disturbed, rtol=1e-6)
+    model.train_on_batch(X, Y)
