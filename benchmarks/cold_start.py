@@ -28,7 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import workloads
-from process import read, result_of, write
+from process import options, read, result_of, write
 
 PEERS = ("exburn", "exburn-second", "keras")
 WORK = ("convnet", "mlp50", "transformer12", "resnet50")
@@ -155,22 +155,18 @@ def measure(work: str, peer: str, args: argparse.Namespace, folder: str) -> Any:
         env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     if peer != "exburn-second":
         shutil.rmtree(folder, ignore_errors=True)
-    options = ["--steps", str(args.steps)]
-    options += ["--validation"] if args.validation else []
+    words = ["--steps", str(args.steps)]
+    words += ["--validation"] if args.validation else []
     if peer == "keras-cached":
-        result_of(__file__, work, peer, *options, env=env)
-    return result_of(__file__, work, peer, *options, env=env)
+        result_of(__file__, work, peer, *words, env=env)
+    return result_of(__file__, work, peer, *words, env=env)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--work", default=",".join(WORK))
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser = options(__doc__, PEERS, WORK)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--validation", action="store_true")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
         work, peer = args.child

@@ -13,7 +13,6 @@ waited for.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from process import read, write
+from process import options, read, write
 from throughput import in_own_process
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
@@ -182,13 +181,9 @@ def child(work: str, peer: str, rounds: int, samples: int | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--work", default=",".join(WORKLOADS))
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser = options(__doc__, PEERS, WORKLOADS)
     parser.add_argument("--epochs", type=int, default=7, help="rounds")
     parser.add_argument("--samples", type=int)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
         work, peer = args.child

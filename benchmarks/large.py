@@ -11,7 +11,6 @@ there already is not measured again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -22,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
-from process import read, write
+from process import options, read, write
 from throughput import fit_and_time, in_own_process
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
@@ -180,14 +179,10 @@ def peak_bytes(peer: str) -> int | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--work", default=",".join(LARGE))
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser = options(__doc__, PEERS, LARGE)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--samples", type=int)
     parser.add_argument("--peak-tflops", type=float, default=790.0)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
         name, peer = args.child

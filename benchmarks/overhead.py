@@ -11,7 +11,6 @@ Processor time is given too, for machines that are busy.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -25,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
-from process import result_of, write
+from process import options, result_of, write
 
 X = np.random.default_rng(0).standard_normal((32, 4), dtype=np.float32)
 Y = X.sum(-1, keepdims=True)
@@ -111,12 +110,9 @@ def child(peer: str, calls: int, epochs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser = options(__doc__, PEERS)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=500)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
         result = child(args.child[1], args.calls, args.epochs)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["environment_of", "read", "result_of", "versions", "write"]
+__all__ = ["environment_of", "options", "read", "result_of", "versions", "write"]
 
 PACKAGES = ("jax", "flax", "optax", "keras", "torch", "numpy")
 _DEVICE = "import jax; print(jax.devices()[0].device_kind, len(jax.devices()))"
+
+
+def options(
+    doc: str | None, peers: Iterable[str], works: Iterable[str] = ()
+) -> argparse.ArgumentParser:
+    """What every comparison can be told: whom to measure at what, and the file.
+
+    ``--child WORK PEER`` is for `result_of`: one measurement, in this process.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    if works:
+        parser.add_argument("--work", default=",".join(works))
+    parser.add_argument("--peers", default=",".join(peers))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", nargs=2)
+    return parser
 
 
 def result_of(

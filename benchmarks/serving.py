@@ -1,6 +1,6 @@
 """Serving beside predict: throughput at saturation, and the latency of a lone request.
 
-    python benchmarks/serving.py [--rounds 7] [--batch 32] [--json OUT]
+    python benchmarks/serving.py [--rounds 7] [--batch 32] [--only mlp] [--json OUT]
 
 One process, all peers in turn in every round, so that a slow moment of the machine hits
 them alike; printed are medians, and the median of the rounds' ratios. Threads of
@@ -193,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--only", nargs="+", choices=("mlp", "convnet", "deep"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     batch, rounds = options.batch, options.rounds
@@ -210,6 +211,8 @@ def main() -> None:
         workloads = [(mlp, 400 if few else 1000), (convnet, 200 if few else 500)]
         workloads.append((deep, 50))
     for make, steps in workloads:
+        if options.only and make.__name__ not in options.only:
+            continue
         model, rows = make(), steps * batch
         print(f"{make.__name__}, batches of {batch}")
         shape = (rows, *model.input_shape[1:])

@@ -14,7 +14,6 @@ the end of every epoch. With ``--json`` what is there already is not measured ag
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -25,7 +24,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from process import read, result_of, write
+from process import options, read, result_of, write
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
 PEERS = ("exburn", "exburn-silent", "scan", "step", "keras", "keras-spe32")
@@ -186,14 +185,10 @@ def in_own_process(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--work", default=",".join(WORKLOADS))
-    parser.add_argument("--peers", default=",".join(PEERS))
+    parser = options(__doc__, PEERS, WORKLOADS)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--samples", type=int)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
     if args.child:
         work, peer = args.child

@@ -28,8 +28,8 @@ class MonitorCallback(Callback):
 
     Args:
         monitor: Name of the logged value, `val_` in front for the validation's.
-        mode: `"min"`, `"max"`, or `"auto"`: from the name (losses and errors fall,
-            accuracies and scores rise).
+        mode: `"min"`, `"max"`, or `"auto"`: the metric's `direction`, or else from
+            the name (losses and errors fall, accuracies and scores rise).
         min_delta: A smaller change than this is no improvement.
         best: Value to beat, None for none.
 
@@ -106,6 +106,10 @@ class MonitorCallback(Callback):
     def _rises(self) -> bool:
         if self.mode != "auto":
             return self.mode == "max"
+        for metric in getattr(self.model, "metrics", ()):
+            direction = getattr(metric, "direction", None)
+            if direction and metric.name == self.monitor.removeprefix("val_"):
+                return direction == "up"
         name = self.monitor.lower().replace("io_u", "iou")
         for word in reversed(name.split("_")):
             if word in _MAXIMISED or word in _MINIMISED:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import inspect
 import queue
 import time
@@ -130,19 +129,19 @@ def _into_loop(target: Any) -> Callable[[dict[str, Any]], None]:
             "await asyncio.to_thread(model.fit, …).",
         ) from error
 
-    def send(message: dict[str, Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # closed: nobody reads any more
-            loop.call_soon_threadsafe(deliver, message)
-
-    if isinstance(target, asyncio.Queue):
-        deliver: Callable[[dict[str, Any]], Any] = functools.partial(_put, target)
-        return send
     tasks: set[asyncio.Task[Any]] = set()  # a loop holds its tasks weakly
 
     def deliver(message: dict[str, Any]) -> None:
+        if isinstance(target, asyncio.Queue):
+            _put(target, message)
+            return
         task = loop.create_task(target(message))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    def send(message: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # closed: nobody reads any more
+            loop.call_soon_threadsafe(deliver, message)
 
     return send
 

@@ -31,15 +31,8 @@ if __name__ != "exburn.datasets":
 from exburn.datasets import adapters as adapters
 from exburn.datasets.adapters.huggingface import from_huggingface
 from exburn.datasets.folders import image_folder, text_folder
-from exburn.datasets.prepare import (
-    Loader,
-    loader,
-    normalize,
-    normalize_with_stats,
-    one_hot,
-    split,
-    stats,
-)
+from exburn.datasets.prepare import Loader, loader, one_hot, split, stats
+from exburn.datasets.scaling import normalize, normalize_with_stats
 
 _MODULES = (
     "boston_housing",

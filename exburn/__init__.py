@@ -13,53 +13,56 @@ Example:
 import importlib
 from typing import TYPE_CHECKING
 
-from exburn import (
-    activations,
-    callbacks,
-    constraints,
-    datasets,
-    errors,
-    initializers,
-    layers,
-    losses,
-    metrics,
-    models,
-    optimizers,
-    regularizers,
-)
-from exburn.absent import missing
-from exburn.compilation_cache import set_compilation_cache, start_compilation_cache
-from exburn.context import key_scope, set_random_seed
-from exburn.datasets import loader as data_loader
-from exburn.device import (
-    cuda_available,
-    default_device,
-    device,
-    device_info,
-    device_name,
-    metal_available,
-)
-from exburn.dtypes import (
-    Precision,
-    get_matmul_precision,
-    get_precision,
-    set_matmul_precision,
-    set_precision,
-)
-from exburn.initializers import Initializer
-from exburn.layer import Layer
-from exburn.layers import Input
-from exburn.losses import Loss
-from exburn.metrics import Metric
-from exburn.models import Model, Sequential, load_model
-from exburn.optimizers import Optimizer
-from exburn.registry import register
-from exburn.regularizers import Regularizer
-from exburn.rematerialize import RematScope, remat
-from exburn.symbol import Symbol
-from exburn.symbol import Symbol as KerasTensor
-from exburn.symbol import lift as fn
-from exburn.weights import InputSpec, Variable
+from exburn.garbage import starting
+
+with starting():
+    from exburn import (
+        activations,
+        callbacks,
+        constraints,
+        datasets,
+        errors,
+        initializers,
+        layers,
+        losses,
+        metrics,
+        models,
+        optimizers,
+        regularizers,
+    )
+    from exburn.absent import missing
+    from exburn.compilation_cache import set_compilation_cache, start_compilation_cache
+    from exburn.context import key_scope, set_random_seed
+    from exburn.datasets import loader as data_loader
+    from exburn.device import (
+        cuda_available,
+        default_device,
+        device,
+        device_info,
+        device_name,
+        metal_available,
+    )
+    from exburn.dtypes import (
+        Precision,
+        get_matmul_precision,
+        get_precision,
+        set_matmul_precision,
+        set_precision,
+    )
+    from exburn.initializers import Initializer
+    from exburn.layer import Layer
+    from exburn.layers import Input
+    from exburn.losses import Loss
+    from exburn.metrics import Metric
+    from exburn.models import Model, Sequential, load_model
+    from exburn.optimizers import Optimizer
+    from exburn.registry import register
+    from exburn.regularizers import Regularizer
+    from exburn.rematerialize import RematScope, remat
+    from exburn.symbol import Symbol
+    from exburn.symbol import Symbol as KerasTensor
+    from exburn.symbol import lift as fn
+    from exburn.weights import InputSpec, Variable
 
 if TYPE_CHECKING:
     from exburn import (

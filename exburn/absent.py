@@ -14,11 +14,13 @@ _INSTEAD = {
         "SymbolicScope": "exburn.Input makes symbols anywhere",
         "applications": "there are no pretrained models; weights of Keras' files are "
         "read by model.load_weights into the same architecture",
+        "distillation": "a model with the teacher inside that overrides compute_loss",
         "distribution": "training runs on one device: model.compile(device='gpu:1'), "
         "with exburn.device('gpu:1'):",
         "export": "model.export(path) writes a StableHLO program",
         "legacy": "there is nothing of Keras 2",
         "name_scope": "a weight's path is that of its attributes in the model",
+        "visualization": "exburn.utils.plot_model draws models, matplotlib images",
     },
     "exburn.dtype_policies": {
         "DTypePolicyMap": "give each layer its dtype=, or model.set_precision a rule",

@@ -6,6 +6,7 @@ The functions take any ``exburn.layer.Layer``.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "reseed",
     "spec_like",
     "spread_precision",
+    "twin",
     "untouched_metrics",
 ]
 
@@ -163,12 +165,14 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     if layer._book.value.traced is None:
         return None
     rebuild, specs = layer._book.value.traced
-    graphdef, state = nnx.split(layer)
+    # Arrays that are plain attributes stay what they are.
+    graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
     leaves, treedef = jax.tree.flatten(state)
     shapes: dict[str, Any] = {}
 
     def run(*values):
-        copy = nnx.merge(graphdef, jax.tree.unflatten(treedef, values[len(specs) :]))
+        state = jax.tree.unflatten(treedef, values[len(specs) :])
+        copy = nnx.merge(graphdef, state, constants)
         pass_ = context.Context(key=jax.random.key(0))
         pass_.paths, pass_.shapes = module_paths(copy), shapes
         args, kwargs = rebuild(values[: len(specs)])
@@ -233,13 +237,14 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
     if not layer.built:
         layer._build(info.shapes(layer, args, kwargs))
     while True:
-        graphdef, state = nnx.split(layer)
+        graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
         abstract, treedef = jax.tree.flatten(state)
         found: list[tuple[str, tuple]] = []
 
-        def run(*values, graphdef=graphdef, treedef=treedef, found=found):
+        def run(*values, graph=(graphdef, treedef, rest), found=found):
+            graphdef, treedef, rest = graph
             state = jax.tree.unflatten(treedef, values[len(specs) :])
-            copy = nnx.merge(graphdef, state)
+            copy = nnx.merge(graphdef, state, rest)
             pass_ = context.Context(key=jax.random.key(0), discovering=True)
             pass_.paths = module_paths(copy)
             args, kwargs = rebuild(values[: len(specs)])
@@ -264,19 +269,54 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
 
 def clone(layer: Any) -> Any:
     """A layer of the same configuration with copies of the weights."""
-    copy = type(layer).from_config(layer.get_config())
-    if layer.built and not copy.built and layer._book.value.traced is not None:
-        infer(copy, *layer._book.value.traced)
+    made = type(layer).from_config(layer.get_config())
+    if layer.built and not made.built and layer._book.value.traced is not None:
+        infer(made, *layer._book.value.traced)
     if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
-        copy.repeat_changes(changes)
+        made.repeat_changes(changes)
+    pairs = {path: w for path, w, _ in iter_weights(layer)}
+    own = {path: w for path, w, _ in iter_weights(made)}
+    if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
+        return twin(layer)
     modules = dict(iter_modules(layer))
-    for path, module in iter_modules(copy):
+    for path, module in iter_modules(made):
         for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
             if hasattr(module, name):
                 setattr(module, name, getattr(modules[path], name))
-    pairs = {path: w for path, w, _ in iter_weights(layer)}
-    for path, weight, _ in iter_weights(copy):
+    for path, weight in own.items():
         weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
         if pairs[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
-    return copy
+    return made
+
+
+def twin(module: Any) -> Any:
+    """A copy of a module that shares neither variables, arrays nor bookkeeping.
+
+    Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
+    """
+    graphdef, state = nnx.split(module)
+    own = lambda v: jnp.array(v, copy=True) if isinstance(v, jax.Array) else v  # noqa: E731
+    result = nnx.merge(graphdef, jax.tree.map(own, state))
+    _order_like(module, result, set())
+    for _, part in iter_modules(result):
+        if hasattr(part, "_book"):
+            book = copy.copy(part._book.value)
+            book.calls, book.initial = [], {}
+            object.__setattr__(part, "_book", Static(book))
+    return result
+
+
+def _order_like(first: Any, second: Any, seen: set[int]) -> None:
+    """Puts attributes in the order of the first: ``nnx.merge`` sorts them by name."""
+    if id(first) in seen:
+        return
+    seen.add(id(first))
+    mine, other = vars(first), vars(second)
+    ordered = {key: other[key] for key in mine if key in other}
+    rest = {key: value for key, value in other.items() if key not in ordered}
+    other.clear()
+    other.update(ordered | rest)
+    for key, value in mine.items():
+        if isinstance(value, nnx.Pytree) and not isinstance(value, nnx.Variable):
+            _order_like(value, other[key], seen)

@@ -87,9 +87,10 @@ class Context:
         self._masks[id(value)] = (value, mask)
 
     def filled(self, scores: Any) -> Any:
-        """The array that scores were cut from, with spare classes after theirs.
+        """The array that scores were cut and cast from.
 
-        Its rows lie on whole tiles. ``None`` if there is no such array.
+        Its rows lie on whole tiles, with spare classes after theirs. ``None`` if there
+        is no such array.
         """
         entry = self._filled.get(id(scores))
         return entry[1] if entry is not None and entry[0] is scores else None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,6 +16,7 @@ from exburn.errors import DTypeError, unknown_name
 
 __all__ = [
     "Precision",
+    "default_precision",
     "get_matmul_precision",
     "get_precision",
     "set_matmul_precision",
@@ -74,7 +77,7 @@ class Precision:
         if isinstance(policy, Precision):
             return policy
         if isinstance(policy, dict):
-            return cls(**policy.get("config", policy))
+            return cls._of_config(policy.get("config", policy))
         name = getattr(policy, "name", None) or str(policy)
         if name in _MIXED:
             return cls("float32", name.removeprefix("mixed_"))
@@ -84,6 +87,17 @@ class Precision:
             known = [*_DTYPES, *_MIXED]
             raise unknown_name("precision policy", policy, known) from None
         return cls(dtype, dtype)
+
+    @classmethod
+    def _of_config(cls, config: Any) -> Precision:
+        if isinstance(config, dict) and config.keys() == {"name"}:  # Keras'
+            return cls.of(config["name"])
+        fields = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(config, dict) or not config.keys() <= set(fields):
+            raise DTypeError(
+                "Precision", "not a policy", {"received": config, "known": fields}
+            )
+        return cls(**config)
 
     @property
     def name(self) -> str:
@@ -156,11 +170,24 @@ def is_float(dtype: Any) -> bool:
 
 
 _precision = Precision()
+_inside: contextvars.ContextVar[Precision | None] = contextvars.ContextVar(
+    "exburn_precision", default=None
+)
 
 
 def get_precision() -> Precision:
     """The policy that new layers take when they are given no ``dtype``."""
-    return _precision
+    return _inside.get() or _precision
+
+
+@contextlib.contextmanager
+def default_precision(policy: Any) -> Iterator[None]:
+    """In the block, in this thread, new layers take this policy, not the process'."""
+    token = _inside.set(Precision.of(policy))
+    try:
+        yield
+    finally:
+        _inside.reset(token)
 
 
 def set_precision(policy: Any) -> Precision:

@@ -8,6 +8,7 @@ twelve lines. Each class also derives from the built-in exception that fits, so
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -82,6 +83,17 @@ class ExBurnError(Exception):
         if hint:
             lines.append(f"  → {hint}")
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes, such as those of a data loader."""
+        plain = str | int | float | None
+        details = {
+            key: value if isinstance(value, plain) else _short(value)
+            for key, value in self.details.items()
+        }
+        make = functools.partial(type(self), hint=self.hint)
+        notes = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
+        return make, (self.op, self.reason, details), notes
 
 
 def _short(value: Any) -> str:

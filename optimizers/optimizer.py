@@ -157,8 +157,8 @@ class Optimizer(Live, Eager, Update):
         if "update_step" in vars(cls):
             raise ArgumentError(
                 cls.__name__,
-                "an optimizer is written as a pure function here: its update_step would "
-                "not be called",
+                "an optimizer is a pure function here: its update_step would not be "
+                "called",
                 hint="Define transformation(self, learning_rate, count), which returns "
                 "an optax.GradientTransformation.",
             )

@@ -20,14 +20,23 @@ QUICK_FLAGS = (
 #: Tests whose programs are tiny, and run once: compiling them is all that takes time.
 TINY = (
     "errors",
+    "freezing",
+    "inference",
     "layers",
+    "level1",
+    "lora",
     "losses",
     "metrics",
     "models",
     "namespaces",
+    "optimizers",
+    "reference",
     "saving/test_keras_weights.py",
     "saving/test_model_files.py",
     "saving/test_refused_models.py",
+    "training/test_custom_step.py",
+    "training/test_exceptions.py",
+    "training/test_plain_jax.py",
 )
 
 

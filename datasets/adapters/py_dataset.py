@@ -6,6 +6,7 @@ import collections
 import itertools
 import multiprocessing
 import pickle
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -38,7 +39,8 @@ class PyDatasetAdapter:
 
     def load(self, value: Any) -> StreamDataset:
         total = value.num_batches if isinstance(value, PyDataset) else _length(value)
-        fetch = _fetcher(value)
+        pools: list[ProcessPoolExecutor] = []  # kept from one epoch to the next
+        fetch = _fetcher(value, pools)
 
         def start(epoch: int, seed: int | None) -> Iterator:
             order: Iterable[int] = itertools.count() if total is None else range(total)
@@ -55,19 +57,27 @@ class PyDatasetAdapter:
                 if made == total:
                     value.on_epoch_end()
 
-        return StreamDataset(
-            start, batches=total, shuffles=True, name=type(value).__name__
-        )
+        name = type(value).__name__
+        stream = StreamDataset(start, batches=total, shuffles=True, name=name)
+        weakref.finalize(stream, _end, pools)  # when `fit` is over
+        return stream
 
 
 def _length(value: Any) -> int | None:
     return len(value) if hasattr(type(value), "__len__") else None
 
 
-def _fetcher(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
+def _end(pools: list[ProcessPoolExecutor]) -> None:
+    while pools:
+        pools.pop().shutdown(cancel_futures=True)
+
+
+def _fetcher(
+    dataset: Any, pools: list[ProcessPoolExecutor]
+) -> Callable[[Iterable[int]], Iterator]:
     """A function from an order of indices to their batches, in that order."""
     if dataset.use_multiprocessing:
-        return _processes(dataset)
+        return _processes(dataset, pools)
     if dataset.workers <= 1:
         return lambda order: (dataset[index] for index in order)
 
@@ -106,7 +116,9 @@ def _get(index: int) -> Any:
     return _in_worker[index]
 
 
-def _processes(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
+def _processes(
+    dataset: Any, kept: list[ProcessPoolExecutor]
+) -> Callable[[Iterable[int]], Iterator]:
     name = type(dataset).__name__
     # A hook may change the data set between epochs: then each epoch sends it anew.
     changes = (
@@ -116,7 +128,6 @@ def _processes(dataset: Any) -> Callable[[Iterable[int]], Iterator]:
         )
         and type(dataset) is not PyDataset
     )
-    kept: list[ProcessPoolExecutor] = []
 
     def open_pool() -> ProcessPoolExecutor:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from exburn.compute.kernels import run_kernel
+from exburn.errors import ArgumentError
 
 __all__ = ["Command", "poll", "submit", "wait"]
 
@@ -39,12 +40,20 @@ def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
         work: The name of a kernel, or a function that returns arrays.
         *inputs, **params: Its arguments.
 
+    Raises:
+        ArgumentError: ``work`` is neither a name nor a function; all else is raised by
+            `wait`.
+
     Example:
         >>> import jax.numpy as jnp
         >>> command = submit("matmul", jnp.ones((2, 2)), jnp.ones((2, 2)))
         >>> wait(command).tolist(), poll(command)
         ([[2.0, 2.0], [2.0, 2.0]], 'completed')
     """
+    if not (isinstance(work, str) or callable(work)):
+        raise ArgumentError(
+            "submit", f"a kernel's name or a function is needed, received {work!r}"
+        )
     name = work if isinstance(work, str) else getattr(work, "__name__", repr(work))
     command = Command(name, inputs, params)
     try:

@@ -124,9 +124,10 @@ class StreamDataset:
         try:
             raw = next(source, _END)
         except Exception as error:
-            error.add_note(
-                f"while reading batch {index} of epoch {epoch} ({self.name})"
-            )
+            of = f" of epoch {epoch} ({self.name})"
+            if self.op != "fit":
+                of = f" ({self.name}, {self.op})"
+            error.add_note(f"while reading batch {index}{of}")
             raise
         if raw is _END:
             return None
@@ -223,7 +224,7 @@ class StreamDataset:
             self._form = form
             plain = [path for path, _ in form] == [f"[{i}]" for i in range(len(form))]
             self._ranks = [rank for _, rank in form] if plain else None
-        elif form != self._form:
+        elif sorted(form) != sorted(self._form):  # dicts have no order
             raise DataError(
                 self.op,
                 f"{what} has another structure or rank than the first batch",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import jax
+import numpy as np
 from flax import nnx
 
 from exburn import regularizers, rematerialize
@@ -18,6 +20,7 @@ from exburn.weights import Static
 __all__ = ["Base"]
 
 _MISSING = object()
+_PARTS = (nnx.Module, nnx.Variable, np.ndarray, jax.Array)
 
 
 class Book:
@@ -181,14 +184,20 @@ class Base(nnx.Module):
 
 
 def as_container(value: Any) -> Any:
-    """Lists and dicts of modules as nnx containers, so that plain lists work."""
+    """Lists and dicts of modules or arrays as nnx containers, so that plain ones work."""
     if isinstance(value, list) and not isinstance(value, nnx.List):
-        if not value or any(isinstance(v, nnx.Module | nnx.Variable) for v in value):
-            return nnx.List(value)
-    elif isinstance(value, tuple) and any(isinstance(v, nnx.Module) for v in value):
-        return nnx.List(list(value))
-    elif type(value) is dict and any(
-        isinstance(v, nnx.Module | nnx.Variable) for v in value.values()
-    ):
-        return nnx.Dict(value)
+        if not value or any(map(_is_part, value)):
+            return nnx.List(map(as_container, value))
+    elif type(value) is tuple and any(map(_is_part, value)):
+        return nnx.List(map(as_container, value))
+    elif type(value) is dict and any(map(_is_part, value.values())):
+        return nnx.Dict({key: as_container(v) for key, v in value.items()})
     return value
+
+
+def _is_part(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_part, value))
+    if type(value) is dict:
+        return any(map(_is_part, value.values()))
+    return isinstance(value, _PARTS)

@@ -287,7 +287,8 @@ class Calling(Weighted):
             if mask is not None:
                 pass_.set_mask(value, mask)
             if filled is not None:
-                pass_.set_filled(value, filled.astype(dtype))
+                narrower = jnp.promote_types(dtype, filled.dtype) != dtype
+                pass_.set_filled(value, filled.astype(dtype) if narrower else filled)
             return value
 
         return jax.tree.map(cast, outputs)

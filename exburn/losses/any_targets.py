@@ -54,7 +54,7 @@ def cross_entropy(
     """
     axis = class_axis("cross_entropy", axis)
     y_true = jnp.asarray(y_true)
-    y_pred = as_float(y_pred)
+    y_pred = jnp.asarray(y_pred)
     if _has_class_axis(y_true, y_pred, axis):
         return categorical_crossentropy(
             y_true, y_pred, from_logits, label_smoothing, axis
@@ -98,7 +98,7 @@ class CrossEntropy(FormulaLoss):
     formula = staticmethod(cross_entropy)
     elementwise = False
     options = ("from_logits", "label_smoothing", "axis")
-    casts_targets = False
+    casts_targets = casts_predictions = False
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class Loss:
     per_sample: bool | None = None
     masks_rows: bool = True
     casts_targets: ClassVar[bool] = True  # false: integer labels arrive as they are
+    casts_predictions: ClassVar[bool] = True  # false: the formula does so itself
     fill: ClassVar[float] = 0.5  # in masked predictions: legal as probability or logit
 
     def __init__(
@@ -146,7 +147,8 @@ class Loss:
             return as_float(x, self._dtype)
 
         keep = cast if self.casts_targets else jnp.asarray
-        y_pred, y_true = as_arrays(y_pred, cast), as_arrays(y_true, keep)
+        take = cast if self.casts_predictions or self._dtype else jnp.asarray
+        y_pred, y_true = as_arrays(y_pred, take), as_arrays(y_true, keep)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
             return self._aligned(y_true, y_pred)
         return y_true, y_pred

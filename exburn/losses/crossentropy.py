@@ -139,11 +139,11 @@ def sparse_categorical_crossentropy(
     """
     op = "sparse_categorical_crossentropy"
     axis = class_axis(op, axis)
-    y_pred = as_float(y_pred)
+    y_pred = jnp.asarray(y_pred)
     labels = class_labels(op, y_true, y_pred, axis)
     if ignore_class is None:
         return -label_log_likelihood(labels, y_pred, from_logits, axis)
-    kept = labels != ignore_class
+    kept, y_pred = labels != ignore_class, as_float(y_pred)
     # Neutral inputs, so that non-finite predictions there leave no trace in gradients.
     y_pred = jnp.where(jnp.expand_dims(kept, axis), y_pred, 0.5)
     labels = jnp.where(kept, labels, 0)
@@ -288,7 +288,7 @@ class SparseCategoricalCrossentropy(FormulaLoss):
     formula = staticmethod(sparse_categorical_crossentropy)
     elementwise = False
     options = ("from_logits", "ignore_class", "axis")
-    casts_targets = False
+    casts_targets = casts_predictions = False
 
     def __init__(
         self,

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
+from exburn.losses.long_rows import is_long, log_sum_exp, without_spare
+from exburn.losses.shapes import as_float
 
 __all__ = [
     "EPSILON",
@@ -60,6 +62,9 @@ def label_log_likelihood(
     def of_label(x: jax.Array) -> jax.Array:
         return chosen(x, labels, axis)
 
+    scores, y_pred = y_pred, without_spare(as_float(y_pred))
+    if from_logits and not label_smoothing and is_long(scores, axis):
+        return of_label(y_pred) - log_sum_exp(y_pred, scores, labels)
     if from_logits:
         top = jax.lax.stop_gradient(jnp.max(y_pred, axis=axis, keepdims=True))
         shifted = y_pred - top

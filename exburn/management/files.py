@@ -141,13 +141,13 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
         ArgumentError: There is no such file, or bytes without a format.
         DTypeError: This is neither a path nor contents.
     """
-    op = "import_params"
+    op, contents = "import_params", source
     if isinstance(source, str | os.PathLike) and not _is_json(source):
         path = Path(source)
         format = _format(op, path, format)
         if not path.is_file():
             raise ArgumentError(op, f"there is no file {path}")
-        source = path.read_bytes()
+        contents = path.read_bytes()
     elif not isinstance(source, str | bytes | bytearray):
         raise DTypeError(
             op, f"a path or contents are needed, received {type(source).__name__}"
@@ -156,8 +156,8 @@ def import_params(model: Any, source: Any, *, format: str | None = None) -> Any:
         raise ArgumentError(op, "bytes need a format", hint='format="safetensors"')
     format = _format(op, None, format)
     if format == "safetensors":
-        return deserialize_params(model, source)
-    return _replace_all(model, _from_json(source), "import_params")
+        return deserialize_params(model, contents)
+    return _replace_all(model, _from_json(contents), op)
 
 
 def _is_json(source: Any) -> bool:

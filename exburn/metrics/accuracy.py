@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.long_rows import is_long, ranks_first, without_spare
 from exburn.losses.probabilities import chosen
 from exburn.losses.shapes import (
     as_float,
@@ -133,6 +134,9 @@ def _hits(labels: jax.Array, scores: jax.Array) -> jax.Array:
 
     It is ``argmax(scores) == labels`` in a form that XLA runs ten times as fast.
     """
+    if is_long(scores):
+        return ranks_first(scores, labels).astype(jnp.float32)
+    scores = without_spare(scores)
     own = chosen(scores, labels, -1)[..., None]
     places = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     behind = (scores < own) | ((scores == own) & (places >= labels[..., None]))

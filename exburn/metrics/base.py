@@ -139,7 +139,9 @@ class Metric:
     def compute(self, state: State) -> Any:
         """The metric's value: an array, scalar for most metrics."""
         with self._swapped(state):
-            return self.result()
+            value = self.result()
+            # Keras code may return a variable; its state is swapped out again.
+            return value.value if isinstance(value, MetricVariable) else value
 
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Checks shapes, and learns what the state depends on.

@@ -21,7 +21,8 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]]:
         path = Path(folder, "model.exburn")
         save_model(model, path, max_shard_size=None)
         data = path.read_bytes()
-    classes = {type(module) for _, module in iter_modules(model)}
+    kinds = [type(module) for _, module in iter_modules(model)]
+    classes = {getattr(cls, "stands_for", cls) for cls in kinds}  # quantized layers'
     own = [c for c in classes if not c.__module__.startswith(("exburn.", "flax."))]
     return _restored, (data, {c.__name__: c for c in own})
 

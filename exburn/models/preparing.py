@@ -29,9 +29,9 @@ __all__ = ["Preparing", "exits"]
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
-
-
+# Methods that Keras' trainer calls.
 _NOT_CALLED = ("compute_metrics", "get_metrics_result")
+
 
 class Preparing(Compiling):
     """What comes before a run and around it; mixed into ``Model``."""

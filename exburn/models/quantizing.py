@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import optimizers, registry
-from exburn.building import materialize, spec_like
+from exburn.building import materialize, spec_like, twin
 from exburn.dataset import as_batch, check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
 from exburn.models.changes import quantize_in_place, records
@@ -19,7 +19,6 @@ from exburn.quantization import (
     make_plan,
     measure,
     quantized_weights,
-    twin,
 )
 from exburn.traversal import iter_modules, iter_weights
 from exburn.weights import Static
@@ -74,7 +73,7 @@ class Quantizing:
             UnknownNameError: No such ``dtype``, or a pattern of ``filter`` names no
                 layer.
             ArgumentError: The model is quantized or has adapters, no layer can be
-                quantized, or an argument is out of range.
+                quantized, a weight is not finite, or an argument is out of range.
             DataError, ShapeError: The calibration batch does not fit the model.
             NotBuiltError: The model has no weights yet.
 

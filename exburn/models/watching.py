@@ -67,7 +67,7 @@ class Watching:
         self._prepare("predict", ArrayDataset(dataset.tree[0], op="capture"))
         if layers is None:
             layers = [v for v in self.layers if not getattr(v, "is_input", False)]
-        elif isinstance(layers, str | Layer):
+        elif isinstance(layers, str) or not isinstance(layers, Iterable):
             layers = [layers]
         paths = {self._path_of(layer): None for layer in layers}
         programs = trainer.programs

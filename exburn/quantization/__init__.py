@@ -1,6 +1,6 @@
 """Weights in few bits: what is stored how, and layers that compute with it."""
 
-from exburn.quantization.convert import carry_out, freeze_parameters, twin
+from exburn.quantization.convert import carry_out, freeze_parameters
 from exburn.quantization.measure import measure
 from exburn.quantization.plan import (
     Plan,
@@ -32,5 +32,4 @@ __all__ = [
     "put_back",
     "put_in_place",
     "quantized_weights",
-    "twin",
 ]

@@ -100,6 +100,8 @@ def _weight_errors(exact: Any, small: Any) -> tuple[float, float]:
             pairs.append([np.ravel(np.asarray(value)) for value in values])
     if not pairs:  # only integers, such as counts
         return 0.0, 0.0
+    if len(pairs) == 1:
+        return relative_errors(*pairs[0])
     exact, other = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
     return relative_errors(exact, other)
 

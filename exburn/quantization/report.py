@@ -13,6 +13,8 @@ from rich.text import Text
 
 __all__ = ["LayerReport", "QuantizationReport", "relative_errors"]
 
+_SLICE = 1 << 20  # numbers that are compared at a time, to bound the copies
+
 
 @dataclasses.dataclass(frozen=True)
 class LayerReport:
@@ -116,13 +118,18 @@ def relative_errors(exact: Any, other: Any) -> tuple[float, float]:
         >>> relative_errors(np.array([3.0, 4.0]), np.array([4.0, 4.0]))
         (0.1414213562373095, 0.282842712474619)
     """
-    exact, other = (
-        np.asarray(v).astype(np.float32, copy=False) for v in (exact, other)
-    )
-    size = np.sqrt(np.mean(np.square(exact), dtype=np.float64)) or 1.0
-    difference = np.abs(other - exact)
-    mean = difference.mean(dtype=np.float64)
-    return float(mean / size), float(difference.max() / size)
+    exact, other = np.ravel(exact), np.ravel(other)
+    squares = total = worst = 0.0
+    for start in range(0, exact.size, _SLICE):
+        part = slice(start, start + _SLICE)
+        a, b = (v[part].astype(np.float32, copy=False) for v in (exact, other))
+        squares += np.square(a, dtype=np.float64).sum()
+        with np.errstate(invalid="ignore"):  # infinity beyond a narrow dtype's range
+            difference = np.abs(b - a)
+        total += difference.sum(dtype=np.float64)
+        worst = np.maximum(worst, difference.max())
+    size = np.sqrt(squares / exact.size) or 1.0
+    return float(total / exact.size / size), float(worst / size)
 
 
 def _percent(value: float | None) -> str:

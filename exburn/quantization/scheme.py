@@ -114,7 +114,8 @@ class Scheme:
         for start in range(0, self.rows, step):
             part = slice(start, start + step)
             rows = matrix[part].astype(np.float32)
-            values[part], scale[part] = self._encode_rows(rows)
+            with np.errstate(invalid="ignore"):  # of NaN; the scale tells
+                values[part], scale[part] = self._encode_rows(rows)
         return values, scale
 
     def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -204,7 +204,8 @@ def _kind(cls: type) -> type:
 @functools.cache
 def _stand_in(cls: type) -> type:
     bases = (_kind(cls), cls)
-    return type(cls.__name__, bases, {"stands_for": cls, "__doc__": cls.__doc__})
+    own = {"stands_for": cls, "__doc__": cls.__doc__, "__module__": cls.__module__}
+    return type(cls.__name__, bases, own)
 
 
 def put_in_place(layer: Layer) -> None:

@@ -77,6 +77,14 @@ class QuantizedWeight(nnx.Pytree):
         """Bytes that values and scales take."""
         return self.scheme.nbytes
 
+    @property
+    def finite(self) -> bool:
+        """Whether the weight was, as far as it is known: then its scales are."""
+        scale = self.scale.get_raw_value()
+        if isinstance(scale, jax.ShapeDtypeStruct):
+            return True
+        return bool(np.isfinite(np.asarray(scale).astype(np.float32)).all())
+
     def get_value(self, dtype: Any = None) -> jax.Array:
         """The weight that the stored values stand for."""
         values, scale = self.values.get_value(), self.scale.get_value()

@@ -119,7 +119,7 @@ def path_of(given: Any, suffix: str, op: str, *, exists: bool = False) -> Path:
     if not named or not (path.name or text):
         raise ArgumentError(op, f"the path of a file is needed, received {given!r}")
     found = os.path.exists(path)
-    if exists and found:
+    if exists and found and path.name:
         return path
     # "best" beside a folder "best" would be written where nobody looks for it.
     slashed = text.endswith(("/", os.sep)) or not path.name

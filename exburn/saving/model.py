@@ -38,6 +38,7 @@ from exburn.saving.model_description import (
     to_json,
 )
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
+from exburn.saving.weights import refuse_own_storage
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["load_model", "model_from_json", "model_to_json", "save_model"]
@@ -95,6 +96,7 @@ def save_model(
             "a model is saved as one file, received zipped=False",
             hint="Leave the argument out; max_shard_size splits a large file.",
         )
+    refuse_own_storage(model, "save")
     path = _path(filepath, overwrite)
     limit = byte_count(max_shard_size, "save")
     if not model.built:

@@ -15,6 +15,7 @@ import numpy as np
 
 from exburn import registry
 from exburn.building import infer, materialize
+from exburn.dtypes import default_precision
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.layer import Layer
 from exburn.shapes import public_shape, spec_of
@@ -46,6 +47,8 @@ def describe_model(model: Any) -> dict[str, Any]:
         described["calls"] = calls
         described["changes"] = model.changes  # of quantize() and add_lora()
         described["built"] = bool(model.built)
+        # the process' default when it was made, for layers that no entry tells of
+        described["precision"] = model.precision.identifier
         described["frozen"] = {
             "layers": [path for path, layer in layers if not layer._trainable],
             "weights": [
@@ -196,6 +199,11 @@ def make_model(description: Any) -> Any:
         FileFormatError: The description is not of a model.
         UnknownNameError: It names a class or function that is not registered.
     """
+    with default_precision(description.get("precision")):
+        return _make_model(description)
+
+
+def _make_model(description: Any) -> Any:
     with registry.sharing():
         model = registry.deserialize(description)
     if not (isinstance(model, Layer) and getattr(model, "is_model", False)):

@@ -18,7 +18,7 @@ from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import damaged
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
-from exburn.traversal import iter_weights
+from exburn.traversal import iter_modules, iter_weights
 from exburn.weights import assign
 
 __all__ = ["load_weights", "save_weights"]
@@ -45,6 +45,7 @@ def save_weights(
         ArgumentError: The file exists and ``overwrite`` is false; no such folder.
         SaveError: The disk is full, or writing is not permitted.
     """
+    refuse_own_storage(model, "save_weights")
     path = path_of(filepath, ".safetensors", "save_weights")
     foreign = path.suffix in (".h5", ".hdf5", ".keras", ".npz")
     if foreign and not path.name.endswith(".weights.h5"):
@@ -60,6 +61,24 @@ def save_weights(
     return write_tensors(
         path, arrays, {}, format=FORMAT, max_shard_size=limit, op="save_weights"
     )
+
+
+def refuse_own_storage(model: Any, op: str) -> None:
+    """Raises if a layer has methods that Keras would call to save more than weights.
+
+    Raises:
+        ArgumentError: One has; what they would write would be lost.
+    """
+    for path, module in iter_modules(model):
+        for name in ("save_own_variables", "save_assets"):
+            if callable(getattr(module, name, None)):
+                raise ArgumentError(
+                    op,
+                    f"{name} of {path or model.name!r} would not be called",
+                    {"class": type(module).__name__},
+                    hint="Keep what is to be saved in weights: add_weight(…, "
+                    "trainable=False), or in the arguments of the constructor.",
+                )
 
 
 class Stored(Protocol):

@@ -123,6 +123,9 @@ class Serving(Streams, Lifecycle):
             "burst": burst,
             "hooks": hooks,
         }
+        for name in ("preprocessing", "postprocessing"):
+            if not (self._options[name] is None or callable(self._options[name])):
+                raise ArgumentError("Serving", f"{name} must be a function")
         self._hooks = Hooks((hooks,) if isinstance(hooks, str) else tuple(hooks))
         self._computation = Computation(model, examples, weights, self._hooks)
         self._recorder = Recorder(self.batch_size, self.buckets)

@@ -14,6 +14,7 @@ import jax
 
 from exburn.building import spec_like
 from exburn.errors import RecompileWarning
+from exburn.garbage import has_started, starting
 
 __all__ = ["Compilation", "CompileLog", "Watched"]
 
@@ -132,7 +133,11 @@ class Watched:
         if self._ahead is not None:
             self.arrive()
         before, start = self._traces(), time.perf_counter()
-        out = self._call(*args)
+        if self._model:
+            out = self._call(*args)
+        else:
+            with starting():
+                out = self._call(*args)
         if self._traces() != before:
             self._compiled(args, time.perf_counter() - start)
         return out
@@ -146,7 +151,8 @@ class Watched:
         if self._model or self._ahead is not None:
             return
         start = time.perf_counter()
-        lowered = self._call.lower(*args)
+        with starting():
+            lowered = self._call.lower(*args)
         traced = time.perf_counter() - start
         specs = jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
@@ -163,6 +169,7 @@ class Watched:
 
     def _compiled(self, args: tuple, seconds: float) -> None:
         # Donated arrays have lost their contents, not their shapes.
+        has_started()
         model = _specs(model=args[0])
         changed = _changes(self._model, model) if self._model else []
         self._model = model

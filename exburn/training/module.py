@@ -26,6 +26,7 @@ class SplitModule:
     Attributes:
         params, frozen, others: Names of the trained parameters, of the parameters that
             are frozen, and of everything else (running statistics, counters).
+        constants: Arrays that are plain attributes; programs hold their values.
     """
 
     def __init__(self, module: Any):  # an nnx.Module
@@ -40,13 +41,17 @@ class SplitModule:
         self.params: list[str] = []
         self.frozen: list[str] = []
         self.others: list[str] = []
+        self.constants: Arrays = {}
         self._order: list[str] = []
         self._paths = [path for path, _ in flat]
         for path, _ in flat:
             variable = _resolve(module, path)
             name, learns = known.get(id(variable), ("/".join(map(str, path)), False))
-            self.variables[name] = variable
             self._order.append(name)
+            if not isinstance(variable, nnx.Variable):
+                self.constants[name] = variable
+                continue
+            self.variables[name] = variable
             if not isinstance(variable, nnx.Param):
                 self.others.append(name)
             else:
@@ -79,7 +84,7 @@ class SplitModule:
 
     def bind(self, *groups: Arrays) -> nnx.Module:
         """A copy of the module that holds the given arrays."""
-        arrays: Arrays = {}
+        arrays: Arrays = dict(self.constants)
         for group in groups:
             arrays |= group
         leaves = [arrays[name] for name in self._order]
@@ -122,6 +127,13 @@ class SplitModule:
         }
         return outputs, others, pass_
 
+    def holds_those_of(self, other: SplitModule) -> bool:
+        """Whether the constants are the same objects."""
+        mine, theirs = self.constants, other.constants
+        return mine.keys() == theirs.keys() and all(
+            mine[name] is theirs[name] for name in mine
+        )
+
     @property
     def regularized(self) -> bool:
         """Whether a trained weight has a regularizer."""
@@ -156,7 +168,7 @@ def _leaf(value: Any) -> Any:
     return value.get_raw_value() if isinstance(value, nnx.Variable) else value
 
 
-def _resolve(module: Any, path: tuple) -> nnx.Variable:
+def _resolve(module: Any, path: tuple) -> Any:
     for key in path:
         module = getattr(module, str(key)) if hasattr(module, str(key)) else module[key]
     return module

@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn import losses, metrics
 from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.losses.long_rows import is_long, spare_after
 from exburn.training.check import noted, on_host
 from exburn.training.own_metrics import OwnMetrics
 
@@ -271,8 +272,9 @@ class Objective:
         total, parts = jnp.zeros((), jnp.float32), {}
         for term in self.terms:
             i = term.output
-            pred = _seen_by(term.loss, targets[i], preds[i], filled[i])
-            with noted(f"in loss {term.loss.name!r}", targets[i], pred):
+            pred, classes = _seen_by(term.loss, targets[i], preds[i], filled[i])
+            place = noted(f"in loss {term.loss.name!r}", targets[i], pred)
+            with place, spare_after(classes):
                 value = term.loss(
                     targets[i],
                     pred,
@@ -313,8 +315,9 @@ class Objective:
             i = meter.output
             weight = weights[i] if meter.weighted else None
             weight = _meter_weight(weight, masks[i], row_mask)
-            pred = _seen_by(meter.metric, targets[i], preds[i], filled[i])
-            with noted(f"in metric {meter.name!r}", targets[i], pred):
+            pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
+            place = noted(f"in metric {meter.name!r}", targets[i], pred)
+            with place, spare_after(classes):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
                 )
@@ -361,21 +364,21 @@ class Objective:
         return self._loss is not None
 
 
-def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> Any:
+def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> tuple[Any, Any]:
     """An output as a loss or metric reads it: with spare classes where it may.
 
-    Those are -inf: a softmax gives them no weight, and none of them is the highest.
+    Returns:
+        The array, and its number of classes if there are spare ones after them.
     """
     # Not by inheritance: a subclass may count the classes.
     may = vars(type(reader)).get("takes_spare_classes")
     if filled is None or may is None or not may(reader, target, pred):
-        return pred
-    if isinstance(reader, metrics.Metric):
+        return pred, None
+    if isinstance(reader, metrics.Metric) and not is_long(filled):
         # Else XLA puts the metric into the kernel of the loss's gradient, whose memory
         # traffic then takes half as long again.
         filled = jax.lax.optimization_barrier(filled)
-    place = jax.lax.broadcasted_iota(jnp.int32, filled.shape, filled.ndim - 1)
-    return jnp.where(place < pred.shape[-1], filled, -jnp.inf)
+    return filled, pred.shape[-1]
 
 
 def _meter_weight(weight, mask, row_mask):

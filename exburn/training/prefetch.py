@@ -16,6 +16,7 @@ __all__ = ["Prefetch"]
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
+_PATIENCE = 1.0  # seconds that Ctrl-C waits for an item under way
 
 
 class Prefetch(Generic[T]):
@@ -71,22 +72,26 @@ class Prefetch(Generic[T]):
         finally:
             del error  # its traceback holds this frame: no cycle
 
-    def close(self) -> None:
-        """Ends the thread, as soon as it has made the item at hand."""
+    def close(self, patience: float | None = None) -> None:
+        """Ends the thread, as soon as it has made the item at hand.
+
+        Args:
+            patience: Seconds to wait for that; for ever if ``None``.
+        """
         self._over = True
         self._unwanted.set()
         with contextlib.suppress(queue.Empty):  # it may be waiting for a free place
             while True:
                 self._items.get_nowait()
-        self._thread.join()
+        self._thread.join(patience)
         with contextlib.suppress(queue.Full):  # another thread may wait for an item
             self._items.put_nowait((None, StopIteration()))
 
     def __enter__(self) -> Prefetch[T]:
         return self
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def __exit__(self, kind: type | None, *_) -> None:
+        self.close(_PATIENCE if kind is KeyboardInterrupt else None)
 
 
 def _work(

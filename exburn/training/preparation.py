@@ -13,6 +13,7 @@ from exburn.building import infer, materialize, spec_like, untouched_metrics
 from exburn.dataset import check_finite
 from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
+from exburn.garbage import starting
 from exburn.layer import Layer
 from exburn.selection import frozen_paths, train_only
 from exburn.shapes import dim, plain
@@ -169,6 +170,7 @@ class Preparation(LiveState):
             old is not None
             and old.params == split.params
             and old.graphdef == split.graphdef
+            and old.holds_those_of(split)
         ):
             return
         if old is not None and old.params != split.params:  # frozen or unfrozen
@@ -239,7 +241,8 @@ class Preparation(LiveState):
         """What one abstract forward pass tells; traced once for each shape."""
         key = _rows_and_row(x)
         if key not in self._forwards:
-            self._forwards[key] = _trace(self.split, x)
+            with starting():
+                self._forwards[key] = _trace(self.split, x)
         self._seen = self._forwards[key]
         return self._seen
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ from exburn.training.plan import balanced
 from exburn.training.prefetch import Prefetch
 
 __all__ = ["StreamFeed"]
+
+# What says how many steps there are.
+_STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
 
 
 class StreamFeed:
@@ -95,13 +99,18 @@ class StreamFeed:
         next epoch before that begins: a callback may change the source, or end the run.
         """
         self._begun = self._position
+        over = threading.Event()  # the reader looks at it after every batch
         # One thread reads, one stacks, and one sends to the device.
-        stacking = Prefetch(lambda: self._chunks(epoch, phase, start), depth=1)
+        stacking = Prefetch(lambda: self._chunks(epoch, phase, start, over), depth=1)
         with (
             stacking as stacked,
             Prefetch(lambda: map(_sent, stacked), depth=1) as chunks,
         ):
-            yield from chunks
+            try:  # `yield from` would close them, and wait, before the reader knows
+                for chunk in chunks:  # noqa: UP028
+                    yield chunk
+            finally:
+                over.set()
 
     def close(self) -> None:
         """Nothing is held for a later epoch."""
@@ -114,10 +123,11 @@ class StreamFeed:
         for done in range(self._limit):
             batch = self._next(epoch)
             if batch is None:
+                op = self.dataset.op
                 raise DataError(
-                    "fit",
+                    op,
                     f"the data ended after {done} of {self._limit} steps of an epoch",
-                    hint="Lower steps_per_epoch, or let the source repeat.",
+                    hint=f"Lower {_STEPS.get(op, 'steps')}, or let the source repeat.",
                 )
             yield batch
 
@@ -134,9 +144,11 @@ class StreamFeed:
             self._iterator = None
         return None
 
-    def _chunks(self, epoch: int, phase: int, start: int) -> Iterator[Chunk]:
+    def _chunks(
+        self, epoch: int, phase: int, start: int, over: threading.Event
+    ) -> Iterator[Chunk]:
         done = self._checked = 0
-        reading = Prefetch(lambda: self._pieces(epoch, phase), depth=1)
+        reading = Prefetch(lambda: self._pieces(epoch, phase, over), depth=1)
         with reading as pieces, Gatherer() as gatherer:
             for batches, size, length in pieces:
                 skipped = min(max(start - done, 0), len(batches))
@@ -147,12 +159,16 @@ class StreamFeed:
                 for batch in batches[skipped:]:  # another chunk than before: one by one
                     yield self._stack(gatherer, [batch], size, 1)
 
-    def _pieces(self, epoch: int, phase: int) -> Iterator[tuple[list[tuple], int, int]]:
+    def _pieces(
+        self, epoch: int, phase: int, over: threading.Event
+    ) -> Iterator[tuple[list[tuple], int, int]]:
         """(batches, rows of a batch, steps with padding) of each chunk."""
         held: list[tuple] = []
         size, shape = 0, None
         lead = -phase % self.group  # steps that end the group begun before
         for batch in self._batches(epoch):
+            if over.is_set():
+                return
             leaves = _leaves(batch)
             rows = leaves[0].shape[0]
             now = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]

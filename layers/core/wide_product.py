@@ -54,9 +54,9 @@ def wide_product(
         y = y.reshape(*x.shape[:-1], columns + spare)
     if bias is not None:
         y = y + (jnp.pad(bias, (0, spare)) if spare else bias)
-    if not spare:
+    if not wide:
         return y
-    scores = y[..., :columns]
+    scores = y[..., :columns] if spare else y
     if (pass_ := context.current()) is not None:
         pass_.set_filled(scores, y)
     return scores

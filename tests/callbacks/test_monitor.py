@@ -1,10 +1,12 @@
 """EarlyStopping, ModelCheckpoint, and the monitors they share with the plateau."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
+from exburn import metrics
 from exburn.callbacks import (
     CallbackList,
     EarlyStopping,
@@ -31,6 +33,20 @@ def test_a_name_that_tells_nothing_needs_a_mode():
     with pytest.raises(CallbackError, match=r"'my_metric' does not tell(.|\n)*mode="):
         MonitorCallback("my_metric").improves(1.0, None)
     assert MonitorCallback("my_metric", mode="max").improves(2.0, 1.0)
+
+
+def test_a_metric_tells_its_own_direction():
+    class Gap(metrics.Mean):
+        direction = "down"
+
+    model = types.SimpleNamespace(metrics=[metrics.AUC(), Gap(name="score")])
+    for name, improved in (("auc", True), ("val_score", False), ("f1", True)):
+        callback = MonitorCallback(name)
+        callback.set_model(model)
+        assert callback.improves(2.0, 1.0) == improved, name
+
+
+def test_other_modes_are_refused():
     with pytest.raises(CallbackError, match="mode must be"):
         MonitorCallback("loss", mode="maximum")
 

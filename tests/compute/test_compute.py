@@ -264,6 +264,8 @@ def test_commands_run_while_the_host_goes_on():
 
 
 def test_a_command_that_fails():
+    with pytest.raises(ArgumentError, match="function"):
+        compute.submit(3)
     command = compute.submit("matmul", A, IMAGE[0, 0])
     assert compute.poll(command) == "failed" and command.kernel == "matmul"
     with pytest.raises(ArgumentError):

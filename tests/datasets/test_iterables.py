@@ -187,7 +187,7 @@ def test_py_dataset_is_abstract():
 def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """
-import os
+import multiprocessing, os
 from batches_in_workers import Growing, Numbers
 from exburn.dataset import as_dataset
 from exburn.errors import DataError
@@ -200,6 +200,8 @@ if __name__ == "__main__":
         assert [int(x[0, 0]) for x, _, _ in batches] == [0, 1, 2, 3, 4, 5]
         pids |= {int(y[0]) for _, y, _ in batches}
     assert len(pids) == 1 and os.getpid() not in pids, pids
+    del stream
+    assert not multiprocessing.active_children()
     try:
         list(as_dataset(Numbers(100, use_multiprocessing=True)).iterate())
     except DataError as error:

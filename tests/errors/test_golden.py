@@ -1,5 +1,8 @@
 """The exact texts of the errors that are met most often."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from tests.errors.bench import (
@@ -14,7 +17,7 @@ from tests.errors.bench import (
 )
 
 import exburn
-from exburn import layers
+from exburn import errors, layers
 from exburn.callbacks import EarlyStopping
 from exburn.errors import ExBurnError
 
@@ -199,6 +202,23 @@ def test_the_text_of_a_frequent_error(name):
         act(model)
     notes = getattr(caught.value, "__notes__", ())
     assert "\n".join([str(caught.value), *notes]) == text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        v
+        for v in vars(errors).values()
+        if isinstance(v, type) and issubclass(v, errors.ExBurnError)
+    ],
+)
+def test_errors_go_from_process_to_process(kind):
+    error = kind("fit", "what must hold", {"x": 3, "device": object()}, hint="Do this.")
+    error.add_note("in layer 'dense'")
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is kind and str(again) == str(error)
+        assert (again.op, again.hint) == ("fit", "Do this.")
+        assert again.details["x"] == 3 and again.__notes__ == error.__notes__
 
 
 def test_an_unknown_loss_lists_what_there_is():

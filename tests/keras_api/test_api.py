@@ -3,6 +3,7 @@
 import inspect
 import types
 
+import numpy as np
 import pytest
 
 import exburn
@@ -118,7 +119,7 @@ def test_what_keras_would_call_and_we_would_not_is_an_error():
     model = Counting([exburn.Input((2,)), exburn.layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(ArgumentError, match="compute_metrics of a model's own"):
-        model.evaluate([[1.0, 2.0]], [[1.0]], verbose=0)
+        model.evaluate(np.ones((1, 2)), np.ones((1, 1)), verbose=0)
     with pytest.raises(ArgumentError, match="transformation"):
 
         class Slow(exburn.optimizers.Optimizer):

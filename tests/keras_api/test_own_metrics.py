@@ -94,3 +94,28 @@ def test_an_override_decides_on_what_layers_add():
 
     assert loss(False) == pytest.approx(0, abs=1e-10)
     assert loss(True) == pytest.approx(0.04)
+
+
+class Hits(keras.metrics.Metric):
+    """Keras' documented example of a metric: ``result`` returns the variable itself."""
+
+    def __init__(self, name="hits", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.count = self.add_variable(shape=(), initializer="zeros", name="count")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        hits = ops.cast(ops.equal(y_true > 0, y_pred > 0), self.dtype)
+        if sample_weight is not None:
+            hits = hits * ops.reshape(ops.cast(sample_weight, self.dtype), (-1, 1))
+        self.count.assign(self.count + ops.sum(hits))
+
+    def result(self):
+        return self.count
+
+
+def test_a_result_may_be_a_variable():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[Hits()])
+    hits = np.sum((model.predict(X, verbose=0) > 0) == (Y > 0))
+    result = model.evaluate(X, Y, batch_size=8, verbose=0, return_dict=True)
+    assert result["hits"] == hits

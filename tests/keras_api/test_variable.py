@@ -95,3 +95,29 @@ def test_variables_of_a_layer_are_trained_counted_and_frozen():
     assert np.all(layer.kernel.numpy() > 0)
     with pytest.raises(ArgumentError, match="never trained"):
         layer.calls.trainable = True
+
+
+def test_states_are_variables_and_no_weights(tmp_path):
+    """Keras' recipe: train a stateful model, use it with another batch size."""
+
+    def stateful(rows):
+        model = keras.Sequential(
+            [keras.Input(batch_shape=(rows, 3, 2)), keras.layers.GRU(2, stateful=True)]
+        )
+        model(np.ones((rows, 3, 2)))
+        return model
+
+    trained, single = stateful(4), stateful(1)
+    assert len(trained.weights) == 3 and len(trained.variables) == 4
+    assert trained.count_params() == 36 and len(trained.non_trainable_variables) == 1
+    single.set_weights(trained.get_weights())
+    for save in (trained.save_weights, trained.save):
+        save(tmp_path / "m.safetensors")
+        other = stateful(1)
+        other.load_weights(tmp_path / "m.safetensors")
+        for mine, theirs in zip(other.get_weights(), single.get_weights(), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    again = keras.load_model(tmp_path / "m.safetensors")
+    state = trained.layers[0].states[0].numpy()
+    np.testing.assert_array_equal(again.layers[0].states[0].numpy(), state)
+    assert state.shape == (4, 2) and state.all()

@@ -178,6 +178,7 @@ def test_identifiers_make_the_policy_again(policy):
 @pytest.mark.parametrize(
     ("make", "error"),
     [
+        (lambda: Precision.of({"sum": "float32"}), DTypeError),
         (lambda: Precision.of("mixed_float8"), UnknownNameError),
         (lambda: Precision(param="floaty"), DTypeError),
         (lambda: Precision(matmul="best"), UnknownNameError),
@@ -286,6 +287,31 @@ def test_copies_and_files_have_the_policies_set_later(
     assert Precision.of(policy) in policies(copy)[0].values()
     assert policies(copy) == policies(model) and copy.changes == model.changes
     assert (copy.predict(X, verbose=0) == model.predict(X, verbose=0)).all()
+
+
+@exburn.register(package="test_policies")
+class Plain(exburn.Model):
+    """Its arguments tell nothing of dtypes."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(3)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "mixed_float16"])
+def test_a_file_is_read_with_the_default_policy_that_it_was_made_with(name, tmp_path):
+    exburn.set_precision(name)
+    model = Plain()
+    model(X)
+    model.save(tmp_path / "m.exburn")
+    exburn.set_precision("float32")
+    loaded = exburn.saving.load_model(tmp_path / "m.exburn")
+    assert loaded.precision == loaded.dense.precision == Precision.of(name)
+    assert dtypes(loaded) == dtypes(model)
+    assert exburn.get_precision() == layers.Dense(3).precision == Precision()
 
 
 @pytest.mark.parametrize(

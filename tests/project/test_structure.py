@@ -87,9 +87,11 @@ def upward(module: str, tree: ast.AST) -> list[str]:
     return wrong
 
 
-def test_every_module_has_a_level():
+def test_every_module_has_a_level_and_every_level_its_modules():
     homeless = sorted(name for name in SOURCES if unit_of(name) is None)
     assert not homeless, "give these a level in docs/layout.md"
+    gone = sorted(set(LEVELS) - {unit_of(name) for name in SOURCES})
+    assert not gone, "remove these from docs/layout.md"
 
 
 def test_imports_only_point_down():

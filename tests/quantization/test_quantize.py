@@ -1,5 +1,7 @@
 """``model.quantize``: what it returns, refuses, reports, and leaves alone."""
 
+import pickle
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -114,9 +116,14 @@ def test_files_hold_few_bits(trained, data, dtype, tmp_path):
 
 def test_a_clone_is_quantized_too(trained, data):
     small = trained.quantize("int4")
-    copy = small.clone()
-    assert equal(weights(copy), weights(small)) and copy.changes == small.changes
+    for copy in (small.clone(), pickle.loads(pickle.dumps(small))):
+        assert equal(weights(copy), weights(small)) and copy.changes == small.changes
     assert (copy.predict(data[0], verbose=0) == small.predict(data[0], verbose=0)).all()
+    layer = small.get_layer("head")
+    copy = layer.clone()
+    assert equal(weights(copy), weights(layer)) and copy.kernel is not layer.kernel
+    x = np.ones((2, 96), np.float32)
+    assert (copy(x) == layer(x)).all()
 
 
 def test_symbols_lead_to_the_quantized_layers(trained, data):
@@ -468,3 +475,15 @@ def test_weights_in_few_bits_are_planned_as_predict(trained):
     assert small.plan(8, largest=False).program == "predict"
     small.add_lora(2)
     assert small.plan(8, largest=False).program == "train"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int8_dynamic", "int4", "float8"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused(bad, dtype):
+    model = make()
+    kernel = model.get_layer("head").kernel
+    value = kernel.numpy().copy()
+    value[1, 2] = bad
+    kernel.assign(value)
+    with pytest.raises(errors.ArgumentError, match="head/kernel holds NaN"):
+        model.quantize(dtype)

@@ -88,7 +88,7 @@ def temporary_bytes(made, budget):
 
 def test_chunks_fit_the_memory(smooth, monkeypatch):
     sizes = [temporary_bytes(smooth, 2**bits) for bits in (14, 22)]
-    assert 4 * sizes[0] < sizes[1] < 2**22
+    assert 3 * sizes[0] < sizes[1] < 2**22
     whole = exburn.compute_gradients(smooth, (X, Y), method="numerical")
     monkeypatch.setattr(differences, "free_bytes", lambda: 2**17)
     parts = exburn.compute_gradients(smooth, (X, Y), method="numerical")
@@ -217,6 +217,7 @@ def test_a_step_that_a_weight_cannot_hold_is_one_to_the_next_number():
     assert all(np.isfinite(np.asarray(v, np.float32)).all() for v in found.values())
 
 
+@pytest.mark.slow
 def test_float64():
     """Losses are summed in float32, so steps are those of float32."""
     code = (

@@ -450,6 +450,7 @@ WRONG = {
     "batch_size": ({"batch_size": 0}, ArgumentError, "batch_size"),
     "milliseconds as a number": ({"batch_timeout": 50}, ArgumentError, '"50 ms"'),
     "negative": ({"batch_timeout": -1}, ArgumentError, "duration"),
+    "no function": ({"preprocessing": 3}, ArgumentError, "function"),
     "unit": ({"batch_timeout": "50 parsecs"}, ArgumentError, "duration"),
     "partitions": ({"partitions": 99}, ArgumentError, "needs a device"),
     "no partition": ({"partitions": 0}, ArgumentError, "partitions"),

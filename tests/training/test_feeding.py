@@ -1,6 +1,8 @@
 """Data on their way to the device: threads, errors, memory, and what is told of it."""
 
 import io
+import os
+import signal
 import threading
 import time
 import traceback
@@ -100,6 +102,63 @@ def test_a_loaders_error_comes_with_its_own_traceback(model):
     names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert names[-1] == "read" and "fit" in names
     assert "reading batch 3 of epoch 0" in "".join(caught.value.__notes__)
+
+
+def test_a_run_that_ends_early_waits_for_one_batch_of_a_slow_loader(model):
+    slow, given = Batches(pause=0.1, size=4), []  # sixty batches
+
+    class End(keras.callbacks.Callback):
+        every = 8
+
+        def on_train_batch_end(self, batch, logs=None):
+            given.append(slow.given)
+            raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        model.fit(slow, verbose=0, callbacks=[End()])
+    assert slow.given <= given[0] + 2  # not the eight of a chunk
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_wait_for_a_loader_that_hangs(model):
+    go_on = threading.Event()
+
+    def hanging():
+        yield from Batches()
+        os.kill(os.getpid(), signal.SIGINT)
+        go_on.wait(60)
+
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(hanging(), verbose=0)
+    assert time.perf_counter() - start < 20
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "exburn-feed":
+            thread.join(10)
+    model.fit(X, Y, verbose=0)
+
+
+def test_an_error_in_the_validation_says_so(model):
+    with pytest.raises(OSError) as caught:
+        model.fit(X, Y, validation_data=Batches(fails_at=2), verbose=0)
+    said = "while reading batch 2 (Batches, fit (validation data))"
+    assert said in caught.value.__notes__
+    few = (batch for batch in Batches())  # ten of them
+    with pytest.raises(DataError, match="3 of 7 steps.*\n.*validation_steps"):
+        model.fit(X, Y, validation_data=few, validation_steps=7, epochs=2, verbose=0)
+
+
+def test_the_order_of_a_loaders_dicts_is_free():
+    a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
+    both = keras.layers.concatenate([a, b])
+    made = keras.Model([a, b], keras.layers.Dense(3)(both))
+    made.compile(loss="cross_entropy")
+    parts = {"a": X[:24, :2], "b": X[:24, 2:]}
+    turned = dict(reversed(parts.items()))
+    batches = [(parts, Y[:24]), (turned, Y[:24])]
+    twice = made.predict(iter(batches), verbose=0).reshape(2, 24, 3)
+    np.testing.assert_array_equal(*twice)
 
 
 class Stop(keras.callbacks.Callback):

@@ -1,0 +1,221 @@
+"""Outputs of layers, axes by name, and the devices that a model is on."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.reference.networks import X, Y, make
+
+import exburn
+from exburn import compute, layers
+from exburn.errors import ArgumentError, ExBurnError, ShapeError, UnknownNameError
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make()
+
+
+def test_capture(model):
+    found = model.capture(X)
+    assert list(found) == ["hidden", "norm", "drop", "out"]
+    w, b = (v.numpy() for v in model.get_layer("hidden").weights)
+    np.testing.assert_allclose(found["hidden"], np.maximum(X @ w + b, 0), atol=1e-5)
+    np.testing.assert_allclose(found["out"], model.predict(X, verbose=0), rtol=1e-5)
+    again = model.capture(X, layers=["out", model.get_layer("hidden")])
+    assert list(again) == ["out", "hidden"]
+    assert (model.capture(X, "drop", training=True)["drop"] == 0).any()
+    model.capture(X)
+    assert [n for k, n in model.trace_counts.items() if k.startswith("capture")] == [
+        1
+    ] * 3
+
+
+def test_capture_nested_shared_and_looped():
+    inner = exburn.Sequential(
+        [exburn.Input((4,)), layers.Dense(4, name="d")], name="in"
+    )
+    x = exburn.Input((4,))
+    model = exburn.Model(x, inner(inner(x)))
+    first, second = model.capture(X, layers=["in/d"])["in/d"]
+    np.testing.assert_allclose(second, model.predict(X, verbose=0), rtol=1e-5)
+    np.testing.assert_allclose(first, inner.predict(X, verbose=0), rtol=1e-5)
+    with pytest.raises(UnknownNameError, match="in/d"):
+        model.capture(X, layers=["in/e"])
+    rnn = exburn.Sequential(
+        [exburn.Input((5, 4)), layers.RNN(layers.SimpleRNNCell(3, name="cell"))]
+    )
+    with pytest.raises(ArgumentError, match="inside a loop"):
+        rnn.capture(np.ones((2, 5, 4)), layers=["cell"])
+
+    class Loop(layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.inner = layers.Dense(4, name="inner")
+
+        def build(self, input_shape):
+            self.inner.build(input_shape)
+            self.inner.built = True
+
+        def call(self, x):
+            return jax.lax.fori_loop(0, 2, lambda _, v: self.inner(v), x)
+
+    looped = exburn.Sequential([exburn.Input((4,)), Loop()])
+    with pytest.raises(ArgumentError, match="inside a loop"):
+        looped.capture(X, layers=["inner"])
+
+
+def test_on_output_streams_out_of_fit():
+    model = make()
+    seen = []
+    with model.on_output("hidden", lambda out: seen.append(out.copy())):
+        model.fit(X, Y, batch_size=4, verbose=0, shuffle=False)
+        compute.synchronize()
+        assert sorted(len(out) for out in seen) == [2, 4, 4]  # no padding
+        seen.clear()
+        model.evaluate(X, Y, batch_size=16, verbose=0)
+        compute.synchronize()
+        np.testing.assert_allclose(
+            np.concatenate(seen), model.capture(X)["hidden"], rtol=1e-5
+        )
+        model.summary(print_fn=lambda text: None)
+    seen.clear()
+    model.fit(X, Y, verbose=0)
+    compute.synchronize()
+    assert seen == []
+
+
+def test_an_error_in_on_output_costs_no_weights(caplog):
+    model = make()
+    calls = []
+
+    def fail(out):
+        calls.append(1)
+        raise ValueError("mine")
+
+    tap = model.on_output("hidden", fail)
+    with caplog.at_level(logging.ERROR, "exburn"):
+        model.fit(X, Y, batch_size=2, verbose=0)
+        compute.synchronize()
+    assert str(tap.error) == "mine" and calls == [1] and "mine" in caplog.text
+    tap.remove()
+    assert np.isfinite(model.predict(X, verbose=0)).all()
+    with pytest.raises(ArgumentError):
+        model.on_output("hidden", "no function")
+
+
+def test_named_axes(tmp_path):
+    x = exburn.Input((None, 8), axes=("time", "feature"), name="tokens")
+    model = exburn.Model(x, layers.Dense(2)(x))
+    text = []
+    model.summary(print_fn=text.append)
+    assert "Inputs:  (batch, time, feature=8)" in text[0]
+    assert "Outputs: (batch, time, 2)" in text[0]
+    model.output_axes = ("batch", "time", "class")
+    model.summary(print_fn=text.append)
+    assert "Outputs: (batch, time, class=2)" in text[1]
+    with pytest.raises(ShapeError, match="axes: batch, time, feature"):
+        model.predict(np.ones((3, 4, 9)), verbose=0)
+    stack = exburn.Sequential([x, layers.Dense(1)])
+    stack.output_axes = ("batch", "time", "score")
+    for kept, last in ((model, "class"), (stack, "score")):
+        kept.save(tmp_path / "named.exburn")
+        for other in (kept.clone(), exburn.load_model(tmp_path / "named.exburn")):
+            assert other.input_axes == [("batch", "time", "feature")]
+            assert other.output_axes == [("batch", "time", last)]
+    assert exburn.Sequential([layers.Dense(1)]).input_axes is None
+    for bad in (("a",), ("a", "a"), ("a", 1), "ab"):
+        with pytest.raises(ArgumentError):
+            exburn.Input((None, 8), axes=bad)
+    with pytest.raises(ArgumentError):
+        model.output_axes = ("batch",)
+
+
+TWO_DEVICES = """
+import jax, numpy as np, exburn
+from exburn import layers
+x, y = np.ones((16, 4), np.float32), np.zeros(16, int)
+model = exburn.Sequential([exburn.Input((4,)), layers.Dense(3)])
+model.compile("adam", "cross_entropy", device="cpu:1")
+model.fit(x, y, verbose=0)
+where = lambda: {d.id for w in model.weights for d in w.get_value().devices()}
+assert where() == {1}, where()
+leaves = jax.tree.leaves(model._trainer("").opt_state)
+assert {d.id for v in leaves for d in v.devices()} == {1}
+assert exburn.forward(model, x).devices() == {jax.devices()[1]}
+exburn.to_device(model, "cpu:0")
+model.fit(x, y, verbose=0)
+assert where() == {0}, where()
+assert exburn.configure("cpu:1") and exburn.compute.buffer([1]).device.id == 1
+exburn.configure()
+assert exburn.compute.buffer([1]).device.id == 0
+model = exburn.Sequential([layers.Dense(3)])  # built by fit
+model.compile("sgd", "cross_entropy", device=jax.devices()[1])
+model.fit(x, y, verbose=0)
+assert where() == {1}, where()
+print("ok")
+"""
+
+
+def test_two_devices():
+    flags = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-P", "-c", TWO_DEVICES],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "ok", done.stderr[-2000:]
+
+
+def test_doctor_and_summary(monkeypatch, tmp_path):
+    from exburn import health
+
+    report = exburn.doctor()
+    assert report.ok, str(report)
+    assert (
+        exburn.device_name() in str(report) and exburn.device_name() in exburn.summary()
+    )
+    assert exburn.version() == exburn.__version__
+    monkeypatch.setattr(health, "_requirements", lambda: ["jax>=99.0"])
+    bad = exburn.doctor()
+    assert not bad.ok and 'pip install "jax>=99.0"' in str(bad)
+    monkeypatch.setattr(
+        health,
+        "device_info",
+        lambda: {"device": "none", "name": "none (x)", "notes": ["install a driver"]},
+    )
+    assert "✗ device" in str(exburn.doctor()) and "install a driver" in str(
+        bad := exburn.doctor()
+    )
+    assert not bad.ok
+
+
+def test_smoke_test_sees_wrong_numbers_and_failures(monkeypatch):
+    from exburn import health
+
+    monkeypatch.setattr(jnp, "tanh", lambda x: 1.001 * x)
+    with pytest.raises(ExBurnError, match="wrong numbers"):
+        exburn.smoke_test()
+
+    def fail(x):
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(jnp, "tanh", fail)
+    with pytest.raises(ExBurnError, match="no driver"):
+        exburn.smoke_test()
+    assert any(c.state == "broken" for c in health.doctor().checks)
+
+
+def test_configure_refuses_what_is_not_there():
+    for bad in ("tpu", "cpu:77", "cpu:x"):
+        with pytest.raises(ArgumentError, match="device"):
+            exburn.configure(bad)
