@@ -55,7 +55,7 @@ CASES = (
 # Rows of a batch, of an epoch on a GPU, and on a CPU.
 LOADERS = {
     "memmap": (128, 0, 0),
-    "generator": (32, 60_000, 8_000),
+    "generator": (32, 480_000, 8_000),
     "grain": (128, 60_000, 4_000),
     "torch": (128, 60_000, 4_000),
     "torch-workers": (128, 120_000, 4_000),

@@ -207,9 +207,8 @@ def main() -> None:
     }
     workloads = [(mlp, 200), (convnet, 100)]
     if jax.default_backend() != "cpu":  # where a batch takes microseconds
-        few = batch > 128
-        workloads = [(mlp, 400 if few else 1000), (convnet, 200 if few else 500)]
-        workloads.append((deep, 50))
+        many = max(100, min(1000, 200_000 // batch))
+        workloads = [(mlp, many), (convnet, many), (deep, 50)]
     for make, steps in workloads:
         if options.only and make.__name__ not in options.only:
             continue

@@ -67,9 +67,7 @@ class SeedGenerator:
         if seed is None:
             seed = int(jax.random.bits(context.Context().random_key(self.name)))
         self._seed = _check_seed(seed)
-        self.state = Buffer(
-            _words(self._seed, 0), label="seed_generator_state", carried=True
-        )
+        self.state = Buffer(_words(self._seed, 0), label="seed_generator_state")
 
     def next(self, ordered: bool = True) -> jax.Array:
         """The next seed: a PRNG key of JAX.

@@ -64,8 +64,8 @@ def iter_weights(
 ) -> Iterator[tuple[str, Weight, bool]]:
     """Every weight below ``root`` once: its path, itself, and whether it is trained.
 
-    Without ``carried``, what is only carried from call to call is left out: the states
-    of stateful layers and of seed generators. In Keras they are variables, no weights.
+    Without ``carried``, the states of stateful layers are left out, which are only
+    carried from call to call. In Keras they are variables, but no weights.
 
     A parameter whose metadata say ``frozen`` is not, whatever its layer says.
 

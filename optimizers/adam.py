@@ -12,6 +12,7 @@ from exburn.optimizers.arguments import real
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import DecayedOptions, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
+from exburn.traced_once import traced_once
 
 __all__ = ["Adam", "AdamW", "adam_rule"]
 
@@ -53,15 +54,21 @@ def adam_rule(
         return {slot: jnp.zeros_like(p) for slot in slots}
 
     def update(g, p, path, m, v, v_max=None):
-        m = beta_1 * m + (1.0 - beta_1) * g
-        v = beta_2 * v + (1.0 - beta_2) * jnp.square(g)
-        if v_max is None:
-            return -size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
-        v_max = jnp.maximum(v_max, v)
-        delta = -size * m / (jnp.sqrt(v_max) + floor)
-        return delta, {"m": m, "v": v, "v_max": v_max}
+        return _adapted(g, m, v, v_max, size, floor, beta_1, beta_2)
 
     return per_parameter(init, update)
+
+
+@traced_once("beta_1", "beta_2")
+def _adapted(g, m, v, v_max, size, floor, beta_1, beta_2):
+    """The rule for one parameter: what is added to it, and the new slots."""
+    m = beta_1 * m + (1.0 - beta_1) * g
+    v = beta_2 * v + (1.0 - beta_2) * jnp.square(g)
+    if v_max is None:
+        return -size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
+    v_max = jnp.maximum(v_max, v)
+    delta = -size * m / (jnp.sqrt(v_max) + floor)
+    return delta, {"m": m, "v": v, "v_max": v_max}
 
 
 class Adam(Optimizer):

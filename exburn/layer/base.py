@@ -184,7 +184,7 @@ class Base(nnx.Module):
 
 
 def as_container(value: Any) -> Any:
-    """Lists and dicts of modules or arrays as nnx containers, so that plain ones work."""
+    """Lists and dicts of modules or arrays as nnx containers, so that these work."""
     if isinstance(value, list) and not isinstance(value, nnx.List):
         if not value or any(map(_is_part, value)):
             return nnx.List(map(as_container, value))

@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context, rematerialize, taps
-from exburn.building import infer, materialize, spec_like, spread_precision
+from exburn.building import infer, intact, materialize, spec_like, spread_precision
 from exburn.dtypes import get_precision, is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 from exburn.layer.weighted import Weighted
@@ -174,11 +174,17 @@ class Calling(Weighted):
         if context.tracing():
             if type(self).build is Calling.build and not any(children(self)):
                 return  # nothing to build
-            raise NotBuiltError(
-                self.name,
-                "a layer must be built before it is called inside jax.jit",
-                hint="Call it once on data, or give the model an Input(shape).",
-            )
+            with intact(self):
+                # One made in a call, as by `layers.add([x, y])`, may have no weights.
+                if not any(children(self)):
+                    self._build(shapes)
+                if not any(children(self)):
+                    return
+                raise NotBuiltError(
+                    self.name,
+                    "a layer must be built before it is called inside jax.jit",
+                    hint="Call it once on data, or give the model an Input(shape).",
+                )
         # The layer remembers the call, not the data.
         arrays, rebuild = rematerialize.arrays_of((args, kwargs))
         infer(self, rebuild, [spec_like(v) for v in arrays])

@@ -108,7 +108,7 @@ class Weighted(Base):
 
     @property
     def variables(self) -> list[Weight]:
-        """The weights, and the states of stateful layers and seed generators."""
+        """The weights, and the states of stateful layers."""
         return self._weights(carried=True)
 
     @property

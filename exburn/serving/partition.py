@@ -100,9 +100,15 @@ class Partition:
         return min(times)
 
     def _inputs(self, key: Hashable, size: int) -> list:
-        """Specs of what a program of so many rows takes: the arrays of each batch."""
-        specs = self.computation.inputs[key].specs(min(size, self.batch_size))
-        return specs if size <= self.batch_size else [specs] * self._batches(size)
+        """Specs of what a program of so many rows takes; a burst, in parts."""
+        inputs = self.computation.inputs[key]
+        if size <= self.batch_size:
+            return inputs.specs(size)
+        shared = self._shared(key, size)
+        return [inputs.specs(shared)] * (size // shared)
+
+    def _shared(self, key: Hashable, size: int) -> int:
+        return self.computation.shared_rows(key, self.batch_size, self._batches(size))
 
     # ------------------------------------------------------------------ batches
     def _loop(self) -> None:
@@ -133,8 +139,8 @@ class Partition:
             if size <= self.batch_size:
                 values = _gather(batch, size)
             else:
-                full = self.batch_size
-                values = [_gather(part, full) for part in batch.cut(full)]
+                shared = self._shared(batch.key, size)
+                values = [_gather(part, shared) for part in batch.cut(shared)]
             if hooks:
                 slot = [hooks.listen(batch)]
             outputs = self._programs[batch.key, size](self.weights, values, *slot)

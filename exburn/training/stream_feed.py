@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -59,7 +59,6 @@ class StreamFeed:
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
         self._iterator: Iterator | None = None
-        self._checked = 0  # batches of the epoch whose values were looked at
         # Where a source that goes on through the epochs is: opened for which epoch, and
         # how many batches were taken since; now, and when the last epoch began.
         self._position = self._begun = (0, 0)
@@ -100,11 +99,11 @@ class StreamFeed:
         """
         self._begun = self._position
         over = threading.Event()  # the reader looks at it after every batch
-        # One thread reads, one stacks, and one sends to the device.
+        # One thread reads, one stacks, and one checks and sends to the device.
         stacking = Prefetch(lambda: self._chunks(epoch, phase, start, over), depth=1)
         with (
             stacking as stacked,
-            Prefetch(lambda: map(_sent, stacked), depth=1) as chunks,
+            Prefetch(lambda: self._sent(stacked), depth=1) as chunks,
         ):
             try:  # `yield from` would close them, and wait, before the reader knows
                 for chunk in chunks:  # noqa: UP028
@@ -146,8 +145,9 @@ class StreamFeed:
 
     def _chunks(
         self, epoch: int, phase: int, start: int, over: threading.Event
-    ) -> Iterator[Chunk]:
-        done = self._checked = 0
+    ) -> Iterator[tuple[Chunk, list[tuple]]]:
+        """Each chunk on the host, and the batches that it was made of."""
+        done = 0
         reading = Prefetch(lambda: self._pieces(epoch, phase, over), depth=1)
         with reading as pieces, Gatherer() as gatherer:
             for batches, size, length in pieces:
@@ -204,7 +204,7 @@ class StreamFeed:
 
     def _stack(
         self, gatherer: Gatherer, batches: list[tuple], size: int, length: int
-    ) -> Chunk:
+    ) -> tuple[Chunk, list[tuple]]:
         """Short batches are filled with their first row, missing steps likewise."""
         counts = [_length(b) for b in batches]
         full = self.exact_rows
@@ -215,16 +215,6 @@ class StreamFeed:
         length = len(batches) if full else length
         filled += [filled[0]] * (length - len(batches))
         data = jax.tree.map(lambda *v: gatherer.stack(v), *filled)
-        flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), data)
-        first = self._checked
-
-        def look(start: int, stop: int) -> None:
-            rows = jax.tree.map(lambda v: v[start:stop], flat)
-            self.dataset.check_rows(rows, batches, first)
-
-        nbytes = sum(v.nbytes for v in jax.tree.leaves(flat))
-        gatherer.share(look, length * size, nbytes)
-        self._checked += len(batches)
         count = None
         if not full:
             rows = np.zeros(length, np.int32)
@@ -232,12 +222,30 @@ class StreamFeed:
             padded = self._padded or length > len(counts)
             count = (rows, rows > 0) if padded else (rows,)
         grouped = self.group > 1 and length > 1
-        return Chunk(data, None, count, len(batches), sum(counts), grouped)
+        chunk = Chunk(data, None, count, len(batches), sum(counts), grouped)
+        return chunk, batches
 
+    def _sent(self, stacked: Iterable[tuple[Chunk, list[tuple]]]) -> Iterator[Chunk]:
+        """The chunks on the device, once their values were looked at."""
+        first = 0
+        with Gatherer() as gatherer:
+            for chunk, batches in stacked:
+                self._check(gatherer, chunk.data, batches, first)
+                first += len(batches)
+                data, count = jax.device_put((chunk.data, chunk.count))
+                yield dataclasses.replace(chunk, data=data, count=count)
 
-def _sent(chunk: Chunk) -> Chunk:
-    data, count = jax.device_put((chunk.data, chunk.count))
-    return dataclasses.replace(chunk, data=data, count=count)
+    def _check(
+        self, gatherer: Gatherer, data: Any, batches: list[tuple], first: int
+    ) -> None:
+        flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), data)
+
+        def look(start: int, stop: int) -> None:
+            rows = jax.tree.map(lambda v: v[start:stop], flat)
+            self.dataset.check_rows(rows, batches, first)
+
+        leaves = jax.tree.leaves(flat)
+        gatherer.share(look, len(leaves[0]), sum(v.nbytes for v in leaves))
 
 
 def _length(batch: Any) -> int:

@@ -14,6 +14,7 @@ from exburn.layer import Layer
 from exburn.layers.layout import check_number, on_channels
 from exburn.registry import register_builtin
 from exburn.shapes import describe
+from exburn.traced_once import traced_once
 from exburn.weights import InputSpec, Weight
 
 __all__ = ["BatchNormalization"]
@@ -170,7 +171,7 @@ class BatchNormalization(Layer):
 
     def call(self, inputs, training=False, mask=None):
         x = inputs.astype(jnp.float32)
-        align = lambda v: on_channels(v, x.ndim, self.axis)  # noqa: E731
+        channel = self.axis % x.ndim
         gamma = 1.0 if self.gamma is None else self.cast(self.gamma, jnp.float32)
         beta = 0.0 if self.beta is None else self.cast(self.beta, jnp.float32)
         if training and self.trainable and not self._frozen_around():
@@ -178,9 +179,7 @@ class BatchNormalization(Layer):
             if rows is not None:  # whatever the padding holds, it is not computed with
                 x = jnp.where(rows, x, 0)
             keep = self._kept(x, mask, rows)
-            near = self._near_mean(x, keep)
-            x = x - align(near)
-            mean, variance, share = self._moments(x, keep)
+            x, near, mean, variance, share = _centred(x, keep, channel)
             if self.renorm:
                 r, d = self._correction(mean + near, variance)
                 gamma, beta = r * gamma, d * gamma + beta
@@ -188,10 +187,7 @@ class BatchNormalization(Layer):
         else:
             mean = self.moving_mean.get_value()
             variance = self.moving_variance.get_value()
-        factor = jax.lax.rsqrt(variance + self.epsilon) * gamma
-        # One product and one sum for each entry: (x - mean) * factor + beta makes
-        # XLA's CPU backend pass over the batch more often for the gradient.
-        return self.cast(x * align(factor) + align(beta - mean * factor))
+        return self.cast(_scaled(x, mean, variance, gamma, beta, channel, self.epsilon))
 
     def _frozen_around(self) -> bool:
         """Whether a layer or model that this one is in is frozen."""
@@ -222,29 +218,6 @@ class BatchNormalization(Layer):
         keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
         return keep if rows is None else keep & rows
 
-    def _near_mean(self, x, keep):
-        """A number near the mean of each channel: its first entry."""
-        channel = self.axis % x.ndim
-        index = tuple(slice(None) if a == channel else 0 for a in range(x.ndim))
-        first = x if keep is None else jnp.where(keep, x, 0)
-        return jax.lax.stop_gradient(first[index])
-
-    def _moments(self, x, keep):
-        """Mean and variance of the kept entries in one pass, and their share of all.
-
-        One pass needs E[x²] - E[x]², which is exact only if the mean is near zero.
-        """
-        axes = tuple(a for a in range(x.ndim) if a != self.axis % x.ndim)
-        if keep is None:
-            share = None
-            mean, square = jnp.mean(x, axes), jnp.mean(x * x, axes)
-        else:
-            x = jnp.where(keep, x, 0)
-            share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
-            some = jnp.where(share > 0, share, 1)
-            mean, square = jnp.mean(x, axes) / some, jnp.mean(x * x, axes) / some
-        return mean, jnp.maximum(square - mean * mean, 0), share
-
     def _correction(self, mean, variance):
         """The factor and offset that renorm corrects normalized values by."""
         rmin, rmax, dmax = self._clipping
@@ -274,6 +247,43 @@ class BatchNormalization(Layer):
         move(self.moving_stddev, stddev, self.momentum)
         moving = self.moving_stddev.get_value()
         self.moving_variance.assign(jax.nn.relu(moving * moving - self.epsilon))
+
+
+@traced_once("channel")
+def _centred(x, keep, channel):
+    """The batch, moved by a number near each channel's mean, and its statistics.
+
+    One pass over it needs E[x²] - E[x]², which is exact only if the mean is near zero.
+    So the first entry of each channel is taken off before.
+
+    Returns:
+        The batch; what was taken off; mean and variance of the kept entries; their
+        share of all, None if all are kept.
+    """
+    index = tuple(slice(None) if a == channel else 0 for a in range(x.ndim))
+    first = x if keep is None else jnp.where(keep, x, 0)
+    near = jax.lax.stop_gradient(first[index])
+    x = x - on_channels(near, x.ndim, channel)
+    axes = tuple(a for a in range(x.ndim) if a != channel)
+    if keep is None:
+        share = None
+        mean, square = jnp.mean(x, axes), jnp.mean(x * x, axes)
+    else:
+        kept = jnp.where(keep, x, 0)
+        share = jnp.mean(keep, axes, jnp.float32)  # [1], or [channels]
+        some = jnp.where(share > 0, share, 1)
+        mean, square = jnp.mean(kept, axes) / some, jnp.mean(kept * kept, axes) / some
+    return x, near, mean, jnp.maximum(square - mean * mean, 0), share
+
+
+@traced_once("channel", "epsilon")
+def _scaled(x, mean, variance, gamma, beta, channel, epsilon):
+    factor = jax.lax.rsqrt(variance + epsilon) * gamma
+    # One product and one sum for each entry: (x - mean) * factor + beta makes XLA's CPU
+    # backend pass over the batch more often for the gradient.
+    offset = beta - mean * factor
+    align = lambda v: on_channels(v, x.ndim, channel)  # noqa: E731
+    return x * align(factor) + align(offset)
 
 
 def _check_clipping(bounds: dict) -> tuple:

@@ -6,6 +6,7 @@ import pytest
 
 import exburn as keras
 from exburn import layers, ops
+from exburn.errors import NotBuiltError
 
 X = np.ones((4, 3), np.float32)
 FORMS = {
@@ -42,7 +43,7 @@ def test_a_layer_computes_with_an_array_of_its_own(form, in_build):
     model = keras.Sequential([keras.Input((3,)), Masked(form, in_build)])
     assert len(model.weights) == 1
     np.testing.assert_array_equal(model.predict(X, verbose=0), X * [0, 1, 2])
-    np.testing.assert_array_equal(model.clone()(X), X * [0, 1, 2])
+    np.testing.assert_array_equal(model.layers[0].clone()(X), X * [0, 1, 2])
 
 
 def test_training_reads_the_array_that_is_there(tmp_path):
@@ -86,3 +87,30 @@ def test_a_kernel_that_is_masked_at_each_call():
     changed[:, 3, 3] += 1
     difference = model.predict(changed, verbose=0) - model.predict(x, verbose=0)
     assert np.abs(difference[:, :4, :4]).max() == 0 < np.abs(difference).max()
+
+
+class Residual(layers.Layer):
+    """Makes layers without weights as it is called."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = layers.Dense(3, kernel_initializer="zeros")
+
+    def call(self, x):
+        sum_ = layers.add([x, self.dense(x)])
+        return layers.Concatenate()([layers.ReLU()(sum_), layers.Flatten()(x)])
+
+
+def test_layers_without_weights_may_be_made_in_a_call():
+    model = keras.Sequential([keras.Input((3,)), Residual()])
+    model.compile("sgd", "mse")
+    model.fit(X, np.ones((4, 6)), verbose=0)
+    np.testing.assert_array_equal(model.predict(-X, verbose=0)[:, 3:], -X)
+
+    class Wrong(layers.Layer):
+        def call(self, x):
+            return layers.Dense(3)(x)
+
+    wrong = keras.Sequential([keras.Input((3,)), Wrong()])
+    with pytest.raises(NotBuiltError, match="must be built"):
+        wrong.predict(X, verbose=0)

@@ -114,14 +114,20 @@ def test_the_answers_are_those_of_single_batches(make):
             close(answer.result(), rows_of(right, *pair))
 
 
-def test_new_weights_are_those_of_bursts_too():
-    weights, x = np.full((2, 1), 2.0, np.float32), np.ones((24, 2), np.float32)
-    options = {"batch_size": 2, "batch_timeout": 0.0, "example": x, "burst": 4}
-    with Serving(lambda w, x: x @ w, weights=weights, **options) as serving:
-        assert (serving(x) == 4).all()
-        serving.update_weights(-weights)
-        assert (serving(x) == -4).all()
-        assert serving.statistics().calls == 6
+@pytest.mark.parametrize(("width", "arrays"), [(2, 1), (100_000, 2)])
+def test_new_weights_are_those_of_bursts_too(width, arrays):
+    """And large rows come to the device in several arrays."""
+    x = np.repeat(np.arange(24, dtype=np.float32)[:, None], width, 1)
+    options = {"batch_size": 2, "batch_timeout": 0.0, "example": x[:1], "burst": 4}
+    with Serving(lambda w, x: w * x[:, -1:], weights=np.ones(1), **options) as serving:
+        assert len(serving._partitions[0]._inputs("default", 8)) == arrays
+        answers = [serving.submit(x[i : i + 3]) for i in range(0, 24, 3)]
+        found = np.concatenate([answer.result() for answer in answers])
+        assert (found == x[:, :1]).all()
+        serving.reset_statistics()
+        serving.update_weights(-np.ones(1))
+        assert (serving(x) == -x[:, :1]).all()
+        assert serving.statistics().calls == 3
 
 
 def test_bursts_are_made_where_they_pay():
