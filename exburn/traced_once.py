@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 __all__ = ["traced_once"]
 
@@ -34,7 +35,7 @@ def traced_once(*static: str) -> Callable[[Callable], Callable]:
 
         @functools.wraps(function)
         def call(*args: Any) -> Any:
-            tracing = any(isinstance(value, jax.core.Tracer) for value in args)
+            tracing = any(isinstance(value, Tracer) for value in args)
             return (shared if tracing else function)(*args)
 
         return call
