@@ -80,9 +80,16 @@ def is_long(scores: Any, axis: int = -1) -> bool:
         and scores.shape[-1] % _GROUP == 0
         and scores.shape[-1] >= _LONG
         and scores.size >= _LARGE
-        and jax.default_backend() == "gpu"
-        and jax.device_count() == 1
+        and _runs_here()
     )
+
+
+def _runs_here() -> bool:
+    """Whether there is one GPU, of a kind that Triton compiles for (Ampere, 2020)."""
+    if jax.default_backend() != "gpu" or jax.device_count() != 1:
+        return False
+    capability = getattr(jax.devices()[0], "compute_capability", "")
+    return capability.replace(".", "", 1).isdigit() and float(capability) >= 8
 
 
 @jax.custom_jvp

@@ -78,7 +78,7 @@ class Computation:
                 f"{type(model).__name__}",
             )
         for key, example in examples.items():
-            self.inputs[key] = self._inputs(model, key, example)
+            self.inputs[key] = self._inputs(model, example)
         if isinstance(model, nnx.Module):
             for inputs in self.inputs.values():
                 self._build(inputs)
@@ -90,7 +90,7 @@ class Computation:
         for key in self.inputs:
             self._lookups[key] = self._discover(key)
 
-    def _inputs(self, model: Any, key: Hashable, example: Any) -> Inputs:
+    def _inputs(self, model: Any, example: Any) -> Inputs:
         graph = getattr(model, "graph", None)
         names = tuple(graph.input_names) if graph is not None else None
         if example is not None:

@@ -94,8 +94,7 @@ class Inputs:
         if names is not None and isinstance(tree, Mapping):
             if set(names) <= set(tree):
                 return [tree[name] for name in names]
-            if len(names) > 1 or not jax.tree.leaves(tree):
-                raise self._wrong(tree)
+            raise self._wrong(tree)
         leaves, treedef = jax.tree.flatten(tree)
         fits = len(leaves) == len(self.names)
         if not fits or (names is None and treedef != self._treedef):

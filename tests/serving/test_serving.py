@@ -237,6 +237,7 @@ BAD = {
     "strings": (lambda x: np.array([["a"] * 8]), DTypeError, "strings"),
     "two": (lambda x: [x, x], DataError, "must hold"),
     "other name": (lambda x: {"a": x, "b": x}, DataError, "must hold"),
+    "unknown name": (lambda x: {"other": x}, DataError, "must hold"),
     "nan": (lambda x: x * np.nan, DataError, "NaN"),
     "loader": (lambda x: iter([x]), DTypeError, "stream"),
     "none": (lambda x: None, DataError, "None"),
