@@ -19,6 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.memory_bound import memory_bound
+
 __all__ = [
     "is_long",
     "log_sum_exp",
@@ -29,7 +31,7 @@ __all__ = [
 
 _GROUP = 8  # scores that one thread reads at once: 16 bytes
 _GROUPS = 256  # of a block, which a program of four warps takes at a time
-_LONG, _LARGE = 4_096, 1 << 22  # classes, and scores, from which it is worth while
+_LONG = 4_096  # classes from which it is worth while
 
 _classes: contextvars.ContextVar[int | None] = contextvars.ContextVar(
     "exburn_classes", default=None
@@ -79,7 +81,7 @@ def is_long(scores: Any, axis: int = -1) -> bool:
         and scores.dtype in (jnp.bfloat16, jnp.float16)
         and scores.shape[-1] % _GROUP == 0
         and scores.shape[-1] >= _LONG
-        and scores.size >= _LARGE
+        and memory_bound(scores)
         and _runs_here()
     )
 

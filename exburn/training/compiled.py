@@ -168,8 +168,8 @@ class Watched:
             self._compiled(args, traced + compiling.result())
 
     def _compiled(self, args: tuple, seconds: float) -> None:
-        # Donated arrays have lost their contents, not their shapes.
         has_started()
+        # Donated arrays have lost their contents, not their shapes.
         model = _specs(model=args[0])
         changed = _changes(self._model, model) if self._model else []
         self._model = model

@@ -141,16 +141,18 @@ class Epochs:
 
     def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any]]:
         """Trains on the batches from ``start`` on: returns how many are done, logs."""
-        trainer, callbacks, programs = self.trainer, self.callbacks, self.programs
+        trainer, callbacks = self.trainer, self.callbacks
         owner, timing = self.owner, self.timing
         per_batch = callbacks.batch_interval("train") is not None
         glances = callbacks.listens("on_chunk_end")
         running: deque[Readings] = deque()
         done, pending, last = start, None, time.perf_counter()
         assert trainer.state is not None
+        # A run that is taken up within an epoch may have no chunk left of it.
+        totals = trainer.state.metrics
+        readings: Any = self.programs.results(totals) if start else None
         if start and owner.stop_training:  # the saved run had been stopped here
-            return done, trainer.read_logs(programs.results(trainer.state.metrics))
-        readings: Any = None
+            return done, trainer.read_logs(readings)
         phase = phase_of(trainer, self.feed.group, start)
         ends = epoch == self._last
         chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
@@ -180,8 +182,6 @@ class Epochs:
                     if owner.stop_training:
                         break
         with timing.on("device"):
-            if readings is None:  # a resumed run may have no chunk left
-                readings = programs.results(trainer.state.metrics)
             logs = trainer.read_logs(readings)
         if glances:
             timing.tell_wait(callbacks.callbacks)

@@ -54,7 +54,8 @@ def evaluate(
     per_batch = callbacks.batch_interval("test") is not None
     glances = callbacks.listens("on_test_chunk_end")
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
-    readings, flight = None, deque()
+    readings: Any = None  # there is a chunk: no source is empty
+    flight: deque[Any] = deque()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
     with contextlib.closing(chunks):
         for chunk in timing.data(chunks):
@@ -79,7 +80,7 @@ def evaluate(
                 callbacks.on_test_chunk_end(done, logs)
             if owner.stop_evaluating or (termination and termination.requested):
                 break
-    logs = prepared.read_logs(readings or programs.results(totals))
+    logs = prepared.read_logs(readings)
     if glances:
         callbacks.on_test_chunk_end(done, logs)
     tell(callbacks.on_test_end, logs)

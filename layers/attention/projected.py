@@ -21,8 +21,8 @@ from exburn.layers.attention.scaled_dot_product import (
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import check_count
-from exburn.layers.memory_bound import memory_bound
 from exburn.layers.regularization.noise import keep_mask
+from exburn.memory_bound import memory_bound
 
 __all__ = ["ProjectedAttention"]
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.layers.memory_bound import memory_bound
+from exburn.memory_bound import memory_bound
 
 __all__ = ["standardized"]
 

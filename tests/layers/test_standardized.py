@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.layers import memory_bound
+from exburn import memory_bound
 from exburn.layers.normalization import standardized as module
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import exburn
+from exburn import memory_bound
 from exburn.losses import long_rows
 
 CLASSES = 5_000  # no whole number of the kernel's blocks
@@ -23,7 +24,7 @@ def kernel(monkeypatch):
         return {"interpret": True}
 
     monkeypatch.setattr(long_rows, "_runs_here", lambda: True)
-    monkeypatch.setattr(long_rows, "_LARGE", 0)
+    monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
     monkeypatch.setattr(long_rows, "_options", options)
     return calls
 
