@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from exburn.callback import Callback
@@ -31,6 +32,10 @@ class ProgressBar(Callback):
     Attributes:
         data_wait: Share of the time spent waiting for data, from 0 to 1. A trainer
             that measures it sets it; from 5 % on it is shown.
+        alone: Whether no one else prints between two epochs. Then the lines of epochs
+            that take milliseconds are printed together, ten times a second.
+        quick: Whether the first step comes at once, unless it is compiled. Else
+            something is shown before it.
 
     Example:
         >>> import io
@@ -51,6 +56,7 @@ class ProgressBar(Callback):
         self.verbose = verbose
         self.console = console
         self.data_wait: float | None = None
+        self.alone = self.quick = False
         self._clock = time.perf_counter
         self._view: View | None = None
         self._fitting = False
@@ -77,6 +83,11 @@ class ProgressBar(Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._close()
+
+    def on_compile(self, program: str) -> None:
+        if self._view is not None and self._view.live and self._meter.label:
+            self._draw_at = 0.0
+            self._draw(self._clock())
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not self._fitting:
@@ -117,21 +128,21 @@ class ProgressBar(Callback):
     def _open(self) -> None:
         self._close()
         verbose = self._params().get("verbose", "auto")
-        self._view = choose_view(
-            verbose if self.verbose is None else self.verbose, self.console
-        )
-        self._draw_at = 0.0  # the first step compiles: show something at once
+        verbose = verbose if self.verbose is None else self.verbose
+        self._view = choose_view(verbose, self.console, alone=self.alone)
+        self._draw_at = 0.0
+        self._meter = _Meter("", 0, {}, None, 0.0)
 
     def _close(self) -> None:
         view, self._view, self._fitting = self._view, None, False
         if view is not None:
-            view.close()
+            self._written(view.close)
 
     def _start(self, label: str, width: int = 0, steps: int | None = None) -> None:
         now = self._clock()
         self._meter = _Meter(label, width, self._params(), steps, now)
         if self._view is not None:
-            if self._draw_at == 0.0 and self._view.live:
+            if self._draw_at == 0.0 and self._view.live and not self.quick:
                 self._draw(now)
             else:  # a short epoch needs its last line only
                 self._draw_at = now + self._view.interval
@@ -145,7 +156,8 @@ class ProgressBar(Callback):
         view = self._view
         if view is None or now < self._draw_at:
             return
-        view.show(self._meter.line(now, interim=True, data_wait=self.data_wait))
+        line = self._meter.line(now, interim=True, data_wait=self.data_wait)
+        self._written(view.show, line)
         done = self._clock()
         pause = min((done - now) / _SHARE, _LONGEST_PAUSE)
         self._draw_at = done + max(pause, view.interval)
@@ -154,7 +166,20 @@ class ProgressBar(Callback):
         if self._view is not None:
             now, meter = self._clock(), self._meter
             meter.logs = logs or {}
-            self._view.finish(meter.line(now, interim=False, data_wait=self.data_wait))
+            line = meter.line(now, interim=False, data_wait=self.data_wait)
+            self._written(self._view.finish, line)
+
+    def _written(self, write: Callable[..., None], *line: Line) -> None:
+        """Calls it; a full disk or a closed pipe ends the bar, not the training."""
+        try:
+            write(*line)
+        except OSError as error:
+            self._view = None
+            warnings.warn(
+                f"the progress bar ends, it cannot be written: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 ProgbarLogger = ProgressBar

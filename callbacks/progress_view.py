@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import sys
 import time
 from collections import deque
@@ -57,11 +58,14 @@ class View(Protocol):
         ...
 
 
-def choose_view(verbose: Any, console: Any = None) -> View | None:
+def choose_view(
+    verbose: Any, console: Any = None, *, alone: bool = False
+) -> View | None:
     """Returns the view for a `verbose` argument, None for silence.
 
     `"auto"` is 1 in a terminal or notebook and 2 elsewhere. 1 is a live bar where
-    there can be one, else plain lines; 2 is one plain line for each epoch.
+    there can be one, else plain lines; 2 is one plain line for each epoch. `alone` is
+    for a `TerminalView`.
     """
     if not verbose:
         return None
@@ -73,7 +77,7 @@ def choose_view(verbose: Any, console: Any = None) -> View | None:
     if verbose in ("auto", 1) and notebook:
         return NotebookView()
     if verbose in ("auto", 1) and terminal:
-        return TerminalView(console)
+        return TerminalView(console, alone=alone)
     file = None if console is None else console.file
     return PlainView(file, interval=10.0 if verbose == 1 else float("inf"))
 
@@ -116,28 +120,40 @@ class PlainView:
         self.finish(line)
 
     def finish(self, line: Line) -> None:
-        text = " - ".join((line.label, *line.fields))
-        print(text, file=self.file or sys.stdout, flush=True)
+        text, file = " - ".join((line.label, *line.fields)), self.file or sys.stdout
+        if encoding := getattr(file, "encoding", None):  # a metric may be named "φ"
+            text = text.encode(encoding, "replace").decode(encoding)
+        print(text, file=file, flush=True)
 
     def close(self) -> None:
         """Nothing is left open."""
 
 
 class TerminalView:
-    """A live bar that becomes a static line; other output appears above it."""
+    """A live bar that becomes a static line; other output appears above it.
+
+    Args:
+        console: A `rich.console.Console`; that of rich by default.
+        alone: Whether nothing else is printed between two lines. Then those that come
+            in quick succession, ten or a thousand a second, are printed together.
+    """
 
     live = True
     interval = 0.1
 
-    def __init__(self, console: Any = None):
+    def __init__(self, console: Any = None, *, alone: bool = False):
         from rich import get_console
 
         # The common console: what the user prints with rich appears above the bar.
         self.console = get_console() if console is None else console
+        self._alone = alone
         self._live: Any = None
+        self._finished: list[Line] = []  # not printed yet
+        self._printed_at = -math.inf
 
     def show(self, line: Line) -> None:
-        text = self._drawn(line)
+        self._print()
+        text = self._drawn([line])
         if self._live is None:
             from rich.live import Live
 
@@ -148,24 +164,40 @@ class TerminalView:
             self._live.update(text, refresh=True)
 
     def finish(self, line: Line) -> None:
-        if self._live is None:
-            # It fits already.
-            self.console.print(self._drawn(line, end="\n"), soft_wrap=True)
-        else:
-            self._live.update(self._drawn(line))
+        if self._live is not None:
+            self._live.update(self._drawn([line]))
             self.close()
+            return
+        self._finished.append(line)
+        late = time.perf_counter() - self._printed_at >= self.interval
+        if late or not self._alone:
+            self._print()
+
+    def _print(self) -> None:
+        lines, self._finished = self._finished, []
+        if lines:
+            # They fit already.
+            self.console.print(self._drawn(lines, end="\n"), soft_wrap=True)
+            self._printed_at = time.perf_counter()
 
     def close(self) -> None:
+        self._print()
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
-    def _drawn(self, line: Line, end: str = "") -> Any:
+    def _drawn(self, lines: list[Line], end: str = "") -> Any:
         # Segments, since rich takes longer to lay out a Text than a short epoch does.
-        from rich.segment import Segment, Segments
-        from rich.style import Style
+        from rich.segment import Segments
 
         options = self.console.options
+        drawn = (self._segments(line, options, end) for line in lines)
+        return Segments([segment for segments in drawn for segment in segments])
+
+    def _segments(self, line: Line, options: Any, end: str) -> list[Any]:
+        from rich.segment import Segment
+        from rich.style import Style
+
         done, rest = _bar(line, options.ascii_only)
         head = line.label.ljust(line.width)
         bar: list[Any] = []
@@ -183,7 +215,7 @@ class TerminalView:
                 separator, column = "\n    ", -1
             text += separator + field
             column += len(separator) + len(field)
-        return Segments([Segment(head), *bar, Segment(text + end)])
+        return [Segment(head), *bar, Segment(text + end)]
 
 
 class NotebookView:

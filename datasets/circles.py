@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples
+from exburn.datasets.generated import Split, check_samples, scattered
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
@@ -46,9 +46,7 @@ def generate(
     angle = rng.uniform(0, 2 * math.pi, samples)
     radius = np.where(y == 0, 1.0, factor)
     x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    x += rng.normal(0, noise, x.shape)
-    order = rng.permutation(samples)
-    return x[order].astype(np.float32), y[order]
+    return scattered(x, y, noise, rng)
 
 
 def load_data(

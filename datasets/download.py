@@ -24,9 +24,20 @@ _TRIES = 3
 
 
 def cache_folder() -> Path:
-    """``$EXBURN_CACHE``, else ``~/.cache/exburn``; not created here."""
-    chosen = os.environ.get("EXBURN_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "exburn"
+    """``$EXBURN_CACHE``, else ``~/.cache/exburn``; not created here.
+
+    Raises:
+        DataError: There is no home directory, as in some containers.
+    """
+    folder = os.path.expanduser(os.environ.get("EXBURN_CACHE") or "~/.cache/exburn")
+    if folder[0] == "~":
+        raise DataError(
+            "cache_folder",
+            "there is no home directory, in whose cache data sets are kept",
+            {"received": folder},
+            hint="Set EXBURN_CACHE to a folder.",
+        )
+    return Path(folder)
 
 
 def digest_of(path: Path, *, algorithm: str = "sha256", contents: bool = False) -> str:
@@ -47,7 +58,7 @@ def locate(path: str | os.PathLike) -> Path | None:
     Raises:
         DataError: An absolute path where there is no file.
     """
-    given = Path(path).expanduser()
+    given = Path(os.path.expanduser(path))
     if given.is_absolute() and not given.exists():
         raise DataError("load_data", "there is no such file", {"path": given})
     return given if given.is_absolute() or given.is_file() else None
@@ -85,7 +96,7 @@ def fetch(
     if target.is_file():
         _check(target, digest, contents, op, "Delete it to download it anew.")
         return target
-    keras = Path.home() / ".keras" / "datasets" / name
+    keras = Path(os.path.expanduser("~/.keras/datasets"), name)
     if keras.is_file() and _matches(keras, digest, contents):
         return keras
     part = target.with_name(target.name + ".part")

@@ -67,7 +67,7 @@ def load_data(
     """
     op = "fashion_mnist.load_data"
     if path is not None:
-        folder = Path(path).expanduser()
+        folder = Path(os.path.expanduser(path))
         missing = [name for name in DIGESTS if not (folder / name).is_file()]
         if missing:
             raise DataError(op, f"{folder} lacks {missing[0]}", {"missing": missing})

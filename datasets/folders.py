@@ -154,7 +154,7 @@ def _load(
     test_split: float,
     seed: int | None,
 ) -> Folder:
-    root = Path(path).expanduser()
+    root = Path(os.path.expanduser(path))
     if not root.is_dir():
         raise DataError(op, "there is no such folder", {"path": root})
     names = sorted(p.name for p in root.iterdir() if p.is_dir() and p.name[0] != ".")

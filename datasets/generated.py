@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 
-__all__ = ["Split", "check_samples"]
+__all__ = ["Split", "check_samples", "scattered"]
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def check_samples(op: str, samples: int, least: int, noise: float = 0.0) -> None:
     """Raises an ArgumentError for too few samples or negative noise."""
-    if not isinstance(samples, Integral) or samples < least:
-        raise ArgumentError(
-            op, f"samples must be an integer ≥ {least}, received {samples!r}"
-        )
+    check_count(op, "samples", samples, least)
     if not noise >= 0:
         raise ArgumentError(op, "noise must not be negative", {"received": noise})
+
+
+def scattered(
+    x: np.ndarray, y: np.ndarray, noise: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points with noise on every coordinate, in a random order, and their labels."""
+    x = x + rng.normal(0, noise, x.shape)
+    order = rng.permutation(len(x))
+    return x[order].astype(np.float32), y[order]

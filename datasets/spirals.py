@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples
+from exburn.datasets.generated import Split, check_samples, scattered
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
@@ -48,9 +48,7 @@ def generate(
     radius = np.sqrt(rng.uniform(0.01, 1, samples))  # evenly spread along the arm
     angle = 2 * math.pi * (turns * radius + y / classes)
     x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    x += rng.normal(0, noise, x.shape)
-    order = rng.permutation(samples)
-    return x[order].astype(np.float32), y[order]
+    return scattered(x, y, noise, rng)
 
 
 def load_data(

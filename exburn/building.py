@@ -17,7 +17,7 @@ from flax import nnx
 
 from exburn import context, registry
 from exburn.dtypes import Precision, is_float
-from exburn.shapes import INCONCLUSIVE, trace_shapes
+from exburn.shapes import INCONCLUSIVE, held, trace_shapes
 from exburn.traversal import (
     children,
     held_metrics,
@@ -25,11 +25,12 @@ from exburn.traversal import (
     iter_weights,
     module_paths,
 )
-from exburn.weights import Static
+from exburn.weights import Static, alive
 
 __all__ = [
     "cast_weights",
     "clone",
+    "fresh_clone",
     "infer",
     "inspect_call",
     "intact",
@@ -69,8 +70,11 @@ def materialize(root: Any, seed: int | None = None) -> None:
 
 
 def place(root: Any) -> None:
-    """Tells every weight its path below this root, which is the outermost so far."""
+    """Tells layers and weights their paths below this root, the outermost so far."""
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, module in iter_modules(root):
+        if path and hasattr(module, "_book"):
+            module._book.value.path = top + path
     for path, weight, _ in iter_weights(root):
         # A holder, compared by identity: another path makes no other program.
         held = weight.get_metadata().get("place")
@@ -165,6 +169,7 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     if layer._book.value.traced is None:
         return None
     rebuild, specs = layer._book.value.traced
+    specs = [held(spec) for spec in specs]
     # Arrays that are plain attributes stay what they are.
     graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
     leaves, treedef = jax.tree.flatten(state)
@@ -269,11 +274,7 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
 
 def clone(layer: Any) -> Any:
     """A layer of the same configuration with copies of the weights."""
-    made = type(layer).from_config(layer.get_config())
-    if layer.built and not made.built and layer._book.value.traced is not None:
-        infer(made, *layer._book.value.traced)
-    if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
-        made.repeat_changes(changes)
+    made = fresh_clone(layer)
     pairs = {path: w for path, w, _ in iter_weights(layer)}
     own = {path: w for path, w, _ in iter_weights(made)}
     if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
@@ -284,9 +285,19 @@ def clone(layer: Any) -> Any:
             if hasattr(module, name):
                 setattr(module, name, getattr(modules[path], name))
     for path, weight in own.items():
-        weight.set_raw_value(jnp.array(pairs[path].get_value(), copy=True))
+        weight.set_raw_value(jnp.array(alive(pairs[path].get_value()), copy=True))
         if pairs[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
+    return made
+
+
+def fresh_clone(layer: Any) -> Any:
+    """A layer of the same configuration and changes with fresh weights."""
+    made = type(layer).from_config(layer.get_config())
+    if layer.built and not made.built and layer._book.value.traced is not None:
+        infer(made, *layer._book.value.traced)
+    if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
+        made.repeat_changes(changes)
     return made
 
 
@@ -296,7 +307,7 @@ def twin(module: Any) -> Any:
     Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
     """
     graphdef, state = nnx.split(module)
-    own = lambda v: jnp.array(v, copy=True) if isinstance(v, jax.Array) else v  # noqa: E731
+    own = lambda v: jnp.array(alive(v), copy=True) if isinstance(v, jax.Array) else v  # noqa: E731
     result = nnx.merge(graphdef, jax.tree.map(own, state))
     _order_like(module, result, set())
     for _, part in iter_modules(result):

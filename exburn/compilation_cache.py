@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
 import jax
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 __all__ = ["compilation_cache", "set_compilation_cache", "start_compilation_cache"]
 
 SWITCH = "EXBURN_COMPILATION_CACHE"
 LARGEST = 2 << 30  # bytes
 DAY = 86_400.0  # seconds
+_ENTRY = re.compile(r".+-[0-9a-f]{64}-(cache|atime)")  # the names that JAX gives
 
 
 def start_compilation_cache() -> None:
@@ -22,24 +25,24 @@ def start_compilation_cache() -> None:
     ``EXBURN_COMPILATION_CACHE``, a folder or ``off``.
     """
     if compilation_cache() is not None:
+        _keep_quick_ones()
         return
-    chosen = os.environ.get(SWITCH, "")
-    if chosen.lower() in ("off", "0", "false", "no"):
+    chosen = os.environ.get(SWITCH, "").strip()
+    if chosen.lower() in ("off", "none", "0", "false", "no"):
         return
-    folder = Path(chosen) if chosen else _own_folder()
+    folder = chosen or _own_folder()
     if folder is None:
         return
     set_compilation_cache(folder)
-    _prune(folder)
+    _prune(Path(compilation_cache() or ""))
 
 
 def set_compilation_cache(folder: str | os.PathLike | None) -> None:
-    """Keeps compiled programs in a folder, or nowhere.
-
-    To be called before the first computation: JAX looks once.
+    """Keeps the programs that are compiled from now on in a folder, or nowhere.
 
     Args:
-        folder: Where they go; made when it is needed. ``None`` turns the cache off.
+        folder: Where they go; made when it is needed, ``~`` is the home. ``None`` turns
+            the cache off.
 
     Example:
         >>> before = compilation_cache()
@@ -48,12 +51,20 @@ def set_compilation_cache(folder: str | os.PathLike | None) -> None:
         None
         >>> set_compilation_cache(before)
     """
-    jax.config.update(
-        "jax_compilation_cache_dir", None if folder is None else os.fspath(folder)
-    )
-    # JAX would keep those that took a second or more. A start needs several that take
-    # a twentieth of one, and a millisecond to be read.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+    path = None if folder is None else os.path.expanduser(os.fspath(folder))
+    jax.config.update("jax_compilation_cache_dir", path)
+    _keep_quick_ones()
+    reset_cache()  # else JAX would go on with the folder of its first program
+
+
+def _keep_quick_ones() -> None:
+    """Keeps programs that took less than JAX's second, unless the user has chosen.
+
+    A start needs several that take a twentieth of one, and a millisecond to be read.
+    """
+    option = "jax_persistent_cache_min_compile_time_secs"
+    if getattr(jax.config, option) == 1:
+        jax.config.update(option, 0.02)
 
 
 def compilation_cache() -> str | None:
@@ -77,17 +88,17 @@ def _own_folder() -> Path | None:
 def _prune(folder: Path) -> None:
     """Removes the oldest entries beyond the largest size, once a day.
 
-    JAX can do so at every write, but two processes that do so at once get in each
-    other's way.
+    Nothing else: the user may have named a folder that holds other files. JAX can do so
+    at every write, but two processes that do so at once get in each other's way.
     """
     stamp = folder / ".pruned"
     try:
         if not folder.is_dir() or _age(stamp) < DAY:
             return
         stamp.touch()
+        found = [e for e in os.scandir(folder) if _ENTRY.fullmatch(e.name)]
         entries = sorted(
-            ((e.stat().st_mtime, e.stat().st_size, e.path) for e in os.scandir(folder)),
-            reverse=True,
+            ((e.stat().st_mtime, e.stat().st_size, e.path) for e in found), reverse=True
         )
         total = 0
         for _, size, path in entries:

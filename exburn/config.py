@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from exburn.arguments import check_count
 from exburn.dtypes import (
     Precision,
     get_precision,
@@ -272,12 +273,7 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
 
 def _limit(name: str, value: int | None) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if value is not None and not whole:
-        raise ArgumentError(
-            f"set_{name}", f"{name} is an integer >= 1 or None, received {value!r}"
-        )
-    return value
+    return None if value is None else check_count(f"set_{name}", name, value)
 
 
 def enable_unsafe_deserialization() -> None:

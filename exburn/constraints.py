@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ _EPSILON = 1e-7
 Axis = int | Sequence[int] | None
 
 
-class Constraint:
+class Constraint(registry.Configured):
     """Base of constraints: an object called with a weight, giving one it allows.
 
     Any function of the same kind works in its place.
@@ -50,25 +49,6 @@ class Constraint:
 
     def __call__(self, w) -> jax.Array:
         return w
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able."""
-        if inspect.signature(type(self)).parameters:
-            raise ArgumentError(
-                type(self).__name__,
-                "a class whose constructor takes arguments must define get_config()",
-            )
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Constraint:
-        """Makes a constraint from ``get_config``'s result."""
-        return cls(**config)
-
-    def __repr__(self) -> str:
-        takes = inspect.signature(type(self)).parameters
-        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @registry.register_builtin

@@ -14,6 +14,7 @@ from typing import Any
 
 from flax import nnx
 
+from exburn.arguments import check_count, check_number
 from exburn.building import materialize
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
@@ -62,7 +63,7 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
         UnknownNameError: A pattern names no layer.
     """
     op = "add_lora"
-    alpha = _checked(op, rank, alpha)
+    rank, alpha = _checked(op, rank, alpha)
     if not model.built:
         raise NotBuiltError(
             op,
@@ -111,7 +112,7 @@ def adapt_layer(
 ) -> None:
     """Adds an adapter to one layer, of any size, and freezes its weight alone."""
     op = f"{layer.name}.enable_lora"
-    alpha = _checked(op, rank, alpha)
+    rank, alpha = _checked(op, rank, alpha)
     if not any(True for _ in iter_weights(layer)):
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if layer.lora_enabled:
@@ -131,14 +132,12 @@ def adapt_layer(
     _put_beside(layer, term, a_initializer, b_initializer)
 
 
-def _checked(op: str, rank: Any, alpha: Any) -> float:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ArgumentError(op, f"rank must be an integer ≥ 1, received {rank!r}")
-    alpha = rank if alpha is None else alpha
-    number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
-    if not number or not math.isfinite(alpha) or alpha <= 0:
+def _checked(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
+    rank = check_count(op, "rank", rank)
+    number = check_number(op, "alpha", rank if alpha is None else alpha)
+    if not number:
         raise ArgumentError(op, f"alpha must be a number > 0, received {alpha!r}")
-    return float(alpha)
+    return rank, number
 
 
 def restore(model: Any, record: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import jax
 import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
@@ -22,6 +22,7 @@ from exburn.jax_functions import original
 
 __all__ = [
     "Catalogue",
+    "Configured",
     "custom_objects",
     "deserialize",
     "from_file",
@@ -251,6 +252,45 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if shared is not None and number is not None:
         shared.made[number] = made
     return made
+
+
+class Configured:
+    """Base of small objects that the arguments of their constructor describe.
+
+    A subclass keeps each argument as an attribute of its name.
+
+    Example:
+        >>> class Scale(Configured):
+        ...     def __init__(self, by=2):
+        ...         self.by = by
+        ...     def get_config(self):
+        ...         return {"by": self.by}
+        >>> Scale.from_config(Scale(3).get_config())
+        Scale(by=3)
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able.
+
+        Raises:
+            ArgumentError: There are some, and the class does not say which.
+        """
+        if inspect.signature(type(self)).parameters:
+            raise ArgumentError(
+                type(self).__name__,
+                "a class whose constructor takes arguments must define get_config()",
+            )
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes an object from ``get_config``'s result."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        takes = inspect.signature(type(self)).parameters
+        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Catalogue:

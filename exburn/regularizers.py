@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import registry
+from exburn.arguments import check_number
 from exburn.errors import ArgumentError, ShapeError
 
 __all__ = [
@@ -30,7 +28,7 @@ __all__ = [
 ]
 
 
-class Regularizer:
+class Regularizer(registry.Configured):
     """Base of regularizers: an object called with an array, giving a scalar.
 
     Any function of the same kind works in its place.
@@ -47,25 +45,6 @@ class Regularizer:
         raise ArgumentError(
             type(self).__name__, "a regularizer must define __call__(self, x)"
         )
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able."""
-        if inspect.signature(type(self)).parameters:
-            raise ArgumentError(
-                type(self).__name__,
-                "a class whose constructor takes arguments must define get_config()",
-            )
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Regularizer:
-        """Makes a regularizer from ``get_config``'s result."""
-        return cls(**config)
-
-    def __repr__(self) -> str:
-        takes = inspect.signature(type(self)).parameters
-        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @registry.register_builtin
@@ -85,8 +64,8 @@ class L1L2(Regularizer):
     """
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0):
-        self.l1 = _factor("L1L2", "l1", 0.0 if l1 is None else l1)
-        self.l2 = _factor("L1L2", "l2", 0.0 if l2 is None else l2)
+        self.l1 = check_number("L1L2", "l1", 0.0 if l1 is None else l1)
+        self.l2 = check_number("L1L2", "l2", 0.0 if l2 is None else l2)
 
     def __call__(self, x):
         return self.l1 * _sum_abs(x) + self.l2 * _sum_square(x)
@@ -113,7 +92,7 @@ class L1(Regularizer):
     """
 
     def __init__(self, l1: float = 0.01):
-        self.l1 = _factor("L1", "l1", 0.01 if l1 is None else l1)
+        self.l1 = check_number("L1", "l1", 0.01 if l1 is None else l1)
 
     def __call__(self, x):
         return self.l1 * _sum_abs(x)
@@ -140,7 +119,7 @@ class L2(Regularizer):
     """
 
     def __init__(self, l2: float = 0.01):
-        self.l2 = _factor("L2", "l2", 0.01 if l2 is None else l2)
+        self.l2 = check_number("L2", "l2", 0.01 if l2 is None else l2)
 
     def __call__(self, x):
         return self.l2 * _sum_square(x)
@@ -173,7 +152,7 @@ class OrthogonalRegularizer(Regularizer):
     """
 
     def __init__(self, factor: float = 0.01, mode: str = "rows"):
-        self.factor = _factor("OrthogonalRegularizer", "factor", factor)
+        self.factor = check_number("OrthogonalRegularizer", "factor", factor)
         if mode not in ("rows", "columns"):
             raise ArgumentError(
                 "OrthogonalRegularizer",
@@ -211,16 +190,6 @@ _names: dict[str, type[Regularizer]] = {
     "l2": L2,
     "orthogonal_regularizer": OrthogonalRegularizer,
 }
-
-
-def _factor(op: str, name: str, value: Any) -> float:
-    if (
-        not isinstance(value, numbers.Real)
-        or not math.isfinite(value)
-        or float(value) < 0
-    ):
-        raise ArgumentError(op, f"{name} must be a number >= 0, received {value!r}")
-    return float(value)
 
 
 def _wide(x: Any) -> jax.Array:

@@ -20,6 +20,7 @@ __all__ = [
     "INCONCLUSIVE",
     "describe",
     "dim",
+    "held",
     "plain",
     "public_shape",
     "spec_of",
@@ -55,6 +56,19 @@ def spec_of(shape: tuple, dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(dims, jnp.dtype(dtype))
 
 
+def held(spec: Any) -> jax.ShapeDtypeStruct:
+    """The spec with the dtype in which JAX holds such an array.
+
+    JAX warns where it would trace 64 bits as 32.
+
+    Example:
+        >>> held(jax.ShapeDtypeStruct((2,), np.dtype("int64")))
+        ShapeDtypeStruct(shape=(2,), dtype=int32)
+    """
+    dtype = jax.dtypes.canonicalize_dtype(spec.dtype, allow_extended_dtype=True)
+    return jax.ShapeDtypeStruct(spec.shape, dtype)
+
+
 def public_shape(shape: tuple) -> tuple[int | None, ...]:
     """A shape as users see it, with ``None`` for what is not known."""
     return tuple(d if isinstance(d, int) else None for d in shape)
@@ -83,6 +97,7 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
 
 
 def _trace(run: Callable, specs: list) -> Any:
+    specs = [held(spec) for spec in specs]
     try:
         return jax.eval_shape(run, *specs)
     except INCONCLUSIVE:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 from flax import nnx
+from jax.core import Tracer
 
 from exburn.weights import Weight
 
@@ -20,6 +21,11 @@ __all__ = [
     "own_weights",
 ]
 
+# What an attribute is, by its type: ``isinstance`` takes a microsecond for each, and a
+# call of a model looks at hundreds.
+_OTHER, _PART, _CONTAINER, _TREE = range(4)
+_kinds: dict[type, int] = {}
+
 
 def children(module: Any) -> Iterator[tuple[str, Any]]:
     """Modules and variables directly inside, in the order they were assigned.
@@ -27,15 +33,30 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
     Containers that a model keeps its layers in (``nodes``) add no path segment.
     """
     for key, value in vars(module).items():
-        if key.startswith("_pytree__"):
+        kind = _kinds.get(type(value))
+        if kind is None:
+            kind = _kind(value)
+        if kind == _OTHER or key.startswith("_pytree__"):
             continue
-        if isinstance(value, nnx.List | nnx.Dict):
+        if kind == _PART:
+            yield key, value
+        elif kind == _CONTAINER:
             prefix = "" if key == "nodes" else f"{key}/"
             yield from ((prefix + k, v) for k, v in children(value))
-        elif isinstance(value, nnx.Module | nnx.Variable):
-            yield key, value
-        elif isinstance(value, nnx.Pytree):
+        else:
             yield from ((f"{key}/{k}", v) for k, v in children(value))
+
+
+def _kind(value: Any) -> int:
+    if isinstance(value, nnx.List | nnx.Dict):
+        kind = _CONTAINER
+    elif isinstance(value, nnx.Module | nnx.Variable):
+        kind = _PART
+    else:
+        kind = _TREE if isinstance(value, nnx.Pytree) else _OTHER
+    if not isinstance(value, Tracer):  # it may stand for a variable
+        _kinds[type(value)] = kind
+    return kind
 
 
 def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.core import Tracer
 
 from exburn import initializers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, BusyError, ShapeError
 from exburn.shapes import describe
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Static",
     "Variable",
     "Weight",
+    "alive",
     "assign",
     "scalars",
 ]
@@ -61,6 +63,23 @@ def assign(variable: nnx.Variable, value: Any) -> None:
         variable.set_raw_value(jax.device_put(np.array(value, dtype)))
 
 
+def alive(array: Any) -> Any:
+    """An array that is to be read.
+
+    Raises:
+        BusyError: A program has consumed it: its model is being trained.
+    """
+    concrete = isinstance(array, jax.Array) and not isinstance(array, Tracer)
+    if concrete and array.is_deleted():
+        raise BusyError(
+            "weights",
+            "the model is being trained, and a program has its arrays",
+            hint="Read them in a hook, of a callback without light = True, or after "
+            "fit has returned.",
+        )
+    return array
+
+
 class Weight(nnx.Variable):
     """What Keras code expects of a variable, on top of ``flax.nnx.Variable``."""
 
@@ -78,17 +97,17 @@ class Weight(nnx.Variable):
     @property
     def value(self) -> jax.Array:
         """The array, as in Keras."""
-        return self.get_value()
+        return alive(self.get_value())
 
     @value.setter
     def value(self, value) -> None:
         self.assign(value)
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(self.get_value())
+        return np.asarray(alive(self.get_value()))
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(self.get_value(), dtype=dtype)
+        return np.array(alive(self.get_value()), dtype=dtype)
 
     @property
     def trainable(self) -> bool:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import constraints, context, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.errors import DTypeError
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
-from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 from exburn.shapes import describe
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.config import image_data_format, set_image_data_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.shapes import describe
@@ -34,27 +34,6 @@ def check_choice(op: str, argument: str, value: Any, choices: Sequence[str]) -> 
             op, f"{argument} is one of {', '.join(choices)}, received {value!r}"
         )
     return lower
-
-
-def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
-    """The value as an ``int`` if it is a whole number of at least ``least``."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise ArgumentError(
-            op, f"{argument} is an integer >= {least}, received {value!r}"
-        )
-    return int(value)
-
-
-def check_number(
-    op: str, argument: str, value: Any, low: float = 0.0, high: float = math.inf
-) -> float:
-    """The value as a ``float`` if it is a finite number from ``low`` to ``high``."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not low <= value <= high or math.isinf(value):
-        span = f">= {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise ArgumentError(op, f"{argument} is a number {span}, received {value!r}")
-    return float(value)
 
 
 def check_sizes(

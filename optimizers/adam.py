@@ -46,7 +46,7 @@ def adam_rule(
         -0.1
     """
     root = jnp.sqrt(bias_correction(beta_2, count))
-    size = learning_rate * root / bias_correction(beta_1, count)
+    size = -learning_rate * root / bias_correction(beta_1, count)
     floor = epsilon * root
 
     def init(p, path):
@@ -65,9 +65,9 @@ def _adapted(g, m, v, v_max, size, floor, beta_1, beta_2):
     m = beta_1 * m + (1.0 - beta_1) * g
     v = beta_2 * v + (1.0 - beta_2) * jnp.square(g)
     if v_max is None:
-        return -size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
+        return size * m / (jnp.sqrt(v) + floor), {"m": m, "v": v}
     v_max = jnp.maximum(v_max, v)
-    delta = -size * m / (jnp.sqrt(v_max) + floor)
+    delta = size * m / (jnp.sqrt(v_max) + floor)
     return delta, {"m": m, "v": v, "v_max": v_max}
 
 

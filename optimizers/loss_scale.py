@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -191,6 +191,9 @@ class LossScaleOptimizer(Optimizer):
     @property
     def schedule(self):
         return self._inner.schedule
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        self._inner.check_paths(paths)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         self._inner.set_epochs(steps_per_epoch, epochs)

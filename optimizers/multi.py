@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +46,7 @@ class OptimizerMap(MutableMapping):
     Raises:
         DTypeError: A value is not an optimizer.
         ArgumentError: Two patterns match one path, or a pattern is set twice.
+        UnknownNameError: From ``fit``, if a pattern matches no weight of the model.
 
     Example:
         >>> from exburn.optimizers import SGD, Adam
@@ -97,6 +104,16 @@ class OptimizerMap(MutableMapping):
 
     def __call__(self, variable: Any) -> Optimizer:
         return self[variable.path]
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        """Raises for a pattern that no weight of a model matches.
+
+        Raises:
+            UnknownNameError: There is one; its weights would get the default.
+        """
+        for pattern in self._map:
+            if not any(p == pattern or re.fullmatch(pattern, p) for p in paths):
+                raise unknown_name("weight", pattern, paths, op="OptimizerMap")
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments as JSON-able values."""
@@ -198,6 +215,10 @@ class MultiOptimizer(Optimizer):
         if self._get_state is not None:
             self._bind_one(index)
         return index
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        if isinstance(self._map, OptimizerMap):
+            self._map.check_paths(paths)
 
     def _index_of(self, path: str, leaf: Any) -> int:
         if path not in self._index:

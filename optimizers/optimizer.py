@@ -194,6 +194,13 @@ class Optimizer(Live, Eager, Update):
         """Whether the loss must go through :meth:`scale_loss` before ``grad``."""
         return self.loss_scale_factor is not None
 
+    def check_paths(self, paths: Sequence[str]) -> None:
+        """Checks what it knows parameters by, where all weights of a model are known.
+
+        Args:
+            paths: The model's weights, frozen ones too.
+        """
+
     def skips(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
         """Whether the update between two states was left out; None: it never is."""
         return None

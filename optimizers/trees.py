@@ -212,9 +212,17 @@ def initial_state(function: Callable[[Any], Any], params: Any) -> Any:
         return treedef.unflatten(
             [jnp.asarray(v, dtype=d) for v, d in zip(values, dtypes, strict=True)]
         )
-    # np.array copies: two leaves must never share a buffer that is donated later.
-    arrays = [np.array(v, dtype=d) for v, d in zip(values, dtypes, strict=True)]
+    arrays = [_own(v, d) for v, d in zip(values, dtypes, strict=True)]
     return treedef.unflatten(jax.device_put(arrays))
+
+
+def _own(value: Any, dtype: Any) -> np.ndarray:
+    """The values in memory of their own: no two leaves may share what is donated."""
+    value = np.asarray(value)
+    one_value = value.size and not any(value.strides)
+    if one_value and not any(value.flat[0].tobytes()):  # a -0.0 has a bit that is set
+        return np.zeros(value.shape, dtype)  # of memory that nobody has to fill
+    return np.array(value, dtype)
 
 
 class _NotConstant(Exception):
@@ -246,7 +254,7 @@ def _read_off(jaxpr, consts, arguments) -> list:
                 known[atom] = value(eqn.invars[0])
             elif name == "broadcast_in_dim" and eqn.invars[0].aval.shape == ():
                 scalar = np.asarray(value(eqn.invars[0]), eqn.invars[0].aval.dtype)
-                known[atom] = np.full(eqn.params["shape"], scalar)
+                known[atom] = np.broadcast_to(scalar, eqn.params["shape"])
             elif name == "convert_element_type":
                 source = value(eqn.invars[0])
                 if not isinstance(source, jax.core.Tracer):

@@ -47,7 +47,8 @@ def pytest_configure(config):
     that tests start know nothing of it, and the user's own cache stays as it is.
     """
     given = getattr(config, "workerinput", {}).get("compiled")
-    if not given and config.option.markexpr == "not slow":
+    # A value of blanks alone, XLA takes for the name of a file, and ends the process.
+    if QUICK_FLAGS and not given and config.option.markexpr == "not slow":
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
     config.stash[FOLDER] = given or tempfile.mkdtemp(prefix="exburn-tests-")
     if not given:

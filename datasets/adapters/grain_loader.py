@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +23,8 @@ class GrainAdapter:
         )
 
     def load(self, value: Any) -> StreamDataset:
-        batches = None
-        if hasattr(type(value), "__len__") and len(value) < sys.maxsize:
-            batches = len(value)  # sys.maxsize stands for .repeat() without a count
+        # An endless one's length is sys.maxsize, as we write it, too.
+        batches = len(value) if hasattr(type(value), "__len__") else None
 
         def start(epoch: int) -> Iterator:
             _mark_flags_parsed()

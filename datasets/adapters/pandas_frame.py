@@ -64,7 +64,8 @@ def _kind(dtype: Any, name: str, op: str) -> str:
     elif kind in "mM":
         hint = "Convert it to numbers: (t - t.min()).dt.total_seconds()."
     elif kind in "OUST":
-        hint = "Encode it: StringLookup, pandas.get_dummies or series.factorize()[0]."
+        hint = "Encode it: StringLookup, pandas.get_dummies or series.factorize()[0]. "
+        hint += "A column of arrays: np.stack(series)."
     raise DTypeError(
         op, f"{name} must be numeric or boolean", {"dtype": dtype}, hint=hint
     )

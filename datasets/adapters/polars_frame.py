@@ -64,6 +64,8 @@ def _check(column: Any, name: str, op: str) -> None:
         hint = "Drop the column, or encode it first."
         if inner.is_temporal():
             hint = "Convert it to numbers: column.dt.epoch('s')."
+        elif str(inner).startswith("List"):
+            hint = "Make its rows equally long: column.list.to_array(width)."
         elif inner.is_decimal():
             hint = "Convert it: column.cast(polars.Float32)."
         elif str(inner).startswith(("String", "Categorical", "Enum")):

@@ -6,6 +6,7 @@ import collections
 import itertools
 import multiprocessing
 import pickle
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -38,17 +39,17 @@ class PyDatasetAdapter:
         )
 
     def load(self, value: Any) -> StreamDataset:
-        total = value.num_batches if isinstance(value, PyDataset) else _length(value)
+        total = _batches(value)
         pools: list[ProcessPoolExecutor] = []  # kept from one epoch to the next
         fetch = _fetcher(value, pools)
 
         def start(epoch: int, seed: int | None) -> Iterator:
+            value.on_epoch_begin()
+            total, made = _batches(value), 0  # the hooks may change their number
             order: Iterable[int] = itertools.count() if total is None else range(total)
             if total is not None and seed is not None:
                 rng = np.random.default_rng((seed, epoch))
                 order = rng.permutation(total).tolist()
-            value.on_epoch_begin()
-            made = 0
             try:
                 for batch in fetch(order):
                     made += 1
@@ -58,12 +59,20 @@ class PyDatasetAdapter:
                     value.on_epoch_end()
 
         name = type(value).__name__
-        stream = StreamDataset(start, batches=total, shuffles=True, name=name)
-        weakref.finalize(stream, _end, pools)  # when `fit` is over
+        stream = StreamDataset(
+            start,
+            batches=sys.maxsize if total is None else total,
+            shuffles=True,
+            release=lambda: _end(pools),
+            name=name,
+        )
+        weakref.finalize(stream, _end, pools)
         return stream
 
 
-def _length(value: Any) -> int | None:
+def _batches(value: Any) -> int | None:
+    if isinstance(value, PyDataset):
+        return value.num_batches
     return len(value) if hasattr(type(value), "__len__") else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from exburn.dataset import StreamDataset, register_adapter
@@ -18,9 +19,9 @@ class TensorFlowDataAdapter:
         return module == "tensorflow" and hasattr(value, "as_numpy_iterator")
 
     def load(self, value: Any) -> StreamDataset:
-        count = int(value.cardinality())  # negative: endless or unknown
+        count = int(value.cardinality())  # -1: endless, -2: unknown
         return StreamDataset(
             lambda epoch: value.as_numpy_iterator(),
-            batches=count if count >= 0 else None,
+            batches={-1: sys.maxsize, -2: None}.get(count, count),
             name="tf.data.Dataset",
         )

@@ -82,5 +82,9 @@ class TorchLoaderAdapter:
         except TypeError:  # an IterableDataset without a length
             batches = None
         return StreamDataset(
-            start, batches=batches, batch_size=value.batch_size, name="DataLoader"
+            start,
+            batches=batches,
+            batch_size=value.batch_size,
+            shared=bool(getattr(value, "persistent_workers", False)),
+            name="DataLoader",
         )

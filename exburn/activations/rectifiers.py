@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.activations.half_gelu import half_gelu
+from exburn.traced_once import traced_once
 
 __all__ = [
     "celu",
@@ -133,6 +134,11 @@ def gelu(x, approximate=False):
     x = jnp.asarray(x)
     if x.dtype in (jnp.bfloat16, jnp.float16) and not approximate:
         return half_gelu(x)
+    return _gelu(x, approximate)
+
+
+@traced_once("approximate")
+def _gelu(x, approximate):
     return jax.nn.gelu(x, approximate=approximate)
 
 

@@ -28,8 +28,9 @@ class Callback:
         params: What the run was called with: `epochs`, `steps` (None if unknown),
             `batch_size`, `samples`, `verbose`, `validation`, `metrics`.
         every: Call the batch hooks after every n-th step only.
-        light: A promise that the hooks of epochs and evaluations neither read nor write
-            the model's weights, so that the trainer need not bring them up to date.
+        light: A promise that the hooks of epochs, chunks and evaluations neither read
+            nor write the model's weights, so that the trainer need not bring them up to
+            date. To read them then is a `BusyError`.
         async_safe: Accepted for Keras' sake; hooks always run in the main thread.
 
     Example:
@@ -107,6 +108,10 @@ class Callback:
         epoch when all of its hooks have run. `point.save(writer)` saves the run; see
         `exburn.training.checkpointing.RunPoint`. With `every = n`, chunks end at the
         multiples of n."""
+
+    def on_compile(self, program: str) -> None:
+        """Called before a program, such as `"train"`, is compiled: the first time, and
+        for data of another shape. That takes up to minutes."""
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         """Called when `evaluate`, or the validation inside `fit`, begins."""

@@ -160,13 +160,15 @@ class CallbackList:
     @property
     def light(self) -> bool:
         """Whether no callback touches the weights in an epoch hook."""
-        epoch = ("on_epoch_begin", "on_epoch_end")
-        return all(c.light for hook in epoch for c in self._hooks[hook])
+        return self.light_in("on_epoch_begin", "on_epoch_end")
 
     @property
     def light_tests(self) -> bool:
         """Whether no callback touches the weights in a hook of an evaluation."""
-        hooks = ("on_test_begin", *_BATCH_HOOKS["test"], "on_test_end")
+        return self.light_in("on_test_begin", *_BATCH_HOOKS["test"], "on_test_end")
+
+    def light_in(self, *hooks: str) -> bool:
+        """Whether no callback touches the weights in the hooks of these names."""
         return all(c.light for hook in hooks for c in self._hooks[hook])
 
     def listens(self, hook: str) -> bool:
@@ -271,6 +273,10 @@ class CallbackList:
     def on_checkpoint(self, point: Any) -> None:
         for callback in self._hooks["on_checkpoint"]:
             _run(callback, "on_checkpoint", point)
+
+    def on_compile(self, program: str) -> None:
+        for callback in self._hooks["on_compile"]:
+            _run(callback, "on_compile", program)
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
         self._begin("test", "on_test_begin", logs)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.checkpoint.directory import CheckpointDirectory
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning
 
@@ -51,17 +52,13 @@ class CheckpointWriter:
         background: bool = True,
         on_error: str = "raise",
     ):
-        if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise ArgumentError(
-                "checkpoint", f"keep must be a positive number, received {keep!r}"
-            )
         if on_error not in ("raise", "warn"):
             raise ArgumentError(
                 "checkpoint",
                 f"on_error must be 'raise' or 'warn', received {on_error!r}",
             )
         self.directory = CheckpointDirectory(path)
-        self.keep, self.best = keep, best
+        self.keep, self.best = check_count("checkpoint", "keep", keep), best
         self.background, self.on_error = background, on_error
         self.damaged: set[Path] = set()
         self._pool: ThreadPoolExecutor | None = None

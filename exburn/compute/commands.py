@@ -9,8 +9,9 @@ from typing import Any
 
 import jax
 
+from exburn.arguments import check_number
 from exburn.compute.kernels import run_kernel
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DTypeError
 
 __all__ = ["Command", "poll", "submit", "wait"]
 
@@ -67,7 +68,12 @@ def submit(work: str | Callable, *inputs: Any, **params: Any) -> Command:
 
 
 def poll(command: Command) -> str:
-    """``"running"``, ``"completed"`` or ``"failed"``; never waits."""
+    """``"running"``, ``"completed"`` or ``"failed"``; never waits.
+
+    Raises:
+        DTypeError: It is no command.
+    """
+    _require_command("poll", command)
     if command.error is not None:
         return "failed"
     leaves: list[Any] = jax.tree.leaves(command.output)
@@ -90,9 +96,14 @@ def wait(command: Command, timeout: float | None = None) -> Any:
         timeout: Seconds to wait at most; the work itself goes on.
 
     Raises:
+        DTypeError: ``command`` is no command.
+        ArgumentError: ``timeout`` is no number >= 0.
         TimeoutError: It is not there in time.
         Exception: What the command failed with.
     """
+    _require_command("wait", command)
+    if timeout is not None:
+        check_number("wait", "timeout", timeout)
     if command.error is not None:
         raise command.error
     if timeout is not None:
@@ -102,3 +113,12 @@ def wait(command: Command, timeout: float | None = None) -> Any:
                 raise TimeoutError(f"{command.kernel!r} runs for more than {timeout} s")
             time.sleep(1e-4)
     return jax.block_until_ready(command.output)
+
+
+def _require_command(op: str, value: Any) -> None:
+    if not isinstance(value, Command):
+        raise DTypeError(
+            op,
+            f"a command is needed, received {type(value).__name__}",
+            hint=f"command = submit(work, ...); {op}(command).",
+        )

@@ -20,6 +20,7 @@ from exburn.dataset.conversion import (
     as_dataset,
     as_validation_dataset,
     split,
+    with_targets_like,
 )
 from exburn.dataset.py_dataset import PyDataset
 from exburn.dataset.stream_dataset import StreamDataset
@@ -38,4 +39,5 @@ __all__ = [
     "on_host",
     "register_adapter",
     "split",
+    "with_targets_like",
 ]

@@ -91,11 +91,17 @@ class ArrayDataset:
 
     def rows(self, start: int, stop: int) -> ArrayDataset:
         """The rows from ``start`` to ``stop``, on the device where they are."""
-        part = object.__new__(ArrayDataset)
-        part.tree = map_leaves(lambda _, leaf: leaf[start:stop], self.tree, "")
-        part.size = len(range(self.size)[start:stop])
-        part.nbytes = sum(leaf.nbytes for _, leaf in leaves(part.tree, ""))
-        return part
+        tree = map_leaves(lambda _, leaf: leaf[start:stop], self.tree, "")
+        return ArrayDataset.of(tree)
+
+    @classmethod
+    def of(cls, tree: tuple) -> ArrayDataset:
+        """Parts and views of checked arrays, which need no check of their own."""
+        made = object.__new__(cls)
+        arrays = [leaf for _, leaf in leaves(tree, "")]
+        made.tree, made.size = tree, len(arrays[0])
+        made.nbytes = sum(leaf.nbytes for leaf in arrays)
+        return made
 
 
 def _is_mapped(array: Any) -> bool:

@@ -118,6 +118,9 @@ def _explain_objects(array: np.ndarray) -> tuple[str, str, str]:
     seen = ", ".join(repr(v)[:40] for v in first[:3])
     shapes = {np.shape(v) for v in first if isinstance(v, np.ndarray)}
     shapes |= {(len(v),) for v in first if isinstance(v, list | tuple)}
+    if len(shapes) == 1 and len(array) > 1:
+        (shape,) = shapes
+        return f"objects, arrays of {shape}", "Make it one array: np.stack(rows).", seen
     if shapes:
         lengths = ", ".join(str(s) for s in sorted(shapes)[:4])
         return (

@@ -17,7 +17,13 @@ from exburn.dataset.stream_dataset import StreamDataset
 from exburn.dataset.trees import NAMES
 from exburn.errors import ArgumentError, DataError, DTypeError
 
-__all__ = ["as_batch", "as_dataset", "as_validation_dataset", "split"]
+__all__ = [
+    "as_batch",
+    "as_dataset",
+    "as_validation_dataset",
+    "split",
+    "with_targets_like",
+]
 
 
 def as_dataset(
@@ -120,6 +126,59 @@ def as_validation_dataset(
             {"received": f"{type(data).__name__} of {len(data)} parts"},
         )
     return as_dataset(*data, op=op)
+
+
+def with_targets_like(
+    dataset: ArrayDataset | StreamDataset, targets: Any
+) -> ArrayDataset | StreamDataset:
+    """The data with targets of other targets' rank, where only an axis of one differs.
+
+    ``[n]`` and ``[n, 1]`` mean the same. As one of the two, they meet the same code of
+    the user's, and the same programs.
+
+    Args:
+        dataset: The data. A stream is not to be used otherwise from then on.
+        targets: Arrays or specs, with the axis of the rows.
+
+    Example:
+        >>> data = ArrayDataset(np.ones((3, 2)), np.zeros(3))
+        >>> with_targets_like(data, np.zeros((8, 1))).tree[1].shape
+        (3, 1)
+    """
+    forms = [leaf.shape for leaf in jax.tree.leaves(targets)]
+
+    def alike(batch: tuple) -> tuple:
+        x, y, weight = batch
+        leaves, structure = jax.tree.flatten(y)
+        if len(leaves) != len(forms):
+            return batch
+        leaves = [_of_form(v, form) for v, form in zip(leaves, forms, strict=True)]
+        return x, structure.unflatten(leaves), weight
+
+    before = dataset.tree if isinstance(dataset, ArrayDataset) else dataset.peek()
+    now = alike(before)
+    if jax.tree.map(np.shape, now[1]) == jax.tree.map(np.shape, before[1]):
+        return dataset
+    if isinstance(dataset, ArrayDataset):
+        return ArrayDataset.of(now)
+    iterate = dataset.iterate
+    return StreamDataset(
+        lambda epoch: map(alike, iterate(epoch)),
+        batches=dataset.batches,
+        reiterable=dataset.reiterable,
+        batch_size=dataset.batch_size,
+        shared=dataset.shared,
+        release=dataset.close,
+        name=dataset.name,
+        op=dataset.op,
+    )
+
+
+def _of_form(array: Any, form: tuple) -> Any:
+    shape = array.shape
+    if form[len(shape) :] == (1,):
+        return array.reshape(*shape, 1)
+    return array.reshape(shape[:-1]) if shape[len(form) :] == (1,) else array
 
 
 def split(

@@ -26,11 +26,14 @@ class StreamDataset:
         factory: ``factory(epoch)`` gives an iterator of raw batches: ``x``, ``(x, y)``
             or ``(x, y, sample_weight)``. With ``shuffles=True`` it is called as
             ``factory(epoch, seed)`` and orders its batches by the seed, if any.
-        batches: Batches in an epoch, or None if unknown or endless.
+        batches: Batches in an epoch; None if unknown, ``sys.maxsize`` if endless.
         reiterable: Whether each epoch starts anew. If not, there is one iterator and
             every call to ``iterate`` continues it (as Keras does with generators).
         batch_size: Rows of a full batch, or None if unknown.
         shuffles: Whether the factory takes a seed.
+        shared: Whether to open an iterator begins anew those that were opened before.
+            Then ``iterate`` does not go on with the one that ``peek`` began.
+        release: Called by ``close``, to end what the source keeps between epochs.
         name: What errors call it.
         op: The operation named in errors.
 
@@ -60,13 +63,15 @@ class StreamDataset:
         reiterable: bool = True,
         batch_size: int | None = None,
         shuffles: bool = False,
+        shared: bool = False,
+        release: Callable[[], None] | None = None,
         name: str = "loader",
         op: str = "fit",
     ):
         self.batches, self.batch_size = batches, batch_size
-        self.reiterable, self.shuffles = reiterable, shuffles
+        self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
-        self._factory = factory
+        self._factory, self._release = factory, release
         self.check: Callable[[tuple], None] | None = None
         self._source: Iterator | None = None  # the only iterator, if not reiterable
         self._started = False
@@ -79,24 +84,29 @@ class StreamDataset:
 
     def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
         """The first batch; ``iterate`` with the same arguments still yields it."""
-        if self._ahead is None or (self.reiterable and self._ahead[0] != (epoch, seed)):
+        key = self._key(epoch, seed)
+        if self._ahead is None or (self.reiterable and self._ahead[0] != key):
             source = self._open(epoch, seed)
             batch = self._read(source, epoch, 0)
             if batch is None:
                 raise self._nothing()
             self._drop_ahead()
-            self._ahead = ((epoch, seed), source, batch)
+            self._ahead = (key, source, batch)
         return self._ahead[2]
 
     def iterate(self, epoch: int = 0, seed: int | None = None) -> Iterator[tuple]:
         """Yields NumPy batches ``(x, y, sample_weight)``; the last two may be None."""
-        key, count = (epoch, seed), 0
-        if self._ahead and (not self.reiterable or self._ahead[0] == key):
-            (_, source, batch), self._ahead = self._ahead, None
+        key, count = self._key(epoch, seed), 0
+        ahead = None if self.shared else self._ahead
+        if ahead and (not self.reiterable or ahead[0] == key):
+            (_, source, batch), self._ahead = ahead, None
         else:
             self._drop_ahead()
             source = self._open(epoch, seed)
             batch = self._read(source, epoch, 0)
+            if batch is None and not self.reiterable:  # some begin anew when asked to
+                self._source = source = iter(source)
+                batch = self._read(source, epoch, 0)
         try:
             while batch is not None:
                 count += 1
@@ -109,11 +119,27 @@ class StreamDataset:
             if self.reiterable and hasattr(source, "close"):
                 source.close()  # type: ignore[attr-defined]
 
+    def close(self) -> None:
+        """Closes what ``peek`` opened, and what is kept between epochs.
+
+        A generator stays open, and keeps the batch that was looked at.
+        """
+        if self.reiterable:
+            self._drop_ahead()
+        if self._release is not None:
+            self._release()
+
+    def _key(self, epoch: int, seed: int | None) -> tuple[int, int | None]:
+        return epoch, seed if self.shuffles else None
+
     def _open(self, epoch: int, seed: int | None) -> Iterator:
-        if self._source is None or self.reiterable:
-            arguments = (epoch, seed) if self.shuffles else (epoch,)
-            self._source = iter(self._factory(*arguments))
-        return self._source
+        if self._source is not None:
+            return self._source
+        arguments = (epoch, seed) if self.shuffles else (epoch,)
+        source = iter(self._factory(*arguments))
+        if not self.reiterable:
+            self._source = source
+        return source
 
     def _drop_ahead(self) -> None:
         if self._ahead and self.reiterable and hasattr(self._ahead[1], "close"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 __all__ = ["NAMES", "Tree", "leaves", "map_leaves"]
 
 Tree = Any
@@ -18,13 +20,16 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
         >>> list(leaves({"a": 1, "b": [2, None]}, "x"))
         [("x['a']", 1), ("x['b'][0]", 2)]
     """
-    if isinstance(tree, Mapping):
+    if tree is None or isinstance(tree, np.ndarray):  # the others take longer to tell
+        if nones or tree is not None:
+            yield name, tree
+    elif isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from leaves(value, f"{name}[{key!r}]", nones=nones)
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
             yield from leaves(value, f"{name}[{index}]", nones=nones)
-    elif nones or tree is not None:
+    else:
         yield name, tree
 
 
@@ -35,6 +40,8 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tr
         >>> map_leaves(lambda name, leaf: leaf + 1, {"a": 1, "b": (2, None)}, "x")
         {'a': 2, 'b': (3, None)}
     """
+    if tree is None or isinstance(tree, np.ndarray):
+        return None if tree is None else function(name, tree)
     if isinstance(tree, Mapping):
         items = tree.items()
         return {k: map_leaves(function, v, f"{name}[{k!r}]") for k, v in items}
@@ -43,4 +50,4 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tr
         if hasattr(tree, "_fields"):  # a namedtuple takes its fields one by one
             return type(tree)(*items)
         return items if isinstance(tree, list) else tuple(items)
-    return None if tree is None else function(name, tree)
+    return function(name, tree)

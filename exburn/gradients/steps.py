@@ -70,8 +70,7 @@ def train_step(
         )
         apply = programs.further("apply_gradients", lambda: update_of(programs))
         loss, state = apply(state, data, grads)
-        trainer.adopt(state)
-        trainer.step += 1
+        trainer.adopt(state, trainer.step + 1)
         return float(loss), model
 
 

@@ -35,7 +35,7 @@ def _ignoring_rng(call: Callable) -> Callable:
     return __call__
 
 
-class Initializer:
+class Initializer(registry.Configured):
     """Makes the first value of a weight, on the host.
 
     Subclass it and override ``__call__``; the signature of Keras,
@@ -70,28 +70,9 @@ class Initializer:
             "an initializer must define __call__(self, shape, dtype=None)",
         )
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able."""
-        if inspect.signature(type(self)).parameters:
-            raise ArgumentError(
-                type(self).__name__,
-                "a class whose constructor takes arguments must define get_config()",
-            )
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """Makes an initializer from ``get_config``'s result."""
-        return cls(**config)
-
     def clone(self) -> Initializer:
         """A new initializer with the same configuration."""
         return type(self).from_config(self.get_config())
-
-    def __repr__(self) -> str:
-        takes = inspect.signature(type(self)).parameters
-        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
-        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @registry.register_builtin

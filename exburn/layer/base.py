@@ -32,6 +32,7 @@ class Book:
         initial: Weights as they were first filled, by path, for ``reseed``.
         traced: The last call whose shapes were inferred: how to rebuild its arguments
             from specs, and the specs.
+        path: The path below the outermost model so far.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
@@ -39,12 +40,14 @@ class Book:
         self.calls: list[Any] = []
         self.initial: dict[str, Any] = {}
         self.traced: tuple[Any, list] | None = None
+        self.path = ""
 
 
 class Base(nnx.Module):
     """Construction and settings of a ``Layer``."""
 
     _book: Any
+    is_model = False
     built = False
     supports_masking = False
     input_spec: Any = None

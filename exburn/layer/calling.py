@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import reprlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -27,6 +29,12 @@ _SHOWN = 8  # arrays that a note on an exception describes
 
 class Calling(Weighted):
     """What a ``Layer`` does when it is called."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        build = cls.__dict__.get("build")
+        if build is not None and not cls.is_model:
+            cls.build = _completed(build)
 
     def build(self, *shapes) -> None:
         """Creates the weights. Shapes are tuples with ``None`` for unknown sizes."""
@@ -87,6 +95,7 @@ class Calling(Weighted):
         if context.current() is None:
             if self.built:
                 self._require_weights()
+                self._require_alive()
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
             pass_.asked = kwargs.get("training") is not None
             pass_.paths = module_paths(self)
@@ -332,6 +341,18 @@ class Calling(Weighted):
         for leaf, m in zip(leaves, masks, strict=False):
             if m is not None:
                 pass_.set_mask(leaf, m)
+
+
+def _completed(build: Callable) -> Callable:
+    """``build`` of a class: the layer is built then, whoever called it."""
+
+    @functools.wraps(build)
+    def run(self, *shapes, **named):
+        build(self, *shapes, **named)
+        self._spread_policy()
+        self.built = True
+
+    return run
 
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.

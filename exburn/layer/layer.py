@@ -7,14 +7,15 @@ from typing import Any
 
 import jax
 
-from exburn import registry
+from exburn import registry, transforms
 from exburn.building import clone
-from exburn.errors import GraphError
+from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
 from exburn.layer.signature import init_names
+from exburn.layer.stateless import stateless_call
 from exburn.shapes import public_shape, spec_of
 from exburn.symbol import Symbol
-from exburn.traversal import children
+from exburn.traversal import children, iter_weights
 
 __all__ = ["Layer"]
 
@@ -44,6 +45,14 @@ class Layer(Calling):
         >>> Scale()(np.ones((2, 3))).shape
         (2, 3)
     """
+
+    @property
+    def path(self) -> str:
+        """The path in the outermost model that holds the layer, or its name.
+
+        It is what ``summary()`` and ``freeze`` go by.
+        """
+        return self._book.value.path or self.name
 
     def _direct_layers(self) -> list[Layer]:
         return [child for _, child in children(self) if isinstance(child, Layer)]
@@ -139,6 +148,78 @@ class Layer(Calling):
         ]
         args = config.pop(varargs[0], []) if varargs else []
         return cls(*args, **config)
+
+    def stateless_call(
+        self,
+        trainable_variables,
+        non_trainable_variables,
+        *args,
+        return_losses: bool = False,
+        **kwargs,
+    ):
+        """A pure call: the weights come in as lists of arrays, and go out again.
+
+        Args:
+            trainable_variables: Values in the order of ``trainable_variables``.
+            non_trainable_variables: The same for ``non_trainable_variables``.
+            *args: What the layer is called on.
+            return_losses: Whether the losses that layers added, and the penalties of
+                trained weights, are returned too.
+            **kwargs: More for the call, such as ``training=True``.
+
+        Returns:
+            ``(outputs, non_trainable_variables)``, and a list of losses if asked for.
+
+        Raises:
+            NotBuiltError: The layer has no weights yet.
+            ShapeError: The number of values or a shape differs.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(1)
+            >>> layer.build((None, 2))
+            >>> weights = [jnp.ones((2, 1)), jnp.ones(1)]
+            >>> y, _ = layer.stateless_call(weights, [], jnp.ones((1, 2)))
+            >>> y.tolist()
+            [[3.0]]
+        """
+        if not self.built and not any(True for _ in iter_weights(self)):
+            raise NotBuiltError(
+                f"{self.name}.stateless_call",
+                "the layer must be built before its variables can be replaced",
+                hint="Call it once on data, or give the model an Input(shape).",
+            )
+        self._require_weights()
+        outputs, state, losses = stateless_call(
+            self, trainable_variables, non_trainable_variables, args, kwargs
+        )
+        return (outputs, state, losses) if return_losses else (outputs, state)
+
+    def quantize(self, mode: Any, *, block_size: int | None = None) -> None:
+        """Stores the weights of the layer, and of those inside of it, in few bits.
+
+        In place; for a whole model there is ``model.quantize``, which returns another.
+
+        Args:
+            mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
+            block_size: Of int4: from 32 to 128; 64 by default.
+
+        Raises:
+            NotBuiltError: The layer has no weights yet.
+            UnknownNameError: There is no such mode.
+            ArgumentError: The layer is quantized already, has an adapter, or has no
+                weight that would get smaller.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(64)
+            >>> layer.build((None, 32))
+            >>> layer.quantize("int8")
+            >>> layer.kernel.nbytes
+            2176
+        """
+        transforms.apply("quantize", self, mode, block_size)
 
     def clone(self):
         """A copy with the same configuration and weights, sharing no arrays.

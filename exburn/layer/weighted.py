@@ -15,7 +15,7 @@ from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.layer.base import Base
 from exburn.shapes import describe
 from exburn.traversal import held_metrics, is_abstract, iter_weights
-from exburn.weights import Buffer, Parameter, Weight, assign, scalars
+from exburn.weights import Buffer, Parameter, Weight, alive, assign, scalars
 
 __all__ = ["Weighted"]
 
@@ -85,7 +85,11 @@ class Weighted(Base):
 
     def cast(self, value, dtype=None):
         """A weight or array in the compute dtype."""
-        return jnp.asarray(_value(value), dtype or self.compute_dtype)
+        value, dtype = _value(value), dtype or self.compute_dtype
+        if isinstance(value, jax.Array) and value.dtype == dtype:
+            if not value.weak_type:
+                return value  # as ``jnp.asarray`` would, ten times as slowly
+        return jnp.asarray(value, dtype)
 
     def _weights(
         self, trainable: bool | None = None, *, carried: bool = False
@@ -100,6 +104,10 @@ class Weighted(Base):
     def _require_weights(self) -> None:
         if any(is_abstract(w) for _, w, _ in iter_weights(self)):
             materialize(self)
+
+    def _require_alive(self) -> None:
+        for _, weight, _ in iter_weights(self):
+            alive(weight.get_raw_value())
 
     @property
     def weights(self) -> list[Weight]:
@@ -137,7 +145,7 @@ class Weighted(Base):
 
     def get_weights(self) -> list[np.ndarray]:
         """Host copies of the weights, in the order of ``weights``."""
-        return [np.array(w.get_value()) for w in self.weights]
+        return [np.array(alive(w.get_value())) for w in self.weights]
 
     def set_weights(self, weights) -> None:
         """Replaces the weights by arrays of the same shapes, in the same order.

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.memory_bound import memory_bound
+from exburn.memory_bound import memory_bound, runs_kernels
 
 __all__ = [
     "is_long",
@@ -82,16 +82,8 @@ def is_long(scores: Any, axis: int = -1) -> bool:
         and scores.shape[-1] % _GROUP == 0
         and scores.shape[-1] >= _LONG
         and memory_bound(scores)
-        and _runs_here()
+        and runs_kernels()
     )
-
-
-def _runs_here() -> bool:
-    """Whether there is one GPU, of a kind that Triton compiles for (Ampere, 2020)."""
-    if jax.default_backend() != "gpu" or jax.device_count() != 1:
-        return False
-    capability = getattr(jax.devices()[0], "compute_capability", "")
-    return capability.replace(".", "", 1).isdigit() and float(capability) >= 8
 
 
 @jax.custom_jvp

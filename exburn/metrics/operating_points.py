@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.metrics.base import State
 from exburn.metrics.confusion import Counts, ThresholdMetric
@@ -21,9 +22,7 @@ __all__ = [
 
 def even_thresholds(op: str, count: int, least: int) -> list[float]:
     """``count`` thresholds from 0 to 1; a single one is 0.5."""
-    if not isinstance(count, int) or count < least:
-        reason = f"num_thresholds must be at least {least}"
-        raise ArgumentError(op, reason, {"num_thresholds": count})
+    count = check_count(op, "num_thresholds", count, least)
     return [i / (count - 1) for i in range(count)] if count > 1 else [0.5]
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, DataError, DTypeError
 from exburn.shapes import describe
 
 __all__ = [
     "BATCH",
-    "check_count",
+    "check_ends",
     "check_enough",
     "check_form",
     "check_model",
+    "check_repeats",
     "check_rows",
     "check_verbose",
     "first_batch",
@@ -94,6 +97,16 @@ def check_model(op: str, model: Any) -> None:
         )
 
 
+def check_ends(op: str, name: str, steps: int | None, dataset: Any) -> None:
+    """A data set that is known never to end needs a number of steps."""
+    if steps is None and getattr(dataset, "batches", None) == sys.maxsize:
+        raise ArgumentError(
+            op,
+            f"{name} must be given: the {dataset.name} never ends",
+            hint=f"Pass {name}=n, or a loader that ends.",
+        )
+
+
 def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) -> None:
     """Arrays are not repeated within an epoch."""
     if steps is None or isinstance(dataset, StreamDataset):
@@ -109,19 +122,19 @@ def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) ->
         )
 
 
+def check_repeats(dataset: Any) -> None:
+    """What is trained and validated on begins anew for each of the two."""
+    if isinstance(dataset, StreamDataset) and not dataset.reiterable:
+        raise ArgumentError(
+            "fit",
+            f"the {dataset.name} cannot be x and validation_data: it gives each of its "
+            "batches to only one of them",
+            hint="Pass an object whose __iter__ starts anew, or another generator.",
+        )
+
+
 def positive(op: str, name: str, value: Any, default: Any = None) -> Any:
-    if value is None:
-        return default
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 1:
-        raise ArgumentError(op, f"{name} must be an integer ≥ 1, received {value!r}")
-    return int(value)
-
-
-def check_count(op: str, name: str, value: Any) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 0:
-        raise ArgumentError(op, f"{name} must be an integer ≥ 0, received {value!r}")
+    return default if value is None else check_count(op, name, value)
 
 
 def check_verbose(op: str, verbose: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from exburn.building import fresh_clone
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layers import Input
@@ -24,6 +25,9 @@ def clone_model(
     recursive: bool = False,
 ) -> Any:
     """A model of the same architecture with fresh weights; see ``model.clone()``.
+
+    It has the adapters and the quantized layers of the model, unless a function makes
+    its layers.
 
     Args:
         model: The model.
@@ -50,7 +54,7 @@ def clone_model(
         0.5
     """
     if clone_function is None and input_tensors is None:
-        return type(model).from_config(model.get_config())
+        return fresh_clone(model)
     graph = model.graph
     if graph is None:
         raise ArgumentError(
@@ -60,12 +64,21 @@ def clone_model(
         )
 
     def clone(layer: Any) -> Any:
-        if isinstance(layer, Model) and recursive and layer.graph is not None:
-            return clone_model(layer, None, clone_function, True)
         if clone_function is None:
             return type(layer).from_config(layer.get_config())
+        if isinstance(layer, Model) and recursive and layer.graph is not None:
+            return clone_model(layer, None, clone_function, True)
         return clone_function(layer)
 
+    made = _over(model, clone, input_tensors)
+    if clone_function is None:
+        made.repeat_changes(model.changes)
+    return made
+
+
+def _over(model: Model, clone: Callable[[Any], Any], input_tensors: Any) -> Model:
+    """The graph of a model over clones of its layers."""
+    graph: Any = model.graph
     inputs = input_tensors
     if inputs is None:
         symbols = [

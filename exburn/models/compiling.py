@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import optimizers
+from exburn.arguments import check_count
 from exburn.building import reseed
 from exburn.callback import History
 from exburn.device import device_of
 from exburn.errors import ArgumentError, NotCompiledError
 from exburn.metrics import Mean
-from exburn.models.arguments import check_count, positive
 from exburn.models.options import set_options, warm_up, with_accuracy
 from exburn.training.objective import Objective
 from exburn.training.trainer import Trainer
@@ -130,21 +130,25 @@ class Compiling:
             ArgumentError: An argument that can never work.
         """
         if steps_per_execution != "auto":
-            positive("compile", "steps_per_execution", steps_per_execution)
+            check_count("compile", "steps_per_execution", steps_per_execution)
         if unroll != "auto":
-            positive("compile", "unroll", unroll)
+            check_count("compile", "unroll", unroll)
+        if run_eagerly not in (True, False):
+            raise ArgumentError(
+                "compile",
+                f"run_eagerly must be True or False, received {run_eagerly!r}",
+            )
         if jit_compile not in ("auto", True, False):
             raise ArgumentError(
                 "compile",
                 f"jit_compile must be 'auto', True or False, received {jit_compile!r}",
             )
         if seed is not None:
-            check_count("compile", "seed", seed)
+            seed = check_count("compile", "seed", seed, least=0)
             if seed >= 2**32:
                 raise ArgumentError(
                     "compile", f"seed must be below 2**32, received {seed}"
                 )
-            seed = int(seed)
         metrics = with_accuracy(metrics) if accuracy else metrics
         objective = Objective(loss, loss_weights, metrics, weighted_metrics)
         chosen, device = optimizers.get(optimizer), device_of(device, "compile")

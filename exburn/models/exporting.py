@@ -13,7 +13,7 @@ from jax import export
 from exburn.device import device_info
 from exburn.errors import ArgumentError, NotBuiltError, require
 from exburn.saving.atomic import write_atomically
-from exburn.shapes import INCONCLUSIVE, dim, spec_of
+from exburn.shapes import INCONCLUSIVE, dim, held, spec_of
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_modules
 
@@ -116,7 +116,7 @@ class Exporting:
         rows = dim(0) if batch_size is None else batch_size
         known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
         return jax.tree.map(
-            lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), known
+            lambda v: held(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)), known
         )
 
 

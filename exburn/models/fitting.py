@@ -8,19 +8,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn import config
+from exburn.arguments import check_count
 from exburn.callback import CallbackList, History
 from exburn.callbacks import ProgressBar
-from exburn.dataset import ArrayDataset, as_dataset, as_validation_dataset, split
+from exburn.dataset import (
+    ArrayDataset,
+    as_dataset,
+    as_validation_dataset,
+    split,
+    with_targets_like,
+)
 from exburn.errors import ArgumentError
 from exburn.models.arguments import (
-    check_count,
+    check_ends,
     check_enough,
+    check_repeats,
     check_verbose,
+    first_batch,
     positive,
     validation_epochs,
 )
 from exburn.models.options import warm_up, with_accuracy
-from exburn.models.preparing import Preparing, exits
+from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.models.weighting import class_weights
 from exburn.training.feed import count_steps
 from exburn.training.objective import Objective
@@ -112,8 +121,8 @@ class Fitting(Preparing):
         """
         trainer = self._trainer("fit")
         trainer.check_free("fit", train=True)
-        check_count("fit", "epochs", epochs)
-        check_count("fit", "initial_epoch", initial_epoch)
+        check_count("fit", "epochs", epochs, least=0)
+        check_count("fit", "initial_epoch", initial_epoch, least=0)
         steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
         validation_steps = positive("fit", "validation_steps", validation_steps, None)
         validation_batch_size = positive(
@@ -141,6 +150,9 @@ class Fitting(Preparing):
             )
         validation = None
         if validation_data is not None:
+            whole = steps_per_epoch is None or validation_steps is None
+            if validation_data is x and whole:
+                check_repeats(dataset)
             validation = as_validation_dataset(
                 validation_data, op="fit (validation data)"
             )
@@ -153,17 +165,29 @@ class Fitting(Preparing):
         if (limit := config.max_steps_per_epoch()) is not None:
             known = count_steps(dataset, batch_size, steps_per_epoch)
             steps_per_epoch = limit if known is None else min(known, limit)
+        check_ends("fit", "steps_per_epoch", steps_per_epoch, dataset)
+        check_ends("fit", "validation_steps", validation_steps, validation)
         if accuracy:
             self._add_accuracy()
         warmup = warm_up(warmup, "fit") or self._run.value.warmup
         user = CallbackList(callbacks)
         if validation is not None:
+            seed = trainer.seed if shuffle else None  # as they will be read
+            first = first_batch(dataset, seed, self._fixed_rows())
             with _named("in the validation data"):
-                self._prepare("fit (validation data)", validation, like=dataset)
-        self._prepare("fit", dataset, train=True, shuffle=shuffle)
+                validation = with_targets_like(validation, first[1])
+                with closed_if_it_fails(dataset, validation):
+                    self._prepare("fit (validation data)", validation, like=first)
+        with closed_if_it_fails(dataset, validation):
+            self._prepare("fit", dataset, train=True, shuffle=shuffle)
         history = History()
         history.seed = trainer.seed
         bars = [ProgressBar(verbose)] if verbose else []
+        arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
+        for bar in bars:
+            bar.quick = arrays
+            # No code of the user's runs between epochs.
+            bar.alone = arrays and not user.callbacks and not trainer.eager
         callbacks = CallbackList(
             [*([warmup] if warmup else []), *user.callbacks, history, *bars],
             model=self,

@@ -6,8 +6,8 @@ from typing import Any
 
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, as_dataset
-from exburn.models.arguments import check_verbose, logs_as, positive
-from exburn.models.preparing import Preparing, exits
+from exburn.models.arguments import check_ends, check_verbose, logs_as, positive
+from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.training.trainer import Trainer
 
 __all__ = ["Inferring"]
@@ -38,8 +38,10 @@ class Inferring(Preparing):
         verbose = check_verbose("evaluate", verbose)
         dataset = as_dataset(x, y, sample_weight, op="evaluate")
         batch_size = self._batch_rows("evaluate", batch_size, dataset, steps)
+        check_ends("evaluate", "steps", steps, dataset)
         user = CallbackList(callbacks)
-        self._prepare("evaluate", dataset)
+        with closed_if_it_fails(dataset):
+            self._prepare("evaluate", dataset)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("evaluate", dataset, batch_size), exits(listed):
             logs = trainer.evaluate(
@@ -72,8 +74,10 @@ class Inferring(Preparing):
         if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
             dataset = ArrayDataset(dataset.tree[0], op="predict")
         batch_size = self._batch_rows("predict", batch_size, dataset, steps)
+        check_ends("predict", "steps", steps, dataset)
         trainer = self._predictor()
-        self._prepare("predict", dataset)
+        with closed_if_it_fails(dataset):
+            self._prepare("predict", dataset)
         user = CallbackList(callbacks)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("predict", dataset, batch_size), exits(listed):

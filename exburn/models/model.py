@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from flax import nnx
 
 from exburn import graph as graphs
-from exburn.building import materialize, place, spread_precision
+from exburn.building import intact, materialize, place, spread_precision
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
@@ -51,6 +53,12 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     """
 
     is_model = True
+    _own_build = ""  # how far a subclass's method is: "running" or "done"
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if (build := cls.__dict__.get("build")) is not None:
+            cls.build = _once(build)
 
     def __init__(
         self,
@@ -104,11 +112,24 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     @property
     def precision(self) -> Precision:
-        """The policy; setting one casts the weights, also in the layers that follow."""
+        """The policy; setting one casts the weights, also in the layers that follow.
+
+        Raises:
+            ArgumentError: The model is quantized, so that none would follow.
+        """
         return super().precision
 
     @precision.setter
     def precision(self, policy: Any) -> None:
+        if any(record["kind"] == "quantization" for record in self.changes):
+            raise ArgumentError(
+                "precision",
+                "the layers of a quantized model have precisions of their own, which "
+                "that of the model would not change",
+                {"received": policy},
+                hint="Set that of the exact model and quantize it then, or that of "
+                "single layers: model.get_layer(name).precision = ...",
+            )
         Layer.precision.__set__(self, policy)
         if self.graph is not None:
             self._retrace()
@@ -128,7 +149,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         Args:
             input_shape: A tuple, or a (nested) list or dict of them.
         """
-        if self.built or input_shape is None:
+        if self.built or input_shape is None or self._own_build == "running":
             return
         start = jax.tree.map(
             lambda shape: Symbol(spec_of(tuple(shape), "float32")),
@@ -139,8 +160,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         materialize(self)
 
     def _build(self, shapes: tuple) -> None:
-        if type(self).build is not Model.build:
+        if type(self).build is not Model.build and self._own_build != "done":
+            self._own_build = "running"
             self.build(*shapes)
+            self._own_build = "done"
         self._spread_policy()
         self.built = True
         place(self)
@@ -282,6 +305,25 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         if "nodes" not in config_:
             return super().from_config(config_)
         return config.rebuild(cls, config_)
+
+
+def _once(build: Callable) -> Callable:
+    """A model's own ``build``: called by hand, it leads to a built model.
+
+    What it calls as ``super().build`` has nothing left to do meanwhile.
+    """
+
+    @functools.wraps(build)
+    def run(self, *shapes, **named):
+        if self._own_build == "running":
+            return build(self, *shapes, **named)
+        with intact(self):
+            self._own_build = "running"
+            build(self, *shapes, **named)
+            self._own_build = "done"
+        Model.build(self, *shapes, **named)
+
+    return run
 
 
 def _makes_its_graph(cls: type) -> bool:

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from exburn import context
 from exburn.building import inspect_call, spec_like
 from exburn.training.check import ends_in_probabilities
-from exburn.training.module import SplitModule
-from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["OwnSteps"]
 
@@ -58,49 +56,3 @@ class OwnSteps:
         """The ``compute_loss`` of a subclass that overrides it, else ``None``."""
         own = type(self).compute_loss is not OwnSteps.compute_loss
         return self.compute_loss if own else None
-
-    def stateless_call(
-        self,
-        trainable_variables,
-        non_trainable_variables,
-        *args,
-        return_losses: bool = False,
-        training: bool = False,
-        **kwargs,
-    ):
-        """A pure call: the weights come in as lists of arrays, and go out again.
-
-        Args:
-            trainable_variables: Values in the order of ``model.trainable_variables``.
-            non_trainable_variables: The same for ``non_trainable_variables``.
-            return_losses: Whether the losses that layers added are returned too.
-
-        Returns:
-            ``(outputs, non_trainable_variables)``, and a list of losses if asked for.
-        """
-        split = SplitModule(self)
-        weights = list(iter_weights(self))
-        learned = [path for path, _, learns in weights if learns]
-        rest = [path for path, _, learns in weights if not learns]
-        arrays = dict(zip(learned, map(_array, trainable_variables), strict=True))
-        arrays |= dict(zip(rest, map(_array, non_trainable_variables), strict=True))
-        spare = {n: v for group in split.read() for n, v in group.items()}
-        outer = context.current()
-        copy: Any = split.bind({**spare, **arrays})
-        pass_ = context.Context(training=training, key=outer and outer.key)
-        if outer is not None:
-            pass_._draws = outer._draws  # a second call in one step draws anew
-        pass_.paths, pass_.root = module_paths(copy), copy
-        with context.forward(pass_):
-            outputs = copy._call_arrays(args, kwargs)
-            after = {path: w.get_value() for path, w, _ in iter_weights(copy)}
-            losses = list(pass_.losses)
-            penalty = split.penalty({n: arrays[n] for n in split.params})
-        if penalty is not None:
-            losses.append(penalty)
-        state = [after[path] for path in rest]
-        return (outputs, state, losses) if return_losses else (outputs, state)
-
-
-def _array(value: Any) -> Any:
-    return value.get_value() if hasattr(value, "get_value") else value

@@ -23,8 +23,9 @@ from exburn.models.arguments import (
 from exburn.models.compiling import Compiling
 from exburn.models.exhaustion import memory_errors
 from exburn.training.feed import count_steps
+from exburn.traversal import iter_weights
 
-__all__ = ["Preparing", "exits"]
+__all__ = ["Preparing", "closed_if_it_fails", "exits"]
 
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
@@ -42,7 +43,7 @@ class Preparing(Compiling):
         self,
         op: str,
         dataset: Any,
-        like: Any = None,
+        like: tuple | None = None,
         train: bool = False,
         shuffle: Any = False,
     ) -> Any:
@@ -53,38 +54,20 @@ class Preparing(Compiling):
         trainer.check_free(op)
         seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
         batch = first_batch(dataset, seed, self._fixed_rows())
-        if train and not trainer.is_ready(kind, batch):
+        ready = trainer.is_ready(kind, batch)
+        if train and not ready:
             self._require_trainable(op)
         if like is not None:
-            check_form(op, batch, first_batch(like, None, self._fixed_rows()))
-        own = callable(getattr(self, f"{kind}_step", None))
-        if own and kind == "predict":
-            raise ArgumentError(
-                op,
-                "a predict_step of a model's own is not called",
-                hint="Write the computation into call, or into a second model.",
-            )
-        for name in () if own or kind == "predict" else _NOT_CALLED:
-            if callable(getattr(self, name, None)):
-                raise ArgumentError(
-                    op,
-                    f"{name} of a model's own is not called",
-                    hint="Update metrics that the model holds in compute_loss or call.",
-                )
-        wanting = trainer.objective.wants_targets and kind != "predict" and not own
-        if wanting and batch[1] is None:
-            raise DataError(
-                op,
-                "the loss needs targets, but there is no y",
-                hint="Pass y beside x, or a loader that yields (x, y).",
-            )
-        spec = trainer.prepare(
-            batch,
-            names=self._output_names_of,
-            kind=kind,
-        )
+            check_form(op, batch, like)
+        if ready:
+            spec = trainer.recall(kind)
+        else:
+            self._check_methods(op, kind, batch)
+            spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)
         if kind == "predict" and spec is not None:
             check_rows(op, batch[0], spec)
+        if train and not ready:
+            trainer.optimizer.check_paths([p for p, _, _ in iter_weights(self)])
         if kind == "train" and not trainer.minimizes:
             raise ArgumentError(
                 op,
@@ -106,6 +89,31 @@ class Preparing(Compiling):
             dataset.check = None
             check(dataset.tree)
         return spec
+
+    def _check_methods(self, op: str, kind: str, batch: tuple) -> None:
+        """Raises for methods of the model's own, or a loss, that do not fit."""
+        own = callable(getattr(self, f"{kind}_step", None))
+        if own and kind == "predict":
+            raise ArgumentError(
+                op,
+                "a predict_step of a model's own is not called",
+                hint="Write the computation into call, or into a second model.",
+            )
+        for name in () if own or kind == "predict" else _NOT_CALLED:
+            if callable(getattr(self, name, None)):
+                raise ArgumentError(
+                    op,
+                    f"{name} of a model's own is not called",
+                    hint="Update metrics that the model holds in compute_loss or call.",
+                )
+        if own or kind == "predict" or batch[1] is not None:
+            return
+        if self._run.value.trainer.objective.wants_targets:
+            raise DataError(
+                op,
+                "the loss needs targets, but there is no y",
+                hint="Pass y beside x, or a loader that yields (x, y).",
+            )
 
     def _batch_rows(self, op: str, given: Any, dataset: Any, steps: int | None) -> int:
         """Rows of a step, where the user gave ``batch_size`` or did not."""
@@ -157,7 +165,21 @@ class Preparing(Compiling):
             "metrics": self._run.value.trainer.objective.names,
         }
         bars = [ProgressBar(verbose)] if verbose else []
+        for bar in bars:
+            bar.quick = not isinstance(dataset, StreamDataset)
         return CallbackList([*user.callbacks, *bars], model=self, params=params)
+
+
+@contextlib.contextmanager
+def closed_if_it_fails(*datasets: Any) -> Iterator[None]:
+    """Loaders that were opened to look at a batch are closed if the block raises."""
+    try:
+        yield
+    except BaseException:
+        for dataset in datasets:
+            if isinstance(dataset, StreamDataset):
+                dataset.close()
+        raise
 
 
 @contextlib.contextmanager

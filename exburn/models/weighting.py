@@ -40,13 +40,15 @@ def class_weights(
             )
     if isinstance(dataset, StreamDataset):
         return StreamDataset(
-            lambda epoch, seed: (
+            lambda epoch, seed=None: (
                 (x, y, _rows(y, w, weights)) for x, y, w in dataset.iterate(epoch, seed)
             ),
             batches=dataset.batches,
             reiterable=dataset.reiterable,
             batch_size=dataset.batch_size,
-            shuffles=True,
+            shuffles=dataset.shuffles,
+            shared=dataset.shared,
+            release=dataset.close,
             name=dataset.name,
         )
     x, y, w = dataset.tree

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 from flax import nnx
 
 from exburn.building import cast_weights, materialize
 from exburn.errors import ArgumentError
-from exburn.quantization.plan import Plan, plan_layer
+from exburn.quantization.plan import Plan, Target, plan_layer
 from exburn.quantization.stand_ins import has_own_product, put_in_place
 from exburn.quantization.weight import QuantizedWeight
 from exburn.transforms import supplies
@@ -33,8 +34,7 @@ def carry_out(plan: Plan) -> None:
         for name, scheme in target.schemes.items():
             small = QuantizedWeight(getattr(layer, name), scheme)
             if not small.finite:
-                path = f"{target.path}/{name}".removeprefix("/")
-                raise ArgumentError("quantize", f"{path} holds NaN or infinity")
+                raise _not_finite(target, name)
             setattr(layer, name, small)
         if target.schemes and has_own_product(type(layer)):
             put_in_place(layer)
@@ -42,10 +42,19 @@ def carry_out(plan: Plan) -> None:
 
 @supplies("quantize")
 def quantize_layer(layer: Any, mode: Any, block_size: int | None) -> None:
-    """Packs the weights of one layer, in place."""
+    """Packs the weights of one layer and of those inside of it, in place."""
     plan = plan_layer(layer, mode, block_size)
     materialize(layer)
+    for target in plan.targets:  # before any of them is changed
+        for name in target.schemes:
+            if not jnp.isfinite(getattr(target.layer, name).get_value()).all():
+                raise _not_finite(target, name)
     carry_out(plan)
+
+
+def _not_finite(target: Target, name: str) -> ArgumentError:
+    path = f"{target.path}/{name}".removeprefix("/")
+    return ArgumentError("quantize", f"{path} holds NaN or infinity")
 
 
 def freeze_parameters(model: Any, names: list[str] | None = None) -> None:

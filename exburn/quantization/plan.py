@@ -210,7 +210,7 @@ def make_plan(
 
 
 def plan_layer(layer: Any, mode: Any, block_size: int | None) -> Plan:
-    """The plan of one layer by itself, whose weights are to be packed.
+    """The plan of a layer by itself: its weights, and those inside, are to be packed.
 
     Raises:
         UnknownNameError: There is no such mode.
@@ -221,16 +221,20 @@ def plan_layer(layer: Any, mode: Any, block_size: int | None) -> Plan:
     if _dtype_name(mode) not in _PACKED:
         raise unknown_name("mode", mode, _PACKED, op=op)
     settings = Settings.of(mode, block_size)
-    if packed_schemes(layer):
+    parts = {"": layer, **layer_paths(layer)}
+    if any(packed_schemes(part) for part in parts.values()):
         raise ArgumentError(op, "the layer is quantized already")
-    if not any(True for _ in _own_weights(layer)):
+    weights = [weight for _, weight, _ in iter_weights(layer)]
+    if not weights and not layer.built:
         raise NotBuiltError(op, "the layer has no weights before it is built")
-    if any("lora" in w.get_metadata() for _, w in _own_weights(layer)):
+    if any("lora" in weight.get_metadata() for weight in weights):
         raise ArgumentError(op, "the layer has a low-rank adapter")
-    target, reason = _packed_target("", layer, settings, {})
-    if target is None:
-        raise ArgumentError(op, reason or "nothing can be packed")
-    return Plan(settings, [target], [])
+    found = [_packed_target(p, part, settings, parts) for p, part in parts.items()]
+    targets = [target for target, _ in found if target is not None]
+    if not targets:
+        reason = next((r for _, r in reversed(found) if r), "nothing can be packed")
+        raise ArgumentError(op, reason)
+    return Plan(settings, targets, [])
 
 
 def choose(model: Any, selection: Any, *, op: str) -> set[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from exburn.config import epsilon as smallest
 from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
+from exburn.registry import Configured
 
 __all__ = [
     "AbsMaxQuantizer",
@@ -117,7 +118,7 @@ def abs_max_quantize_grouped_with_zero_point(
     )
 
 
-class Quantizer:
+class Quantizer(Configured):
     """Base of quantizers: called on an array, it gives integers and scales.
 
     Args:
@@ -140,11 +141,6 @@ class Quantizer:
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""
         return {"output_dtype": self.output_dtype}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Quantizer:
-        """The inverse of :meth:`get_config`."""
-        return cls(**config)
 
 
 class AbsMaxQuantizer(Quantizer):

@@ -44,6 +44,7 @@ from exburn.saving.header import (
     sealed,
     strings,
 )
+from exburn.weights import alive
 
 __all__ = ["TensorFile", "byte_count", "write_tensors"]
 
@@ -155,7 +156,7 @@ def _write_part(
         for name, value in ordered.items():
             if len(digests) > _THREADS:  # no more copies of device memory than that
                 digests[-_THREADS].result()
-            array = np.ascontiguousarray(jax.device_get(value)).reshape(-1)
+            array = np.ascontiguousarray(jax.device_get(alive(value))).reshape(-1)
             array = array.astype(specs[name][0], copy=False).view(np.uint8)
             digests.append(pool.submit(_digest, array))
             staged.write(array)

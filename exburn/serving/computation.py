@@ -19,7 +19,7 @@ from exburn.layer import Layer
 from exburn.models.arguments import check_rows
 from exburn.serving.hooks import Hooks
 from exburn.serving.inputs import Inputs
-from exburn.shapes import describe
+from exburn.shapes import describe, held
 from exburn.training.check import check_ids, lookups
 from exburn.training.module import SplitModule
 from exburn.training.plan import unrolled
@@ -136,7 +136,7 @@ class Computation:
         inputs = self.inputs[key]
         values = inputs.specs(_ROWS)
         trace = jax.make_jaxpr(forward, return_shape=True)
-        jaxpr, outputs = trace(self._like, values)
+        jaxpr, outputs = trace(jax.tree.map(held, self._like), values)
         check_rows("Serving", inputs.pack(values), outputs)
         self._out_trees[key] = jax.tree.structure(outputs)
         self._costs[key] = count(jaxpr)

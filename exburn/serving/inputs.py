@@ -11,7 +11,7 @@ import numpy as np
 from exburn.dataset import ArrayDataset, as_dataset, check_finite
 from exburn.dtypes import is_float
 from exburn.errors import DataError, DTypeError, ShapeError
-from exburn.shapes import describe, spec_of
+from exburn.shapes import describe, held, spec_of
 
 __all__ = ["Inputs"]
 
@@ -37,7 +37,7 @@ class Inputs:
         else:
             self.names = tuple(f"x{jax.tree_util.keystr(path)}" for path, _ in paths)
         self.shapes = tuple(tuple(spec.shape[1:]) for _, spec in paths)
-        self.dtypes = tuple(np.dtype(spec.dtype) for _, spec in paths)
+        self.dtypes = tuple(np.dtype(held(spec).dtype) for _, spec in paths)
         self._single = self._treedef == jax.tree.structure(0)
 
     def pack(self, values: Any) -> Any:

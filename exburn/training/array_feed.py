@@ -16,8 +16,11 @@ from exburn.training.chunk import Chunk
 from exburn.training.gather import Gatherer
 from exburn.training.plan import balanced, bucket, power_of_two
 from exburn.training.prefetch import Prefetch
+from exburn.training.transfer import kept
 
 __all__ = ["ArrayFeed"]
+
+_FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
 
 class ArrayFeed:
@@ -90,6 +93,7 @@ class ArrayFeed:
         self.padded = padded or shared
         self._whole = whole
         self._device: Any = None
+        self._gatherer = Gatherer()
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
         self._checked = dataset.check is None
@@ -131,10 +135,11 @@ class ArrayFeed:
             return
         wanted = (seed, epoch, phase, start)
         if last and self._ahead is None and self.steps <= self.length:
-            yield from self._streamed(*wanted)  # at once: there is nothing to overlap
+            # At once, by the program's call: there is nothing to overlap.
+            yield from self._streamed(*wanted, send=False)
             return
         if self._ahead is None or self._ahead[0] != wanted:
-            self.close()
+            self._drop_ahead()
             self._ahead = wanted, self._prefetch(*wanted)
         (_, chunks), self._ahead = self._ahead, None
         with chunks:
@@ -156,7 +161,11 @@ class ArrayFeed:
         return Chunk(data, index, count, steps, samples, grouped)
 
     def close(self) -> None:
-        """Drops chunks that were made for an epoch that does not come."""
+        """Drops what was made for an epoch that does not come, and ends all threads."""
+        self._drop_ahead()
+        self._gatherer.close()
+
+    def _drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead[1].close()
@@ -227,6 +236,8 @@ class ArrayFeed:
             count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
             padded = self.padded and grouped == (self.group > 1)
             count = (count, count > 0) if padded else (count,)
+            if k <= _FEW:  # the same ones for each epoch
+                count = tuple(kept(tuple(v.tolist()), v.dtype) for v in count)
             yield block.reshape(k, b), count, steps, len(part), grouped
         if self.tail and begin <= self._whole:
             part = rows[self._whole * b : self._whole * b + self.tail]
@@ -250,20 +261,23 @@ class ArrayFeed:
             raise
 
     def _streamed(
-        self, seed: int, epoch: int, phase: int, begin: int
+        self, seed: int, epoch: int, phase: int, begin: int, *, send: bool = True
     ) -> Iterator[Chunk]:
         rows, ordered = self._order(seed, epoch), not self.shuffle
-        with Gatherer() as gatherer:
-            blocks = self._blocks(rows, phase, begin)
+        blocks = self._blocks(rows, phase, begin)
+        with self._gatherer.reusing() as reuse:
             for index, count, steps, samples, grouped in blocks:
                 flat = index.reshape(-1)
                 straight = ordered and samples == len(flat)
                 straight = straight and flat[-1] - flat[0] == samples - 1
-                data = gatherer.take(self.dataset.tree, flat, straight=straight)
-                self._check(data)
+                host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
+                self._check(host)
                 shape = index.shape
-                data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), data)
-                data, count = jax.device_put((data, count))
+                data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
+                if send:
+                    data, count = jax.device_put((data, count))
                 yield Chunk(data, None, count, steps, samples, grouped)
-                del data  # not held while the next one is made
+                if send and not straight:
+                    reuse(host, data)
+                del host, data  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size

@@ -138,7 +138,10 @@ class Averaging(Preparation):
         arrays, done = self.split.read(), 0
         totals: Any = {name: jnp.zeros_like(arrays[2][name]) for name in names}
         totals = totals, jnp.zeros((), jnp.float32)
-        with contextlib.closing(feed.epoch(self.seed, 0)) as chunks:
+        with (
+            contextlib.closing(feed),
+            contextlib.closing(feed.epoch(self.seed, 0)) as chunks,
+        ):
             for chunk in chunks:
                 totals = program(
                     arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)

@@ -132,7 +132,8 @@ class Checkpointing:
         step, last = self._before + batch, self.termination.requested
         point = RunPoint(epoch, batch, step, ended, last, read)
         # Whole states are saved from the trainer's arrays, the rest from the module's.
-        self.trainer.call_hook(self.callbacks.on_checkpoint, point, light=not last)
+        light = not last and self.callbacks.light_in("on_checkpoint")
+        self.trainer.call_hook(self.callbacks.on_checkpoint, point, light=light)
         if point._requests:
             self._save(point, validating)
         if last:

@@ -13,7 +13,8 @@ class Chunk:
     """What one call of a program works on.
 
     Attributes:
-        data: Resident: the whole data set ``[samples, …]``; else ``[k, batch, …]``.
+        data: Resident: the whole data set ``[samples, …]``; else ``[k, batch, …]``, or
+            a list of such parts, one after another.
         index: Resident: row numbers ``[k, batch]``; else ``None``.
         count: ``None`` if every step is full; else ``(rows,)``, the real rows of each
             step ``[k]``; or ``(rows, active)`` where a step may hold none, with
@@ -21,6 +22,7 @@ class Chunk:
         steps: Steps that are not only padding.
         samples: Real rows.
         grouped: Whether the steps are whole groups of accumulated gradients.
+        rows: Real rows of each step, where others than the last one may be short.
     """
 
     data: Any
@@ -29,3 +31,4 @@ class Chunk:
     steps: int
     samples: int
     grouped: bool = False
+    rows: list[int] | None = None

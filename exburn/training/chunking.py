@@ -12,9 +12,10 @@ from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.training import memory
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.gather import Gatherer
-from exburn.training.plan import chunk_steps, grouped, power_of_two
+from exburn.training.plan import chunk_steps, grouped, loader_steps, power_of_two
 from exburn.training.preparation import Preparation
 from exburn.training.resume import Resume
+from exburn.training.transfer import kept
 
 __all__ = ["make_feed", "phase_of", "single_chunk"]
 
@@ -55,7 +56,10 @@ def make_feed(
         first = dataset.peek(0, seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
-        longest = most or _steps(prepared, x, size, False, loader=True)
+        longest = most or _steps(prepared, x, size, False)
+        if not fixed:
+            known = steps if steps is not None else dataset.batches
+            longest = min(longest, loader_steps(known))
         longest, group = _grouped(prepared, longest, allowed, plan)
         return StreamFeed(
             dataset,
@@ -109,7 +113,6 @@ def _steps(
     x: Any,
     batch_bytes: int,
     resident: bool,
-    loader: bool = False,
 ) -> int:
     asked = prepared.steps_per_execution
     if asked != "auto":
@@ -117,7 +120,7 @@ def _steps(
     if prepared.eager:
         return 1
     cost, platform = prepared.cost(x), jax.default_backend()
-    return chunk_steps(cost, platform, batch_bytes, resident, loader)
+    return chunk_steps(cost, platform, batch_bytes, resident)
 
 
 def _grouped(
@@ -158,7 +161,6 @@ def single_chunk(batch: tuple, *, exact: bool) -> Chunk:
     if padded != size:
         with Gatherer(threads=1) as gatherer:
             batch = gatherer.take(batch, np.minimum(np.arange(padded), size - 1))
-    data = jax.tree.map(lambda v: v[None], batch)
-    count = None if exact else (np.array([size], np.int32),)
-    data, count = jax.device_put((data, count))
-    return Chunk(data, None, count, 1, size)
+    # The program's call sends them: that costs less than ``jax.device_put``.
+    data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
+    return Chunk(data, None, None if exact else (kept((size,)),), 1, size)

@@ -20,6 +20,7 @@ __all__ = ["Compilation", "CompileLog", "Watched"]
 
 MANY = 8  # programs for sizes of a training batch, or for shapes of a row elsewhere
 
+_MASKS = "a mask of rows", "a mask of steps"
 Spec = tuple[tuple[int, ...], str]
 
 
@@ -130,15 +131,14 @@ class Watched:
         self._ahead: tuple[tuple, float, Future] | None = None
 
     def __call__(self, *args):
-        if self._ahead is not None:
-            self.arrive()
+        failed = not self.arrive()
         before, start = self._traces(), time.perf_counter()
         if self._model:
             out = self._call(*args)
         else:
             with starting():
                 out = self._call(*args)
-        if self._traces() != before:
+        if failed or self._traces() != before:
             self._compiled(args, time.perf_counter() - start)
         return out
 
@@ -148,7 +148,7 @@ class Watched:
         It is traced at once, and compiled by a thread, for which the interpreter has
         nothing to do. If that fails, so will the call, which can say why.
         """
-        if self._model or self._ahead is not None:
+        if self._model or self._ahead is not None or not _compiles():
             return
         start = time.perf_counter()
         with starting():
@@ -159,13 +159,15 @@ class Watched:
         self._ahead = specs, traced, threads.submit(_timed, lowered.compile)
         threads.shutdown(wait=False)
 
-    def arrive(self) -> None:
-        """Waits until what was begun ahead is compiled."""
+    def arrive(self) -> bool:
+        """Waits until what was begun ahead is compiled; says if that did not fail."""
         if self._ahead is None:
-            return
+            return True
         (args, traced, compiling), self._ahead = self._ahead, None
-        if compiling.exception() is None:
-            self._compiled(args, traced + compiling.result())
+        if compiling.exception() is not None:
+            return False
+        self._compiled(args, traced + compiling.result())
+        return True
 
     def _compiled(self, args: tuple, seconds: float) -> None:
         has_started()
@@ -176,6 +178,11 @@ class Watched:
         self._note(args, changed, seconds)
 
 
+def _compiles() -> bool:
+    """Whether calls compile at all: not within ``jax.disable_jit()``."""
+    return not jax.config.jax_disable_jit  # type: ignore[attr-defined]
+
+
 def _timed(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
@@ -184,8 +191,20 @@ def _timed(call: Callable[[], Any]) -> float:
 
 def _batch_specs(args: tuple, data: int) -> dict[str, Spec]:
     """Specs of the data that a program was called with, by the names of ``fit``."""
-    x, y, sample_weight = args[data]
-    return _specs(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
+    batch = args[data]
+    if isinstance(batch, list):  # a chunk in parts
+        batch = jax.tree.map(_whole, *batch)
+    x, y, sample_weight = batch
+    found = _specs(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
+    masks = args[data + 2]  # what tells which rows, and which steps, are only padding
+    if isinstance(masks, tuple):
+        found |= {name: ((), "bool") for name in _MASKS[: len(masks)]}
+    return found
+
+
+def _whole(*parts: Any) -> jax.ShapeDtypeStruct:
+    steps = sum(part.shape[0] for part in parts)
+    return jax.ShapeDtypeStruct((steps, *parts[0].shape[1:]), parts[0].dtype)
 
 
 def _specs(**parts: Any) -> dict[str, Spec]:
@@ -208,7 +227,8 @@ def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, str]
             continue
         if before is None or now is None:
             gone = "is given no more" if now is None else "is new"
-            changes.append((f"{name} {gone}", "part"))
+            kind = "size" if name in _MASKS else "part"
+            changes.append((f"{name} {gone}", kind))
             continue
         text = f"{name} {_describe(before)} → {_describe(now)}"
         same = name.startswith("rows") or _row(before, old) == _row(now, new)

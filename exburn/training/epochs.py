@@ -13,6 +13,7 @@ import numpy as np
 
 from exburn.building import spec_like
 from exburn.callback import CallbackList
+from exburn.errors import ExBurnError
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.checkpointing import Checkpointing
@@ -68,7 +69,7 @@ class Epochs:
         trainer, resume = self.trainer, self.resume
         trainer.state = trainer.initial_state()
         self._fresh = trainer.state.metrics
-        with self.guard, self.points:
+        with self.guard, self.points, trainer.telling(self.callbacks):
             try:
                 trainer.call_hook(self.callbacks.on_train_begin)
                 logs: dict[str, float] = {}
@@ -88,6 +89,8 @@ class Epochs:
                 trainer.call_hook(self.callbacks.on_train_end, logs)
             finally:
                 self.feed.close()
+                if self.held is not None:
+                    self.held.close()
                 trainer.use_average(False)
                 trainer.end_run()
 
@@ -157,10 +160,10 @@ class Epochs:
         ends = epoch == self._last
         chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
         with contextlib.closing(chunks):
-            for chunk in timing.data(chunks):
+            for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
                     trainer.call_hook(callbacks.on_train_batch_begin, done)
-                readings = self._step(chunk)
+                readings = self._step(chunk, done)
                 done += chunk.steps
                 if per_batch:
                     logs = trainer.read_logs(readings)
@@ -177,19 +180,25 @@ class Epochs:
                     timing.tell_wait(callbacks.callbacks)
                     if pending is not None:
                         at, means = pending
-                        callbacks.on_chunk_end(at, trainer.read_logs(means))
+                        self._glance(at, trainer.read_logs(means))
                     pending = done, readings
                     if owner.stop_training:
                         break
+        if ends:  # the run's end asks for it, and shall not wait
+            trainer.state.step.copy_to_host_async()
         with timing.on("device"):
             logs = trainer.read_logs(readings)
         if glances:
             timing.tell_wait(callbacks.callbacks)
-            callbacks.on_chunk_end(done, dict(logs))
+            self._glance(done, dict(logs))
         return done, logs
 
-    def _step(self, chunk: Any) -> Readings:
-        """Trains on one chunk; returns the means so far."""
+    def _glance(self, done: int, logs: dict[str, float]) -> None:
+        hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in
+        self.trainer.call_hook(hook, done, logs, light=light("on_chunk_end"))
+
+    def _step(self, chunk: Any, done: int) -> Readings:
+        """Trains on one chunk, after ``done`` batches; returns the means so far."""
         trainer = self.trainer
         assert trainer.state is not None
         name = "train_groups" if chunk.grouped else "train"
@@ -199,7 +208,15 @@ class Epochs:
             trainer.state, readings = memory.run_safely(
                 self.programs, name, trainer.state, arguments, trainer.restore
             )
+        except ExBurnError as error:  # a loader's batches may change their shape
+            error.add_note(f"in batch {done} of the epoch, or after it")
+            raise
         finally:
             self.guard.end()
-        readings.send()
-        return readings
+        return readings.sent()
+
+
+def _works(running: deque[Readings]) -> bool:
+    """Whether the device is not done with the last chunk that it was given."""
+    means: list[Any] = jax.tree.leaves(running[-1]) if running else []
+    return any(isinstance(v, jax.Array) and not v.is_ready() for v in means)  # type: ignore[attr-defined]

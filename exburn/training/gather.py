@@ -1,29 +1,38 @@
-"""Rows of arrays copied into new ones, by several threads."""
+"""Threads that copy rows of arrays, and the memory that they copy to."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from exburn.dataset import map_leaves, on_host
 
-__all__ = ["Gatherer", "aligned_empty"]
+__all__ = ["Gatherer"]
 
+T = TypeVar("T")
 # One core copies about 5 GB/s from scattered rows, and the memory of a server gives
 # several times that. Beyond eight threads nothing was gained.
 _MOST_THREADS = 8
 _PART = 1 << 20  # bytes that are worth a thread's while
 _ALIGNMENT = 64  # of memory that JAX's CPU backend takes without a copy
+_KEPT = 256 << 20  # bytes that wait to be used again
+_COPYING = {"gpu", "cuda", "rocm", "tpu"}  # platforms whose arrays are no host memory
 
 
 class Gatherer:
-    """Copies rows, or whole batches, into memory of their own.
+    """Copies rows into memory of their own, by several threads.
+
+    New memory comes from the operating system page by page, which can take several
+    times as long as the copying: ``reusing`` keeps what was sent for the next ones.
 
     Args:
         threads: How many work at a time; by default as many as there are cores, but no
@@ -41,13 +50,22 @@ class Gatherer:
         cores = cores or os.cpu_count() or 1
         self._threads = threads or min(cores, _MOST_THREADS)
         self._pool: ThreadPoolExecutor | None = None
+        self._free: list[np.ndarray] = []
+        self._lock = threading.Lock()  # of what is free
 
     def __enter__(self) -> Gatherer:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the threads and frees the memory; it may be used again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+        with self._lock:
+            self._free.clear()
 
     def take(self, tree: Any, rows: np.ndarray, *, straight: bool = False) -> Any:
         """The given rows of every array; those on an accelerator stay there.
@@ -64,7 +82,7 @@ class Gatherer:
                 return jnp.take(leaf, rows, axis=0)
             if straight:
                 return host[rows[0] : rows[0] + len(rows)]
-            out = aligned_empty((len(rows), *host.shape[1:]), host.dtype)
+            out = self.empty((len(rows), *host.shape[1:]), host.dtype)
 
             def part(start: int, stop: int) -> None:
                 # Any other mode makes a copy of `out` first, to leave it whole if a
@@ -76,39 +94,78 @@ class Gatherer:
 
         return map_leaves(gather, tree, "")
 
-    def stack(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Arrays of one shape and dtype, one after another along a new axis."""
-        first = arrays[0]
-        out = aligned_empty((len(arrays), *first.shape), first.dtype)
-
-        def part(start: int, stop: int) -> None:
-            rows = out[start:stop].reshape(-1, *first.shape[1:])
-            np.concatenate(arrays[start:stop], out=rows)
-
-        self.share(part, len(arrays), out.nbytes)
-        return out
-
     def share(self, work: Callable[[int, int], None], rows: int, nbytes: int) -> None:
         """Calls ``work(start, stop)`` for all rows, cut into parts for the threads."""
         parts = min(self._threads, rows, nbytes // _PART)
         if parts < 2:
             work(0, rows)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "exburn-gather")
         cuts = [rows * i // parts for i in range(parts + 1)]
         jobs: list[Future[None]] = [
-            self._pool.submit(work, start, stop)
+            self._workers().submit(work, start, stop)
             for start, stop in zip(cuts, cuts[1:], strict=False)
         ]
         for job in jobs:
             job.result()
 
+    def submit(self, nbytes: int, work: Callable[..., T], *args: Any) -> Future[T]:
+        """Has a thread do work on so many bytes; little of it is done at once."""
+        if nbytes >= _PART:
+            return self._workers().submit(work, *args)
+        done: Future[T] = Future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Memory that JAX's CPU backend can use as it is."""
-    dtype = np.dtype(dtype)
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    skip = -memory.ctypes.data % _ALIGNMENT
-    return memory[skip : skip + size].view(dtype).reshape(shape)
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "exburn-gather")
+        return self._pool
+
+    @contextlib.contextmanager
+    def reusing(self) -> Iterator[Callable[[Any, Any], None]]:
+        """Gives ``reuse(copies, sent)``, which takes back memory that this filled.
+
+        Its arguments are what ``take`` (not ``straight``) gave, which nobody else may
+        hold, and the same on the device. It waits for what was sent
+        before that, so that one transfer may be under way. Where the device's arrays
+        may be the host's memory, as on a CPU, it does nothing.
+        """
+        sending: list[tuple[Any, Any]] = []
+
+        def reuse(copies: Any, sent: Any) -> None:
+            leaves = jax.tree.leaves(sent)
+            if all(d.platform in _COPYING for v in leaves for d in v.devices()):
+                sending.append((copies, sent))
+            if len(sending) > 1:
+                self._take_back(*sending.pop(0))
+
+        yield reuse
+        for pair in sending:
+            self._take_back(*pair)
+
+    def _take_back(self, copies: Any, sent: Any) -> None:
+        jax.block_until_ready(sent)
+        with self._lock:
+            for copy in jax.tree.leaves(copies):
+                if isinstance(copy, np.ndarray) and copy.nbytes >= _PART:
+                    self._free.append(copy.base)  # type: ignore[arg-type]
+            while sum(memory.nbytes for memory in self._free) > _KEPT:
+                del self._free[0]
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Memory that JAX's CPU backend can use as it is, to be filled."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        memory = self._taken(size + _ALIGNMENT)
+        skip = -memory.ctypes.data % _ALIGNMENT
+        return memory[skip : skip + size].view(dtype).reshape(shape)
+
+    def _taken(self, size: int) -> np.ndarray:
+        with self._lock:
+            for index, memory in enumerate(self._free):
+                if memory.nbytes == size:
+                    return self._free.pop(index)
+        return np.empty(size, np.uint8)

@@ -17,6 +17,7 @@ from exburn.training.interrupt import Termination
 from exburn.training.preparation import Preparation
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
+from exburn.training.transfer import kept
 
 __all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
 
@@ -49,6 +50,10 @@ def evaluate(
     def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
         prepared.call_hook(hook, *args, light=alone or callbacks.light_tests)
 
+    def glance(logs: dict[str, Any]) -> None:
+        light = alone or callbacks.light_in("on_test_chunk_end")
+        prepared.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
+
     tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
     per_batch = callbacks.batch_interval("test") is not None
@@ -57,14 +62,15 @@ def evaluate(
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
-    with contextlib.closing(chunks):
+    with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
+            start = np.int32(done) if done else kept(0)
             totals, readings = programs.evaluate(
-                arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)
+                arrays, totals, chunk.data, chunk.index, chunk.count, start
             )
-            readings.send()
+            readings = readings.sent()
             done += chunk.steps
             flight.append(readings)
             if len(flight) > IN_FLIGHT:
@@ -77,12 +83,12 @@ def evaluate(
                 logs = prepared.read_logs(readings)
                 if alone:  # within fit, its own wait is shown
                     timing.tell_wait(callbacks.callbacks)
-                callbacks.on_test_chunk_end(done, logs)
+                glance(logs)
             if owner.stop_evaluating or (termination and termination.requested):
                 break
     logs = prepared.read_logs(readings)
     if glances:
-        callbacks.on_test_chunk_end(done, logs)
+        glance(logs)
     tell(callbacks.on_test_end, logs)
     return logs
 
@@ -106,11 +112,12 @@ def predict(
     sink = Sink(feed.samples)
     done, last = 0, time.perf_counter()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
-    with contextlib.closing(chunks):
+    with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
-            out = programs.predict(arrays, chunk.data, chunk.index, np.int32(done))
+            start = np.int32(done) if done else kept(0)
+            out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)
             done += chunk.steps
             if per_batch:

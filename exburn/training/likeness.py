@@ -32,51 +32,55 @@ class Likeness:
 
     def __init__(self, module: Any):
         self._module = module
-        self._parts, self._sizes = _look(module)
+        # What each holder held. If all of it is the same, so are the holders in it.
+        self._holders: list[tuple[Any, int, list[Any]]] = []
+        self._variables: list[tuple[Any, list[Any], tuple]] = []
+        seen = {id(module)}
+        waiting = [module]
+        while waiting:
+            holder = waiting.pop()
+            kind = _kinds.get(type(holder), _INNER)
+            values = list(_held(holder, kind))
+            self._holders.append((holder, kind, values))
+            for value in values:
+                kind = _kinds.get(type(value))
+                if kind is None:
+                    kind = _kinds[type(value)] = _kind(type(value))
+                if kind == _LEAF or id(value) in seen:
+                    continue
+                seen.add(id(value))
+                if kind != _VARIABLE:
+                    waiting.append(value)
+                    continue
+                metadata = list(value.get_metadata().values())
+                self._variables.append((value, metadata, _size(value)))
 
     def holds(self, module: Any) -> bool:
         """Whether the module is the same one, and unchanged."""
-        if module is not self._module:
-            return False
-        parts, sizes = _look(module)
         return (
-            len(parts) == len(self._parts)
-            and sizes == self._sizes
-            and all(map(operator.is_, parts, self._parts))
+            module is self._module
+            and all(_same(_held(h, kind), was) for h, kind, was in self._holders)
+            and all(
+                _same(v.get_metadata().values(), metadata) and _size(v) == size
+                for v, metadata, size in self._variables
+            )
         )
 
 
-def _look(module: Any) -> tuple[list[Any], list[Any]]:
-    """Everything that it holds, by identity, and what is compared by value."""
-    parts: list[Any] = []
-    sizes: list[Any] = []
-    seen = {id(module)}
-    waiting = [module]
-    while waiting:
-        holder = waiting.pop()
-        kind = _kinds.get(type(holder), _INNER)
-        values = (
-            holder
-            if kind == _SEQUENCE
-            else (holder if kind == _MAPPING else vars(holder)).values()
-        )
-        sizes.append(len(values))
-        for value in values:
-            parts.append(value)
-            kind = _kinds.get(type(value))
-            if kind is None:
-                kind = _kinds[type(value)] = _kind(type(value))
-            if kind == _LEAF or id(value) in seen:
-                continue
-            seen.add(id(value))
-            if kind != _VARIABLE:
-                waiting.append(value)
-                continue
-            metadata, array = value.get_metadata(), value.get_raw_value()
-            sizes.append((len(metadata), type(array)))  # a spec: yet to be filled
-            sizes.append((getattr(array, "shape", None), getattr(array, "dtype", None)))
-            parts.extend(metadata.values())
-    return parts, sizes
+def _held(holder: Any, kind: int) -> Any:
+    if kind == _SEQUENCE:
+        return holder
+    return (holder if kind == _MAPPING else vars(holder)).values()
+
+
+def _same(values: Any, before: list[Any]) -> bool:
+    return len(values) == len(before) and all(map(operator.is_, values, before))
+
+
+def _size(variable: Any) -> tuple:
+    array = variable.get_raw_value()  # or a spec: yet to be filled
+    shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
+    return type(array), shape, dtype
 
 
 def _kind(of: type) -> int:

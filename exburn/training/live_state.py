@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
 from exburn import context
+from exburn.callback import CallbackList
 from exburn.errors import BusyError
 from exburn.layer import Layer
 from exburn.optimizers import LossScaleOptimizer
 from exburn.training.module import Arrays, SplitModule
-from exburn.training.state import TrainState
+from exburn.training.state import TrainState, seed_data
 from exburn.traversal import iter_modules
 
 __all__ = ["LiveState"]
@@ -49,8 +51,10 @@ class LiveState:
         self.step = 0
         self.shown: Arrays | None = None
         self._split: SplitModule | None = None
+        self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
         self._training = threading.Lock()
         self._lent_to: int | None = None  # the thread whose hook may use the module
+        self._told: CallbackList | None = None
         if optimizer is not None:
             optimizer.bind(self.current_opt_state, self._set_opt_state)
             self.scale_loss()
@@ -180,17 +184,36 @@ class LiveState:
         """Goes on from another state of the run under way."""
         self.state = state
 
-    def adopt(self, state: TrainState) -> None:
-        """Gives the module and the optimizer the arrays of a state."""
+    def adopt(self, state: TrainState, step: int | None = None) -> None:
+        """Gives the module and the optimizer the arrays of a state.
+
+        Args:
+            state: The state.
+            step: Its batches done; read from the device if ``None``.
+        """
         self.split.write(state.params, state.frozen, state.others)
         self.opt_state = state.opt_state
+        self.step = int(state.step) if step is None else step
+        if isinstance(state.step, jax.Array) and not state.step.committed:
+            self._place = (self.step, self.seed), (state.step, state.seed)
+
+    def take_place(self) -> tuple[Any, Any]:
+        """Batches done and the key data of the seed, on the device.
+
+        They are there already after a run, and consumed by the next one; unless they
+        are bound to a device, which the model may have left.
+        """
+        place, self._place = self._place, None
+        now = self.step, self.seed
+        if place is not None and place[0] == now:
+            return place[1]
+        return jax.device_put((np.int32(self.step), seed_data(self.seed)))
 
     def end_run(self) -> None:
         """Gives the arrays of the run under way back to the module."""
         state, self.state = self.state, None
         assert state is not None
         self.adopt(state)
-        self.step = int(state.step)
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
         """Runs a hook; unless it is light, it sees and may change the weights."""
@@ -212,6 +235,19 @@ class LiveState:
             if self.shown is not None and split.changed(self.shown) is None:
                 params = self.state.params
             self.state = self.state.replace(params=params, frozen=frozen, others=others)
+
+    @contextlib.contextmanager
+    def telling(self, callbacks: CallbackList) -> Iterator[None]:
+        """In the block, callbacks are told of compilations."""
+        before, self._told = self._told, callbacks
+        try:
+            yield
+        finally:
+            self._told = before
+
+    def _compiles(self, program: str) -> None:
+        if self._told is not None:
+            self._told.on_compile(program)
 
 
 def _busy(op: str) -> BusyError:

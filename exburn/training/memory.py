@@ -192,7 +192,7 @@ def run_safely(
 
     A device that has not enough memory says so when a program first runs on data of
     some size, and may have freed the state by then. Until that run is over a copy is
-    kept in host memory.
+    kept in host memory, which is made while the first program compiles.
 
     Args:
         programs: The programs.
@@ -205,6 +205,7 @@ def run_safely(
     key = (name, *((v.shape, v.dtype) for v in jax.tree.leaves(chunk)))
     if key in programs.proven:
         return program(state, *chunk)
+    programs.begin(name, state, chunk)
     remake = jax.tree.map(_kept, state)
     try:
         result = program(state, *chunk)

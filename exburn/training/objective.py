@@ -15,6 +15,7 @@ from exburn.errors import ArgumentError, DataError, DTypeError
 from exburn.losses.long_rows import is_long, spare_after
 from exburn.training.check import noted, on_host
 from exburn.training.own_metrics import OwnMetrics
+from exburn.training.transfer import default_device
 
 __all__ = ["Objective"]
 
@@ -59,6 +60,7 @@ class Objective:
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
         self._built_for: Any = None
+        self._fresh: Any = (None, {})  # for what, and fresh totals on the device
 
     # ------------------------------------------------------------------ building
     def build(
@@ -295,6 +297,15 @@ class Objective:
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
         return state | ({_OWN: self.own.init()} if self.own.names else {})
+
+    def fresh(self) -> dict[str, Any]:
+        """Fresh totals on the device, the same ones each time: none consumes them."""
+        wanted = self._built_for, self.own, default_device()
+        made_for, totals = self._fresh
+        gone = any(leaf.is_deleted() for leaf in jax.tree.leaves(totals))
+        if made_for != wanted or gone:  # by a program that failed
+            self._fresh = wanted, jax.device_put(self.init())
+        return self._fresh[1]
 
     def update(self, totals, loss, parts, y, outputs, w, masks, row_mask, rows):
         """Totals after one batch of ``rows`` real rows."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import jax
-import numpy as np
 
 __all__ = ["Prefetch"]
 
@@ -41,7 +40,7 @@ class Prefetch(Generic[T]):
         self._unwanted = threading.Event()
         self._over = False
         # `jax.default_device(…)` holds in one thread only: here, not in the other one.
-        (device,) = jax.device_put(np.int8(0)).devices()
+        device = jax.config.jax_default_device  # type: ignore[attr-defined]
         # The thread holds no reference to this object: should Ctrl-C come where nobody
         # has the object yet, or any more, it is dropped and the thread ends, too.
         weakref.finalize(self, self._unwanted.set)

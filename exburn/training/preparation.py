@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 import jax
-import numpy as np
 
 from exburn.building import infer, materialize, spec_like, untouched_metrics
 from exburn.dataset import check_finite
@@ -28,7 +27,7 @@ from exburn.training.own_metrics import OwnMetrics
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
 from exburn.training.readings import Readings
-from exburn.training.state import TrainState, seed_data
+from exburn.training.state import TrainState
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Preparation"]
@@ -101,8 +100,11 @@ class Preparation(LiveState):
         """
         key = _form(batch)
         if self._is_ready(kind, key):
-            self._seen = self._ready[kind].seen
-            return self._seen.outputs
+            return self.recall(kind)
+        with starting():
+            return self._prepare_anew(batch, key, names, kind)
+
+    def _prepare_anew(self, batch: tuple, key: Any, names: Any, kind: str) -> Any:
         x, y, w = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
         self._ready.pop(kind, None)
@@ -131,6 +133,11 @@ class Preparation(LiveState):
     def is_ready(self, kind: str, batch: tuple) -> bool:
         """Whether all is prepared for such a batch: the last one was like it."""
         return self._is_ready(kind, _form(batch))
+
+    def recall(self, kind: str) -> Any:
+        """Specs of the outputs, where ``is_ready`` said that all is prepared."""
+        self._seen = self._ready[kind].seen
+        return self._seen.outputs
 
     def _is_ready(self, kind: str, form: Any) -> bool:
         ready = self._ready.get(kind)
@@ -241,8 +248,7 @@ class Preparation(LiveState):
         """What one abstract forward pass tells; traced once for each shape."""
         key = _rows_and_row(x)
         if key not in self._forwards:
-            with starting():
-                self._forwards[key] = _trace(self.split, x)
+            self._forwards[key] = _trace(self.split, x)
         self._seen = self._forwards[key]
         return self._seen
 
@@ -334,6 +340,7 @@ class Preparation(LiveState):
                 unroll=self.unroll,
                 eager=self.eager,
                 log=self.compilations,
+                compiling=self._compiles,
             )
         return self._programs[key]
 
@@ -345,21 +352,19 @@ class Preparation(LiveState):
         """
         params, frozen, others = self.split.read()
         if self.opt_state is None:
-            self.opt_state = self.optimizer.init(params)
-        fresh = self.fresh_totals("train") if totals is None else totals
-        numbers = fresh, np.int32(self.step), seed_data(self.seed)
+            with starting():
+                self.opt_state = self.optimizer.init(params)
+        if totals is None:
+            totals = self.fresh_totals("train")
         return TrainState(
-            params, frozen, others, self.opt_state, *jax.device_put(numbers)
+            params, frozen, others, self.opt_state, totals, *self.take_place()
         )
 
     def fresh_totals(self, kind: str) -> Any:
-        """Totals of losses and metrics before the first batch, on the host.
-
-        Programs take them there faster than ``jax.device_put`` does.
-        """
+        """Totals of losses and metrics before the first batch; none consumes them."""
         if self.custom is not None and self.custom.has(kind):
-            return self.custom.fresh(kind)
-        return self.objective.init()
+            return jax.device_put(self.custom.fresh(kind))
+        return self.objective.fresh()
 
     @property
     def names(self) -> list[str]:

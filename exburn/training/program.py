@@ -23,9 +23,14 @@ __all__ = ["Programs"]
 
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 2, "evaluate": 2, "predict": 1}
-# While XLA tries kernels, it puts 8 MiB before and behind each of their operands to see
-# whether they write there. For small models that was most of the peak of memory.
-_GPU_OPTIONS = {"xla_gpu_redzone_padding_bytes": 1 << 20}
+_GPU_OPTIONS = {
+    # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
+    # to see whether they write there: most of the peak of memory of small models.
+    "xla_gpu_redzone_padding_bytes": 1 << 20,
+    # Two compilers to choose from for each elementwise kernel: a sixth of the time that
+    # many small layers take to compile, for 1 % of their steps' at most.
+    "xla_gpu_experimental_enable_fusion_autotuner": False,
+}
 
 
 class Programs:
@@ -40,6 +45,7 @@ class Programs:
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
         eager: Runs without compiling, for debugging.
         log: Where compilations are noted.
+        compiling: Called with a program's name before it is compiled.
     """
 
     def __init__(
@@ -53,7 +59,9 @@ class Programs:
         unroll: int = 1,
         eager: bool = False,
         log: CompileLog | None = None,
+        compiling: Callable[[str], None] | None = None,
     ):
+        self._compiling = compiling
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
@@ -89,9 +97,23 @@ class Programs:
         """As ``train``, on whole groups of batches, each of which makes one update."""
         return _trained(self._groups, state, data, index, count)
 
+    def begin(self, name: str, state: TrainState, chunk: tuple) -> None:
+        """Begins to compile a training program, in a thread, if it is the first one.
+
+        Args:
+            name: ``"train"`` or ``"train_groups"``.
+            state: The state it will be called with; it stays as it is.
+            chunk: The other arguments.
+        """
+        program = self._groups if name == "train_groups" else self._chunks
+        if not self.eager:
+            program.ahead(state.replace(metrics=None), state.metrics, *chunk)
+
     def _jit(self, fn: Callable, name: str, donate: tuple[int, ...] = ()) -> Any:
         def counted(*args):
             self.counts[name] += 1
+            if self._compiling is not None:
+                self._compiling(name)
             return fn(*args)
 
         counted.__name__ = f"exburn_{name}"
@@ -327,8 +349,15 @@ def _eval_key() -> jax.Array:
 
 def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
     """What differs between the steps of a chunk: rows, their count, the step."""
-    source = index if index is not None else data
+    source = index if index is not None else _joined(data)
     return source, count, jnp.arange(jax.tree.leaves(source)[0].shape[0])
+
+
+def _joined(data: Any) -> Any:
+    """A chunk's batches, which may have come in parts."""
+    if not isinstance(data, list):
+        return data
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *data)
 
 
 def _batch(data: Any, item: tuple) -> tuple[Any, Any]:

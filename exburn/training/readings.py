@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.training.transfer import brought
+
 __all__ = ["Readings", "packed"]
 
 
@@ -36,10 +38,10 @@ class Readings:
     others: dict[str, Any]
     names: tuple[str, ...]
 
-    def send(self) -> None:
-        """Begins to bring them to the host, where ``read`` waits for them."""
-        for leaf in jax.tree.leaves(self):
-            leaf.copy_to_host_async()
+    def sent(self) -> Readings:
+        """The same, on their way to the host, where ``read`` waits for them."""
+        numbers, others = brought((self.numbers, self.others))  # one for all names
+        return Readings(numbers, others, self.names)
 
     def read(self) -> dict[str, Any]:
         """The values on the host: Python floats, and arrays where they have axes."""

@@ -119,7 +119,6 @@ class Resume:
                 self._callbacks.pop(name, None)
         callbacks.load_state_dict(self._callbacks)
         trainer.adopt(state)
-        trainer.step = int(state.step)
         trainer.reseed(self.saved.run["seed"])
         self._state = state
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.errors import DataError
 from exburn.training.feed import Chunk
+from exburn.training.transfer import brought
 
 __all__ = ["Sink"]
 
@@ -21,19 +22,13 @@ class Sink:
 
     def __init__(self, rows: int | None):
         self._rows = rows
-        self._pending: deque[tuple[Any, int, Any]] = deque()
+        self._pending: deque[tuple[list[int] | None, int, Any]] = deque()
         self._parts: list[Any] = []
         self._whole: Any = None
         self._filled = 0
 
     def put(self, chunk: Chunk, outputs: Any) -> None:
-        for leaf in jax.tree.leaves(outputs):
-            leaf.copy_to_host_async()
-        if chunk.count is None:
-            self._pending.append((None, chunk.samples, outputs))
-        else:
-            count = np.asarray(chunk.count[0])
-            self._pending.append((count, chunk.samples, outputs))
+        self._pending.append((chunk.rows, chunk.samples, brought(outputs)))
         while len(self._pending) > _IN_FLIGHT:
             self._take()
 
@@ -49,10 +44,10 @@ class Sink:
         def rows(leaf):
             host = np.asarray(leaf)
             flat = host.reshape((-1, *host.shape[2:]))
-            if count is None or _consecutive(count, host.shape[1]):
+            if count is None or all(n == host.shape[1] for n in count[:-1]):
                 return flat[:samples]
-            keep = np.arange(host.shape[1]) < count[:, None]
-            return host[keep]
+            keep = np.arange(host.shape[1]) < np.array(count)[:, None]
+            return host[: len(count)][keep]
 
         part = jax.tree.map(rows, outputs)
         if self._rows is None:
@@ -77,9 +72,3 @@ class Sink:
         if self._rows is None:
             return jax.tree.map(lambda *v: np.concatenate(v), *self._parts)
         return jax.tree.map(lambda v: v[: self._filled], self._whole)
-
-
-def _consecutive(count: np.ndarray, size: int) -> bool:
-    """Whether only the last filled step may be short."""
-    filled = count[count > 0]
-    return bool((filled[:-1] == size).all())

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import jax
 import numpy as np
+from jax import default_backend
 
 from exburn.dataset import StreamDataset
 from exburn.errors import DataError
 from exburn.training.chunk import Chunk
+from exburn.training.filling import Filling, leaves_of
 from exburn.training.gather import Gatherer
-from exburn.training.plan import balanced
+from exburn.training.plan import balanced, bucket
 from exburn.training.prefetch import Prefetch
 
 __all__ = ["StreamFeed"]
 
+_PART = 4 << 20  # bytes of a chunk that a thread copies and sends
 # What says how many steps there are.
 _STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
+_SHORT = (64, 8)  # steps of chunks that a batch of another form cuts short, or one
 
 
 class StreamFeed:
@@ -58,6 +61,8 @@ class StreamFeed:
         self.batch_size, self.samples = dataset.batch_size, None
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
+        self._gatherer = Gatherer()
+        self._last_count: tuple[Any, tuple] = None, ()
         self._iterator: Iterator | None = None
         # Where a source that goes on through the epochs is: opened for which epoch, and
         # how many batches were taken since; now, and when the last epoch began.
@@ -99,20 +104,26 @@ class StreamFeed:
         """
         self._begun = self._position
         over = threading.Event()  # the reader looks at it after every batch
-        # One thread reads, one stacks, and one checks and sends to the device.
-        stacking = Prefetch(lambda: self._chunks(epoch, phase, start, over), depth=1)
-        with (
-            stacking as stacked,
-            Prefetch(lambda: self._sent(stacked), depth=1) as chunks,
-        ):
-            try:  # `yield from` would close them, and wait, before the reader knows
-                for chunk in chunks:  # noqa: UP028
-                    yield chunk
+        done = 0
+        with Prefetch(lambda: self._fillings(epoch, phase, over)) as fillings:
+            try:
+                for made, steps in fillings:
+                    skipped = min(max(start - done, 0), steps)
+                    done += steps
+                    if not skipped:
+                        yield self._chunk(made, steps)
+                        continue
+                    # Another chunk than before: its other batches one by one.
+                    for at in range(skipped, steps):
+                        yield self._chunk(self._part(made, at, 1), 1)
             finally:
                 over.set()
 
     def close(self) -> None:
-        """Nothing is held for a later epoch."""
+        """Ends what was kept for a later epoch: threads, memory, an open loader."""
+        self._gatherer.close()
+        self._iterator = None
+        self.dataset.close()
 
     def _batches(self, epoch: int) -> Iterator[tuple]:
         if self._limit is None:
@@ -143,123 +154,101 @@ class StreamFeed:
             self._iterator = None
         return None
 
-    def _chunks(
-        self, epoch: int, phase: int, start: int, over: threading.Event
-    ) -> Iterator[tuple[Chunk, list[tuple]]]:
-        """Each chunk on the host, and the batches that it was made of."""
-        done = 0
-        reading = Prefetch(lambda: self._pieces(epoch, phase, over), depth=1)
-        with reading as pieces, Gatherer() as gatherer:
-            for batches, size, length in pieces:
-                skipped = min(max(start - done, 0), len(batches))
-                done += len(batches)
-                if not skipped:
-                    yield self._stack(gatherer, batches, size, length)
-                    continue
-                for batch in batches[skipped:]:  # another chunk than before: one by one
-                    yield self._stack(gatherer, [batch], size, 1)
-
-    def _pieces(
+    def _fillings(
         self, epoch: int, phase: int, over: threading.Event
-    ) -> Iterator[tuple[list[tuple], int, int]]:
-        """(batches, rows of a batch, steps with padding) of each chunk."""
-        held: list[tuple] = []
-        size, shape = 0, None
+    ) -> Iterator[tuple[Filling, int]]:
+        """Each chunk on its way, and how many steps of it are real."""
+        made: Filling | None = None
+        size, shape, done = 0, None, 0
+        grown = varied = False
         lead = -phase % self.group  # steps that end the group begun before
         for batch in self._batches(epoch):
             if over.is_set():
                 return
-            leaves = _leaves(batch)
+            leaves = leaves_of(batch)
             rows = leaves[0].shape[0]
             now = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
             if size and (
                 now != shape or rows > size or (rows < size and self.exact_rows)
             ):
-                yield from self._flush(held, size)
-                lead = lead or -len(held) % self.group
-                held, size = [], 0
+                # The first shorter batch may be the last one of the epoch.
+                varied = varied or now != shape or rows > size
+                if made is not None:
+                    yield from self._cut(made) if varied else self._finished(made)
+                    lead = lead or -len(made.batches) % self.group
+                # Of sizes that grow, not each is to be another program.
+                often = grown and now == shape and not self.exact_rows
+                made, size, shape = None, bucket(rows) if often else rows, now
+                grown = varied = True
             if not size:
                 size, shape = rows, now
-            if lead:
-                yield [batch], size, 1
-                lead -= 1
-                continue
-            held.append(batch)
-            if len(held) == self.length:
-                yield from self._flush(held, size)
-                held = []
-                if self.exact_rows:
+            steps = 1 if lead else self.length
+            made = made or self._filling(batch, size, steps, done)
+            made.add(batch, rows)
+            done += 1
+            if lead or len(made.batches) == self.length:
+                yield from self._finished(made, steps)
+                made = None
+                if lead:
+                    lead -= 1
+                elif self.exact_rows:
                     size = 0
-        yield from self._flush(held, size)
+        if made is not None:
+            yield from self._cut(made) if varied else self._finished(made)
 
-    def _flush(
-        self, held: list[tuple], size: int
-    ) -> Iterator[tuple[list[tuple], int, int]]:
+    def _filling(self, like: tuple, rows: int, steps: int, first: int) -> Filling:
+        nbytes = steps * sum(v.nbytes for v in leaves_of(like))
+        parts = min(max(nbytes // _PART, 1), steps)
+        look, split = self.dataset.check_rows, default_backend() != "cpu"
+        options = {"look": look, "first": first, "split": split}
+        part = -(-steps // parts)
+        return Filling(self._gatherer, like, rows, steps, part, **options)
+
+    def _finished(
+        self, made: Filling, length: int | None = None
+    ) -> Iterator[tuple[Filling, int]]:
         """Whole groups as one chunk, and what is left one by one."""
-        whole = len(held) // self.group * self.group
+        steps, length = len(made.batches), length or self.length
+        whole = steps // self.group * self.group if length > 1 else steps
         if whole:
-            yield held[:whole], size, self.length
-        for batch in held[whole:]:
-            yield [batch], size, 1
+            made.finish(whole if self.exact_rows else length)
+            yield made, whole
+        for at in range(whole, steps):
+            yield self._part(made, at, 1), 1
 
-    def _stack(
-        self, gatherer: Gatherer, batches: list[tuple], size: int, length: int
-    ) -> tuple[Chunk, list[tuple]]:
-        """Short batches are filled with their first row, missing steps likewise."""
-        counts = [_length(b) for b in batches]
-        full = self.exact_rows
-        filled = [
-            b if c == size else _fill(b, size)
-            for b, c in zip(batches, counts, strict=True)
-        ]
-        length = len(batches) if full else length
-        filled += [filled[0]] * (length - len(batches))
-        data = jax.tree.map(lambda *v: gatherer.stack(v), *filled)
-        count = None
-        if not full:
+    def _cut(self, made: Filling) -> Iterator[tuple[Filling, int]]:
+        """The batches before one of another form, in chunks of a few lengths.
+
+        Where the form often changes, most steps of chunks of the full length would be
+        empty, and they take as long as real ones.
+        """
+        at, steps = 0, len(made.batches)
+        lengths = _SHORT if self.group == 1 else (self.group,)
+        while at < steps:
+            length = next((n for n in lengths if n <= steps - at), 1)
+            yield self._part(made, at, length), length
+            at += length
+
+    def _part(self, chunk: Filling, at: int, steps: int) -> Filling:
+        batches = chunk.batches[at : at + steps]
+        made = self._filling(batches[0], chunk.rows, steps, chunk.first + at)
+        for batch, rows in zip(batches, chunk.counts[at:], strict=False):
+            made.add(batch, rows)
+        made.finish(steps)
+        return made
+
+    def _chunk(self, made: Filling, steps: int) -> Chunk:
+        counts, length = made.counts[:steps], made.length
+        count = None if self.exact_rows else self._count(counts, length)
+        grouped, samples = self.group > 1 and length > 1, sum(counts)
+        return Chunk(made.result(), None, count, steps, samples, grouped, counts)
+
+    def _count(self, counts: list[int], length: int) -> tuple:
+        """On the device; most chunks have the one of the chunk before."""
+        if self._last_count[0] != (counts, length):
             rows = np.zeros(length, np.int32)
             rows[: len(counts)] = counts
             padded = self._padded or length > len(counts)
-            count = (rows, rows > 0) if padded else (rows,)
-        grouped = self.group > 1 and length > 1
-        chunk = Chunk(data, None, count, len(batches), sum(counts), grouped)
-        return chunk, batches
-
-    def _sent(self, stacked: Iterable[tuple[Chunk, list[tuple]]]) -> Iterator[Chunk]:
-        """The chunks on the device, once their values were looked at."""
-        first = 0
-        with Gatherer() as gatherer:
-            for chunk, batches in stacked:
-                self._check(gatherer, chunk.data, batches, first)
-                first += len(batches)
-                data, count = jax.device_put((chunk.data, chunk.count))
-                yield dataclasses.replace(chunk, data=data, count=count)
-
-    def _check(
-        self, gatherer: Gatherer, data: Any, batches: list[tuple], first: int
-    ) -> None:
-        flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), data)
-
-        def look(start: int, stop: int) -> None:
-            rows = jax.tree.map(lambda v: v[start:stop], flat)
-            self.dataset.check_rows(rows, batches, first)
-
-        leaves = jax.tree.leaves(flat)
-        gatherer.share(look, len(leaves[0]), sum(v.nbytes for v in leaves))
-
-
-def _length(batch: Any) -> int:
-    return _leaves(batch)[0].shape[0]
-
-
-def _leaves(batch: tuple) -> list[np.ndarray]:
-    """The arrays of a batch; quickly, if they are its parts."""
-    parts = [part for part in batch if part is not None]
-    plain = all(type(part) is np.ndarray for part in parts)
-    return parts if plain else jax.tree.leaves(batch)
-
-
-def _fill(batch: Any, size: int) -> Any:
-    return jax.tree.map(
-        lambda v: np.concatenate([v, np.repeat(v[:1], size - len(v), axis=0)]), batch
-    )
+            count = jax.device_put((rows, rows > 0) if padded else (rows,))
+            self._last_count = (counts, length), count
+        return self._last_count[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 __all__ = ["Timing"]
@@ -79,12 +79,21 @@ class Timing:
         finally:
             self._spent[part] += time.perf_counter() - start
 
-    def data(self, chunks: Iterator[Any]) -> Iterator[Any]:
-        """The same chunks; waiting for each of them counts as data."""
-        end = object()
+    def data(
+        self, chunks: Iterator[Any], busy: Callable[[], bool] = lambda: False
+    ) -> Iterator[Any]:
+        """The same chunks; waiting for each of them counts as data.
+
+        Args:
+            chunks: The chunks.
+            busy: Whether the device still works when one comes: then the host alone
+                has waited, and the time counts as the device's.
+        """
         while True:
-            with self.on("data"):
-                chunk = next(chunks, end)
-            if chunk is end:
+            start = time.perf_counter()
+            chunk = next(chunks, None)
+            part = "device" if busy() else "data"
+            self._spent[part] += time.perf_counter() - start
+            if chunk is None:
                 return
             yield chunk

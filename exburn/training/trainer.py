@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset
@@ -20,6 +18,7 @@ from exburn.training.plan import Decision, decisions
 from exburn.training.resume import Resume
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
+from exburn.training.transfer import kept
 
 __all__ = ["Trainer"]
 
@@ -97,7 +96,7 @@ class Trainer(Averaging):
                 steps=validation_steps,
                 most=callbacks.batch_interval("test"),
                 reused=epochs - initial_epoch > 1,
-                resident=False if resident is False else None,
+                resident=resident,
             )
         self.decisions = decisions(
             feed,
@@ -133,7 +132,8 @@ class Trainer(Averaging):
         feed = make_feed(
             self, dataset, batch_size, training=False, steps=steps, most=most
         )
-        return inference.evaluate(self, feed, self.split.read, callbacks, owner)
+        with contextlib.closing(feed):
+            return inference.evaluate(self, feed, self.split.read, callbacks, owner)
 
     def predict(
         self,
@@ -149,7 +149,8 @@ class Trainer(Averaging):
         feed = make_feed(
             self, dataset, batch_size, training=False, steps=steps, most=most
         )
-        return inference.predict(self, feed, callbacks, owner)
+        with contextlib.closing(feed):
+            return inference.predict(self, feed, callbacks, owner)
 
     # ------------------------------------------------------------------ one batch
     def run_batch(
@@ -176,28 +177,28 @@ class Trainer(Averaging):
             if totals is None:
                 totals = self.fresh_totals("test")
             self._totals, readings = programs.evaluate(
-                split.read(), totals, *arguments, np.int32(0)
+                split.read(), totals, *arguments, kept(0)
             )
-            return self.read_logs(readings)
+            return self.read_logs(readings.sent())
         with self.training("train_on_batch"):
-            state = self.initial_state(self._totals)
-            kept = [state]
+            state, done = self.initial_state(self._totals), 0
+            states = [state]
             try:
-                kept[0], readings = memory.run_safely(
-                    programs, "train", state, arguments, kept.append
+                states[0], readings = memory.run_safely(
+                    programs, "train", state, arguments, states.append
                 )
+                done = 1
+                readings = readings.sent()
             finally:
-                self.adopt(kept[-1])
-                self._totals = kept[-1].metrics
-            self.step += 1
+                self.adopt(states[-1], self.step + done)
+                self._totals = states[-1].metrics
         return self.read_logs(readings)
 
     def predict_batch(self, batch: tuple) -> Any:
         """Outputs for one batch, on the host."""
         chunk = single_chunk(batch, exact=self.exact_rows(False))
         arrays, sink = self.split.read(), Sink(chunk.samples)
-        outputs = self.programs.predict(arrays, chunk.data, None, np.int32(0))
-        sink.put(dataclasses.replace(chunk, count=None), outputs)
+        sink.put(chunk, self.programs.predict(arrays, chunk.data, None, kept(0)))
         return sink.result()
 
     def reset_totals(self) -> None:

@@ -84,7 +84,7 @@ def get_file(
             hint="Pass fname='data.bin'; folders go into cache_dir or cache_subdir.",
         )
     digest, algorithm = _expected(md5_hash, file_hash, hash_algorithm)
-    root = cache_folder() if cache_dir is None else Path(cache_dir).expanduser()
+    root = cache_folder() if cache_dir is None else Path(os.path.expanduser(cache_dir))
     folder = root / cache_subdir
     unpack = extract or untar
     target, unpacked = folder / name, folder / name

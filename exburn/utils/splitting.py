@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, DataError
 from exburn.utils.stream import Stream, fresh_seed
 
@@ -181,8 +182,7 @@ def timeseries_dataset_from_array(
         ("sampling_rate", sampling_rate),
         ("batch_size", 1 if batch_size is None else batch_size),
     ):
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ArgumentError(op, f"{name} is an integer >= 1, received {value!r}")
+        check_count(op, name, value)
     if not 0 <= start < end <= len(data):
         raise ArgumentError(
             op,

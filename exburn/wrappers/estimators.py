@@ -183,15 +183,10 @@ class SKLearnRegressor(base.RegressorMixin, _Estimator):
     """A model as a regressor of scikit-learn.
 
     Args:
-        model: A compiled model, or a function of ``X`` and ``y`` that makes one.
-        warm_start: Whether ``fit`` goes on with the weights of the last ``fit``, and
-            trains a given model itself instead of a copy with new weights.
-        model_kwargs: Further arguments of the function.
-        fit_kwargs: Arguments of ``model.fit``; those of ``fit`` go first.
+        model, warm_start, model_kwargs, fit_kwargs: As in :class:`SKLearnClassifier`.
 
     Attributes:
-        model_: The trained model.
-        history_: What ``model.fit`` returned.
+        model_, history_: As there.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.
@@ -214,15 +209,10 @@ class SKLearnTransformer(base.TransformerMixin, _Estimator):
     """A model as a transformer of scikit-learn, trained towards given targets.
 
     Args:
-        model: A compiled model, or a function of ``X`` and ``y`` that makes one.
-        warm_start: Whether ``fit`` goes on with the weights of the last ``fit``, and
-            trains a given model itself instead of a copy with new weights.
-        model_kwargs: Further arguments of the function.
-        fit_kwargs: Arguments of ``model.fit``; those of ``fit`` go first.
+        model, warm_start, model_kwargs, fit_kwargs: As in :class:`SKLearnClassifier`.
 
     Attributes:
-        model_: The trained model.
-        history_: What ``model.fit`` returned.
+        model_, history_: As there.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention
-from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention"]

@@ -9,20 +9,19 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, context, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layers.attention.positions import Fold
+from exburn.layers.attention.products import products
 from exburn.layers.attention.scaled_dot_product import (
     attend,
     attend_by_weights,
     why_not_cudnn,
 )
 from exburn.layers.core.einsum_dense import EinsumDense
-from exburn.layers.core.wide_product import wide_product
-from exburn.layers.layout import check_count
 from exburn.layers.regularization.noise import keep_mask
-from exburn.memory_bound import memory_bound
 
 __all__ = ["ProjectedAttention"]
 
@@ -182,29 +181,21 @@ class ProjectedAttention(Layer):
         return [previous_mask]  # of the output; the scores have none
 
     def _project(self, query, key, value, same: bool):
-        """Heads of query, key and value; by one matrix product if the input is one."""
+        """Heads of query, key and value; by joint products if the input is one."""
         parts = (self.query, self.key, self.value)
         plain = all(
             type(p) is EinsumDense and p.activity_regularizer is None for p in parts
         )
         if not (same and plain):
             return self.query(query), self.key(key), self.value(value)
-        shapes = [p.kernel.shape[1:] for p in parts]
-        kernel = jnp.concatenate(
-            [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts], axis=1
+        pieces = products(
+            query,
+            [self.cast(p.kernel).reshape(p.kernel.shape[0], -1) for p in parts],
+            [self.cast(p.bias).ravel() for p in parts] if self.use_bias else None,
         )
-        y = wide_product(query, kernel)
-        if memory_bound(y):
-            # The barrier's transpose makes the three gradients one array, once; without
-            # it XLA joins them in each of the operations that read them.
-            y = jax.lax.optimization_barrier(y)
-        if self.use_bias:
-            y = y + jnp.concatenate([self.cast(p.bias).ravel() for p in parts])
-        ends = [math.prod(shapes[0]), math.prod(shapes[0]) + math.prod(shapes[1])]
-        pieces = jnp.split(y, ends, axis=-1)
         return [
-            piece.reshape(*piece.shape[:-1], *shape)
-            for piece, shape in zip(pieces, shapes, strict=True)
+            piece.reshape(*piece.shape[:-1], *p.kernel.shape[1:])
+            for piece, p in zip(pieces, parts, strict=True)
         ]
 
     def _attend(self, query, key, value, mask, causal, scores, training):

@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.traced_once import traced_once
+
 __all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
 
 
@@ -78,8 +80,7 @@ def attend(
         ``[batch, targets, heads, value size]``
     """
     if not cudnn:
-        options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
-        return attend_by_weights(query, key, value, **options)[0]
+        return _by_weights(query, key, value, mask, causal, window, scale)
     targets, sources = query.shape[1], key.shape[1]
     read = None
     if window is not None and not causal:
@@ -148,6 +149,12 @@ def attend_by_weights(
     used = used.reshape(batch, groups, heads // groups, targets, sources)
     out = jnp.einsum("bkgts,bskh->btkgh", used, value)
     return out.reshape(batch, targets, heads, value.shape[-1]), weights
+
+
+@traced_once("causal", "window", "scale")
+def _by_weights(query, key, value, mask, causal, window, scale):
+    options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
+    return attend_by_weights(query, key, value, **options)[0]
 
 
 def masked_softmax(scores, mask):

@@ -7,12 +7,12 @@ from typing import Any
 from jax import lax
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import (
     channel_axis,
     check_choice,
-    check_count,
     check_format,
     check_output,
     check_sizes,

@@ -7,8 +7,8 @@ from typing import Any
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.layers.convolution.conv import Convolution
-from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]

@@ -7,9 +7,10 @@ from typing import Any
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.convolution.conv import Convolution
-from exburn.layers.layout import check_count, check_sizes
+from exburn.layers.layout import check_sizes
 from exburn.registry import register_builtin
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]

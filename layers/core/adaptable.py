@@ -1,10 +1,11 @@
-"""What layers with a large weight have in common: it can be adapted and shrunk."""
+"""What layers with a large weight have in common: it can be adapted."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from exburn import transforms
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 
@@ -12,7 +13,7 @@ __all__ = ["Adaptable"]
 
 
 class Adaptable(Layer):
-    """Base of layers that take an adapter, or hold their weights in few bits.
+    """Base of layers that take an adapter beside their weight.
 
     Args:
         lora_rank: Adds an adapter of this rank as the weights are made; see
@@ -41,12 +42,8 @@ class Adaptable(Layer):
                 hint="Call layer.quantize(mode) or model.quantize(mode) when the "
                 "weights are there.",
             )
-        integral = isinstance(lora_rank, int) and not isinstance(lora_rank, bool)
-        if lora_rank is not None and (not integral or lora_rank < 1):
-            raise ArgumentError(
-                type(self).__name__,
-                f"lora_rank must be an integer ≥ 1, received {lora_rank!r}",
-            )
+        if lora_rank is not None:
+            lora_rank = check_count(type(self).__name__, "lora_rank", lora_rank)
         self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
 
     def _adapt(self) -> None:
@@ -102,28 +99,3 @@ class Adaptable(Layer):
     def lora_enabled(self) -> bool:
         """Whether the layer has an adapter."""
         return getattr(self, "_low_rank", None) is not None
-
-    def quantize(self, mode: Any, *, block_size: int | None = None) -> None:
-        """Stores the layer's weights in few bits, in place.
-
-        For a whole model there is ``model.quantize``, which returns another one.
-
-        Args:
-            mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
-            block_size: Of int4: from 32 to 128; 64 by default.
-
-        Raises:
-            NotBuiltError: The layer has no weights yet.
-            UnknownNameError: There is no such mode.
-            ArgumentError: The layer is quantized already, has an adapter, or has no
-                weight that would get smaller.
-
-        Example:
-            >>> from exburn.layers import Dense
-            >>> layer = Dense(64)
-            >>> layer.build((None, 32))
-            >>> layer.quantize("int8")
-            >>> layer.kernel.nbytes
-            2176
-        """
-        transforms.apply("quantize", self, mode, block_size)

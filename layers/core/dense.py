@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
-from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 

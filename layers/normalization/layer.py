@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
+from exburn.arguments import check_count, check_number
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.layers.layout import check_count, check_number
+from exburn.layers.normalization.one_pass import fits, normalized
 from exburn.layers.normalization.standardized import standardized
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
@@ -123,9 +124,19 @@ class LayerNormalization(Scaled):
 
     def call(self, inputs):
         axes = _axes(self.axis, inputs.ndim)
+        if axes == (inputs.ndim - 1,) and fits(inputs):
+            gamma, beta = self._weights_of(inputs)
+            return self.cast(normalized(inputs, gamma, beta, self.epsilon))
         y = standardized(inputs, axes, self.epsilon)
         shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
         return self.cast(self._scaled(y, shape))
+
+    def _weights_of(self, inputs):
+        """``gamma`` and ``beta`` in float32; those that are not used change nothing."""
+        size, wide = inputs.shape[-1:], jnp.float32
+        gamma, beta = self.gamma, self.beta
+        yield jnp.ones(size, wide) if gamma is None else self.cast(gamma, wide)
+        yield jnp.zeros(size, wide) if beta is None else self.cast(beta, wide)
 
 
 @register_builtin

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from exburn import initializers
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
-from exburn.layers.layout import check_count
 from exburn.registry import register_builtin
 
 __all__ = ["SpectralNormalization"]

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, DataError
 from exburn.layer import Layer
-from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.registry import register_builtin
 from exburn.shapes import describe

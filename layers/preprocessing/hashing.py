@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, DataError, NotBuiltError
-from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.layers.preprocessing.hashing import hash_bins

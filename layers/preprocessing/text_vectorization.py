@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_choice, check_count
+from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
-from exburn.layers.layout import check_count
 from exburn.layers.recurrent.loop import Step
 from exburn.layers.regularization.noise import keep_mask
 

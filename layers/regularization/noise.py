@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.arguments import check_number
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
-from exburn.layers.layout import check_format, check_number, spatial_axes
+from exburn.layers.layout import check_format, spatial_axes
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 

@@ -6,9 +6,10 @@ import math
 
 import jax.numpy as jnp
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
-from exburn.layers.layout import check_count, check_format
+from exburn.layers.layout import check_format
 from exburn.registry import register_builtin
 from exburn.shapes import describe
 from exburn.weights import InputSpec

@@ -68,6 +68,7 @@ def test_every_hook_reaches_an_overriding_callback_with_its_arguments():
                 "logs": {"loss": 1.0},
                 "error": None,
                 "point": "here",
+                "program": "train",
             }[p]
             for p in list(inspect.signature(getattr(Callback, hook)).parameters)[1:]
         ]

@@ -5,10 +5,12 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from exburn.callbacks import CallbackList, ProgbarLogger, ProgressBar
+import exburn
+from exburn.callbacks import Callback, CallbackList, ProgbarLogger, ProgressBar
 from exburn.callbacks.progress import _duration, _number, _rate
 from exburn.callbacks.progress_view import (
     Line,
@@ -161,6 +163,75 @@ def test_what_the_user_prints_appears_above_the_bar():
     assert "\r\x1b[2Kfrom a callback\nEpoch 1/2" in output
 
 
+def short_epochs(epochs, error=None, *, alone=True):
+    """What is on the screen after each of some epochs that take no time."""
+    bar = ProgressBar(console=terminal())
+    bar.alone = alone
+    callbacks = CallbackList([bar], params=FIT | {"epochs": epochs})
+    callbacks.on_train_begin()
+    seen = []
+    for epoch in range(epochs):
+        callbacks.on_epoch_begin(epoch)
+        callbacks.on_chunk_end(100, {"loss": 0.5})
+        callbacks.on_epoch_end(epoch, {"loss": 0.5})
+        seen.append(bar.console.file.getvalue().count("100/100"))
+    if error is None:
+        callbacks.on_train_end()
+    callbacks.on_exit(error)
+    return seen, bar.console.file.getvalue()
+
+
+def test_lines_of_short_epochs_are_printed_together(monkeypatch):
+    now = Clock()
+    monkeypatch.setattr("exburn.callbacks.progress_view.time.perf_counter", now)
+    assert short_epochs(4, alone=False)[0] == [1, 2, 3, 4]
+    for error in (None, KeyboardInterrupt()):  # none is lost
+        seen, text = short_epochs(4, error)
+        assert seen == [1, 2, 2, 2]
+        assert [f"Epoch {i}/4  ━" in text for i in range(1, 5)] == [True] * 4
+        assert text.index("Epoch 3/4  ━") < text.index("Epoch 4/4  ━")
+
+
+def test_nothing_is_shown_before_a_quick_step_unless_it_is_compiled():
+    bar = ProgressBar(console=terminal())
+    bar.quick = True
+    callbacks = CallbackList([bar], params=FIT)
+    shown = lambda: bar.console.file.getvalue()  # noqa: E731
+    callbacks.on_train_begin()
+    callbacks.on_compile("evaluate")  # ahead: there is no epoch yet
+    callbacks.on_epoch_begin(0)
+    assert shown() == ""
+    callbacks.on_compile("train")
+    assert "Epoch 1/2  ─" in shown()
+    callbacks.on_train_end()
+
+
+def test_the_bar_of_a_model_knows_what_it_is_used_for(monkeypatch):
+    model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", seed=0)
+    x, seen = np.ones((4, 1)), []
+    monkeypatch.setattr(
+        ProgressBar, "_open", lambda bar: seen.append((bar.quick, bar.alone))
+    )
+    told = []
+    note = type(
+        "Note", (Callback,), {"on_compile": lambda self, name: told.append(name)}
+    )
+    model.fit(x, x, verbose=1)
+    model.fit(x, x, verbose=1, callbacks=[note()])
+    model.fit(iter([(x, x)]), verbose=1)
+    model.predict(x, verbose=1, callbacks=[note()])
+    model.evaluate(iter([(x, x)]), verbose=1, callbacks=[note()])
+    assert seen == [
+        (True, True),
+        (True, False),
+        (False, False),
+        (True, False),
+        (False, False),
+    ]
+    assert told == ["predict", "evaluate"]
+
+
 def test_an_exception_leaves_the_terminal_in_order():
     bar = ProgressBar(console=terminal())
     callbacks = CallbackList([bar], params=FIT)
@@ -177,6 +248,23 @@ def test_an_exception_leaves_the_terminal_in_order():
     bar.on_test_chunk_end(4, {"loss": 0.5})
     bar.on_test_end({"loss": 0.5})
     assert "Evaluate  ━━━━━━━━━━━━━━━━━━━━  4/4" in bar.console.file.getvalue()
+
+
+def test_what_cannot_be_written_ends_the_bar_alone():
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    bar = ProgressBar(console=Console(file=Full()))
+    with pytest.warns(RuntimeWarning, match="cannot be written.*No space") as caught:
+        run(bar)
+    assert len(caught) == 1
+
+
+def test_names_that_a_file_cannot_hold_are_replaced():
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    PlainView(file).finish(Line("Epoch 1/1", 9, 4, 4, ("φ: 0.5",)))
+    assert file.buffer.getvalue() == b"Epoch 1/1 - ?: 0.5\n"
 
 
 def test_evaluate_and_predict(capsys):

@@ -266,6 +266,11 @@ def test_commands_run_while_the_host_goes_on():
 def test_a_command_that_fails():
     with pytest.raises(ArgumentError, match="function"):
         compute.submit(3)
+    for use in (compute.poll, compute.wait):
+        with pytest.raises(DTypeError, match="submit"):
+            use(jnp.ones(3))
+    with pytest.raises(ArgumentError, match="timeout"):
+        compute.wait(compute.submit("relu", A), timeout="1 s")
     command = compute.submit("matmul", A, IMAGE[0, 0])
     assert compute.poll(command) == "failed" and command.kernel == "matmul"
     with pytest.raises(ArgumentError):

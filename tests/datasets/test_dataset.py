@@ -17,6 +17,7 @@ from exburn.dataset import (
     as_validation_dataset,
     check_finite,
     split,
+    with_targets_like,
 )
 from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
@@ -28,9 +29,9 @@ class Broken:
         raise RuntimeError("on fire")
 
 
-def ragged():
+def objects(first, second):
     rows = np.empty(2, object)
-    rows[0], rows[1] = [1, 2], [3]
+    rows[0], rows[1] = first, second
     return rows
 
 
@@ -52,7 +53,8 @@ BAD = {
     "strings": ((np.array(["a", "b"]),), DTypeError, "holds strings"),
     "object strings": ((np.array(["a", 1], object),), DTypeError, "holds strings"),
     "objects": ((np.array([1.0, None], object),), DTypeError, "Python objects"),
-    "ragged": ((ragged(),), DTypeError, "ragged rows (shapes (1,), (2,))"),
+    "ragged": ((objects([1, 2], [3]),), DTypeError, "ragged rows (shapes (1,), (2,))"),
+    "not stacked": ((objects([1, 2], [3, 4]),), DTypeError, "objects, arrays of (2,)"),
     "complex": ((np.array([1j]),), DTypeError, "complex"),
     "complex jax": ((jnp.array([1j]),), DTypeError, "complex"),
     "dates": ((np.array(["2020-01-01"], "M8[D]"),), DTypeError, "dates"),
@@ -283,3 +285,36 @@ def test_validation_data():
         as_validation_dataset((X,))
     with pytest.raises(DataError, match="x and y"):
         as_validation_dataset((X, Y[:2]))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "training", "expected"),
+    [
+        ((), (1,), (1,)),
+        ((1,), (), ()),
+        ((5, 1), (5,), (5,)),
+        ((5,), (7, 1), (5, 1)),
+        ((), (3,), ()),  # labels beside one-hot rows are something else
+        ((3,), (), (3,)),
+        ((1, 1), (), (1, 1)),
+        ((2,), (2,), (2,)),
+    ],
+)
+def test_an_axis_of_one_of_the_targets_is_as_in_training(
+    rows, training, expected, stream
+):
+    x, y = np.ones((4, 2), np.float32), np.arange(4.0)
+    y = np.broadcast_to(y.reshape(4, *[1] * len(rows)), (4, *rows)).astype(np.float32)
+    data = ArrayDataset(x, {"out": y}, np.ones(4))
+    if stream:
+        tree = data.tree
+        data = StreamDataset(lambda epoch: iter([tree, tree]), batches=2, batch_size=4)
+    made = with_targets_like(data, [np.zeros((9, *training))])
+    assert (made is data) == (rows == expected)
+    batches = list(made.iterate(0)) if stream else [made.tree]
+    assert len(batches) == 1 + stream
+    for got in batches:
+        assert got[1]["out"].shape == (4, *expected)
+        assert got[1]["out"].reshape(4, -1)[:, 0].tolist() == [0, 1, 2, 3]
+        assert got[0].shape == (4, 2) and got[2].tolist() == [1] * 4

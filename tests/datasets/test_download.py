@@ -2,12 +2,14 @@
 
 import gzip
 import hashlib
+import pwd
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import exburn
 from exburn.datasets import download
 from exburn.errors import DataError, FileFormatError
 
@@ -124,6 +126,19 @@ def test_offline_says_where_to_put_the_file(cache, server, url):
     assert text.startswith("mnist.load_data: sub/file.bin is not in the cache")
     assert f"Put the file at {cache / 'sub' / 'file.bin'}" in text
     assert url in text and sha256(DATA) in text
+
+
+def test_without_a_home_directory(cache, server, monkeypatch):
+    server.files["file.bin"] = DATA
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in some containers
+    assert get(server) == cache / "file.bin"
+    monkeypatch.delenv("EXBURN_CACHE")
+    with pytest.raises(DataError, match="Set EXBURN_CACHE to a folder"):
+        get(server)
+    with pytest.raises(DataError, match="no such folder"):
+        exburn.datasets.image_folder("~nobody-of-this-name/data")
+    assert not Path("~").exists()
 
 
 def test_a_cache_that_cannot_be_written(cache, server):

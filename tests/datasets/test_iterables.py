@@ -61,6 +61,21 @@ def test_iterators_give_their_batches_once():
             values(stream, 1)
 
 
+def test_an_iterator_that_begins_anew_when_asked_to():
+    class Reader:
+        def __iter__(self):
+            self.left = [1, 0]
+            return self
+
+        def __next__(self):
+            if not self.left:
+                raise StopIteration
+            return np.full((1, 1), self.left.pop())
+
+    stream = as_dataset(Reader())
+    assert [values(stream, epoch) for epoch in range(3)] == [[0, 1]] * 3
+
+
 @pytest.mark.parametrize("thing", [{1, 2}, b"bytes", range(3), 5, object()])
 def test_containers_and_text_are_not_loaders(thing):
     with pytest.raises(DTypeError, match="must be arrays, a data frame or a loader"):
@@ -134,6 +149,23 @@ def test_on_epoch_end_needs_all_batches_but_no_further_read():
     assert data.events[-1] != "end"
 
 
+def test_a_py_dataset_may_grow_between_epochs():
+    class Growing(PyDataset):
+        size = 1
+
+        def __len__(self):
+            return self.size
+
+        def __getitem__(self, index):
+            return np.full((1, 1), index)
+
+        def on_epoch_end(self):
+            self.size += 2
+
+    stream = as_dataset(Growing())
+    assert [len(list(stream.iterate(epoch))) for epoch in range(3)] == [1, 3, 5]
+
+
 def test_an_endless_py_dataset():
     class Endless(PyDataset):
         def __getitem__(self, index):
@@ -142,7 +174,7 @@ def test_an_endless_py_dataset():
     data = Endless()
     assert data.num_batches is None
     stream = as_dataset(data)
-    assert stream.batches is None
+    assert stream.batches == sys.maxsize
     batches = stream.iterate(0, 7)
     assert [int(next(batches)[0][0, 0]) for _ in range(4)] == [0, 1, 2, 3]
 

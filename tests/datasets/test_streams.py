@@ -51,6 +51,64 @@ def test_peek_of_another_epoch_closes_the_first():
     assert 0 in closed
 
 
+def test_a_shared_iterator_is_begun_anew_after_a_peek():
+    """As that of a ``DataLoader`` with persistent workers, read by two data sets."""
+
+    class Loader:
+        persistent_workers, batch_size, sampler, batch_sampler = True, 1, None, None
+
+        def __len__(self):
+            return 2
+
+        def __iter__(self):
+            self.left = [1, 0]
+            return self
+
+        def __next__(self):
+            if not self.left:
+                raise StopIteration
+            return X + self.left.pop()
+
+    Loader.__name__, Loader.__module__ = "DataLoader", "torch.utils.data.dataloader"
+    loader = Loader()
+    train, held = as_dataset(loader), as_dataset(loader)
+    held.peek(), train.peek()
+    for stream in (train, held):
+        assert [x[0, 0] for x, _, _ in stream.iterate(0)] == [0, 1]
+
+
+@pytest.mark.parametrize("reiterable", [True, False])
+def test_close_ends_what_peek_opened_but_for_a_generator(reiterable):
+    closed, released = [], []
+
+    def factory(epoch):
+        try:
+            yield from (X, X + 1)
+        finally:
+            closed.append(epoch)
+
+    options = {"reiterable": reiterable, "release": lambda: released.append(1)}
+    stream = StreamDataset(factory, **options)
+    stream.peek()
+    stream.close()
+    assert (closed, released) == ([0] if reiterable else [], [1])
+    assert [x[0, 0] for x, _, _ in stream.iterate()] == [0, 1]
+
+
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_seed_opens_another_order_only_where_there_is_one(shuffles):
+    opened = []
+
+    def factory(*arguments):
+        opened.append(arguments)
+        return iter([X])
+
+    stream = StreamDataset(factory, shuffles=shuffles)
+    stream.peek(0, None)
+    list(stream.iterate(0, 7))
+    assert opened == ([(0, None), (0, 7)] if shuffles else [(0,)])
+
+
 def test_leaving_an_epoch_early_closes_its_source():
     closed = []
 

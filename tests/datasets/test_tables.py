@@ -98,6 +98,8 @@ def test_polars_lazy_categories_and_arrays():
         as_dataset(frame.lazy())
     with pytest.raises(DTypeError, match="to_physical"):
         as_dataset(polars.Series(["a", "b"], dtype=polars.Categorical))
+    with pytest.raises(DTypeError, match="list.to_array"):
+        as_dataset(polars.Series([[1.0], [2.0]]))
     rows = polars.Series(
         [[1.0, 2.0], [3.0, 4.0]], dtype=polars.Array(polars.Float32, 2)
     )

@@ -95,7 +95,7 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
         return {jax.tree_util.keystr(p): np.array(v) for p, v in leaves}
 
     def prepare():
-        batch = (X[:32], Y[:32], None)
+        batch = (X[:32], Y[:32].astype(np.int32), None)
         trainer.prepare(batch, names=model._output_names_of, kind="train")
 
     first = slots()
@@ -333,6 +333,24 @@ def test_patterns_of_optimizers_are_those_of_weights():
     model.fit(X, Y, verbose=0)
     for path, value in values(model).items():
         assert (value != before[path]).any() == (not path.startswith("body/"))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_pattern_of_optimizers_that_no_weight_matches_is_an_error(scaled):
+    model = exburn.Sequential([layers.Dense(4, name="body"), layers.Dense(3)])
+    chosen = optimizers.OptimizerMap(
+        optimizers.SGD(0.1), {"body/kernel": optimizers.SGD(0.0)}
+    )
+    optimizer = optimizers.MultiOptimizer(chosen)
+    if scaled:
+        optimizer = optimizers.LossScaleOptimizer(optimizer)
+    model.compile(optimizer, "cross_entropy", seed=0)
+    chosen["bodi/.*"] = optimizers.SGD(0.0)
+    with pytest.raises(UnknownNameError, match="unknown weight 'bodi/"):
+        model.fit(X, Y, verbose=0)
+    del chosen["bodi/.*"]
+    model.freeze("body")  # what no step changes is a weight all the same
+    assert np.isfinite(model.train_on_batch(X, Y))
 
 
 def test_inner_and_outer_models_train_by_turns_without_compiling_again():

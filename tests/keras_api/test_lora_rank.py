@@ -20,7 +20,9 @@ KINDS = {
 
 @pytest.mark.parametrize("make, x", KINDS.values(), ids=KINDS)
 def test_an_adapter_beside_a_frozen_weight(make, x):
-    plain, layer = make(name="same"), make(name="same", lora_rank=2, lora_alpha=3.0)
+    rank, alpha = np.int64(2), np.float32(3.0)
+    plain = make(name="same")
+    layer = make(name="same", lora_rank=rank, lora_alpha=alpha)
     assert layer.get_config()["lora_rank"] == 2
     np.testing.assert_allclose(layer(x), plain(x), rtol=1e-6)
     names = [w.name for w in layer.trainable_weights]

@@ -298,6 +298,38 @@ def test_layers_get_adapters_one_by_one(digits, tmp_path):
     }
 
 
+class Subclass(exburn.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.Dense(64, name="a")
+
+    def call(self, x):
+        return self.inner(x)
+
+
+def nested():
+    inner = exburn.Sequential([exburn.Input((64,)), layers.Dense(64)], name="inner")
+    return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(10)])
+
+
+@pytest.mark.parametrize("build", [make, nested, Subclass])
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_a_clone_with_fresh_weights_has_the_adapters(build, dtype):
+    model = build()
+    model(np.ones((1, 64), np.float32))
+    model = model.quantize(dtype) if dtype else model
+    model.add_lora(3)
+    clones = [exburn.models.clone_model(model)]
+    if model.graph is not None:
+        x = exburn.Input((64,))
+        clones += [exburn.models.clone_model(model, x, recursive=r) for r in (0, 1)]
+    for clone in clones:
+        assert clone.changes == model.changes
+        assert list(weights(clone)) == list(weights(model))
+        learns = [w.path for w in model.trainable_weights]
+        assert [w.path for w in clone.trainable_weights] == learns
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

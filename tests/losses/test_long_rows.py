@@ -1,7 +1,5 @@
 """Long rows of scores are read by a kernel on a GPU; here it is interpreted."""
 
-import types
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +21,7 @@ def kernel(monkeypatch):
         calls.append(1)
         return {"interpret": True}
 
-    monkeypatch.setattr(long_rows, "_runs_here", lambda: True)
+    monkeypatch.setattr(long_rows, "runs_kernels", lambda: True)
     monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
     monkeypatch.setattr(long_rows, "_options", options)
     return calls
@@ -87,20 +85,6 @@ def test_labels_that_are_no_class_and_rows_with_nan(kernel):
     hits = exburn.metrics.sparse_categorical_accuracy(labels, scores)
     assert np.asarray(hits).tolist() == [0, 0, 0, 0, 0, 1]
     assert kernel
-
-
-@pytest.mark.parametrize(
-    ("backend", "capability", "runs"),
-    [("gpu", "9.0", 1), ("gpu", "7.5", 0), ("gpu", "gfx942", 0), ("cpu", "9.0", 0)],
-)
-def test_gpus_that_have_the_kernel(monkeypatch, backend, capability, runs):
-    device = types.SimpleNamespace(compute_capability=capability)
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    monkeypatch.setattr(jax, "devices", lambda: [device])
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
-    assert long_rows._runs_here() == bool(runs)
-    monkeypatch.setattr(jax, "device_count", lambda: 2)
-    assert not long_rows._runs_here()
 
 
 def test_other_scores_are_read_by_xla(kernel):

@@ -104,13 +104,20 @@ def test_layers_are_in_keras_order():
     assert owners == ["first", "second", "late"]
 
 
-def test_int64_inputs_do_not_warn():
+def test_int64_inputs_do_not_warn(tmp_path):
     model = exburn.Sequential(
         [exburn.Input((2,), dtype="int64"), layers.Embedding(5, 2)]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert model(np.ones((1, 2), "int64")).shape == (1, 2, 2)
+        x = np.ones((1, 2), "int64")
+        assert model(x).shape == (1, 2, 2)
+        model.info()
+        model.export(tmp_path / "model.bin")
+        with exburn.serving.Serving(model, batch_size=1) as serving:
+            assert serving(x).shape == (1, 2, 2)
+            with pytest.raises(exburn.errors.DTypeError):
+                serving(x << 40)
 
 
 def test_clone_function_replaces_layers():

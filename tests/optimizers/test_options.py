@@ -21,6 +21,7 @@ from exburn.errors import (
     UnknownNameError,
 )
 from exburn.optimizers import SGD, Adam, AdamW, LossScaleOptimizer, RMSprop
+from exburn.optimizers.trees import initial_state
 
 
 def plain(rate=1.0, **options):
@@ -29,6 +30,20 @@ def plain(rate=1.0, **options):
 
 def one_step(optimizer, grads, params):
     return optimizer.update(grads, optimizer.init(params), params)
+
+
+def test_an_initial_state_has_the_values_and_memory_of_its_own():
+    def make(p):
+        zero, one = jnp.zeros_like(p), jnp.ones_like(p)
+        return [p, p, zero, zero, one, one, jnp.full_like(p, -0.0), jnp.int32(0)]
+
+    params = jnp.arange(4096.0)
+    state, wanted = initial_state(make, params), jax.jit(make)(params)
+    for leaf, other in zip(state, wanted, strict=True):
+        assert leaf.dtype == other.dtype
+        assert np.asarray(leaf).tobytes() == np.asarray(other).tobytes()
+    places = {leaf.unsafe_buffer_pointer() for leaf in (params, *state)}
+    assert len(places) == len(state) + 1
 
 
 # Formulas that ExBurn defines; gradients near 1e-4 tell the places of ε apart.

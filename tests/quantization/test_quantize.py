@@ -385,6 +385,18 @@ def test_a_record_of_another_model_is_refused():
     assert other.changes == []
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_a_precision_that_no_layer_would_take_is_refused(dtype):
+    small = make().quantize(dtype)
+    before = weights(small)
+    for policy in ("float32", "mixed_bfloat16"):
+        with pytest.raises(errors.ArgumentError, match="exact model"):
+            small.precision = policy
+    assert small.precision.name == "float32" and equal(weights(small), before)
+    small.get_layer("head").precision = "bfloat16"
+    assert small.predict(np.ones((2, 64), np.float32), verbose=0).dtype == "bfloat16"
+
+
 def test_computing_in_bfloat16(trained, data):
     small = trained.quantize("int8", compute_dtype="bfloat16")
     outputs = small.predict(data[0], verbose=0)
@@ -429,6 +441,41 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
             layer.quantize(mode)
     with pytest.raises(errors.NotBuiltError):
         layers.Dense(3).quantize("int8")
+
+
+@pytest.mark.parametrize(
+    "layer, inputs, packed",
+    [
+        (layers.LSTM(48), 1, 2),
+        (layers.Bidirectional(layers.GRU(48)), 1, 4),
+        (layers.MultiHeadAttention(2, 24), 2, 4),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_layer_of_layers_is_quantized_as_a_whole(layer, inputs, packed, rng):
+    x = [rng.standard_normal((2, 3, 40)).astype(np.float32)] * inputs
+    with pytest.raises(errors.NotBuiltError):
+        layer.quantize("int8")
+    exact = layer(*x)
+    kept, last = layer.get_weights(), layer.weights[-2]
+    last.assign(last.get_value() * np.nan)
+    with pytest.raises(errors.ArgumentError, match="holds NaN"):
+        layer.quantize("int8")
+    layer.set_weights(kept)  # all of them are still exact
+    layer.quantize("int8")
+    paths = [path for path, _, _ in iter_weights(layer)]
+    assert sum(path.endswith("/scale") for path in paths) == packed
+    np.testing.assert_allclose(layer(*x), exact, atol=0.1 * exact.std())
+    with pytest.raises(errors.ArgumentError, match="already"):
+        layer.quantize("int8")
+
+
+def test_a_layer_without_large_weights_is_not_quantized():
+    cases = ((layers.LayerNormalization(), "float32"), (layers.Dropout(0.1), "no rule"))
+    for layer, reason in cases:
+        layer(np.ones((2, 8), np.float32))
+        with pytest.raises(errors.ArgumentError, match=reason):
+            layer.quantize("int8")
 
 
 def normalized():

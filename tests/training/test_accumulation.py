@@ -200,7 +200,7 @@ def test_own_steps_and_other_optimizers_accumulate_too(blobs):
         "several optimizers": run(
             exburn.Sequential,
             exburn.optimizers.MultiOptimizer(
-                exburn.optimizers.OptimizerMap(sgd(), {"bias": sgd()})
+                exburn.optimizers.OptimizerMap(sgd(), {".*bias": sgd()})
             ),
         ),
     }

@@ -46,6 +46,7 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
     [
         ({"EXBURN_COMPILATION_CACHE": "off"}, "None"),
         ({"EXBURN_COMPILATION_CACHE": "{}/own"}, "{}/own"),
+        ({"EXBURN_COMPILATION_CACHE": "~/own", "HOME": "{}"}, "{}/own"),
         ({"JAX_COMPILATION_CACHE_DIR": "{}/jax"}, "{}/jax"),
     ],
 )
@@ -69,13 +70,43 @@ def test_without_a_home_there_is_none(tmp_path, monkeypatch, home):
     assert compilation_cache._own_folder() is None
 
 
+TURN = """
+exburn.set_compilation_cache({folder!r})
+model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense({units})])
+model.compile("adam", loss="mse", seed=1)
+model.fit(np.ones((64, 4)), np.ones((64, {units})), verbose=0)
+"""
+
+
+def test_another_folder_takes_hold_at_once(tmp_path):
+    folders = str(tmp_path / "a"), None, str(tmp_path / "b")
+    turns = [TURN.format(folder=f, units=n) for n, f in enumerate(folders, start=1)]
+    run(tmp_path, "import numpy as np, exburn\n" + "".join(turns))
+    kept = [list((tmp_path / name).glob("jit_exburn_train-*")) for name in ("a", "b")]
+    assert [len(files) for files in kept] == [1, 1]
+
+
+def test_a_folder_given_to_jax_gets_small_programs_too(tmp_path):
+    run(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path))
+    assert list(tmp_path.glob("jit_exburn_train-*-cache"))
+
+
 def test_what_is_too_much_is_removed_once_a_day(tmp_path, monkeypatch):
+    """But no file that is not ours, in a folder that the user named."""
     monkeypatch.setattr(compilation_cache, "LARGEST", 250)
-    for age, name in enumerate(["new", "old", "older", "oldest"]):
-        (tmp_path / name).write_bytes(bytes(100))
-        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+
+    def put(name, size, age=0.0):
+        path = tmp_path / name
+        path.write_bytes(bytes(size))
+        os.utime(path, (1e9 - age, 1e9 - age))
+        return path
+
+    key = "0123456789abcdef" * 4
+    entries = [put(f"jit_{i}-{key}-cache", 100, age=i) for i in range(4)]
+    others = [put(name, 1000, age=9) for name in ("model.exburn", "x-cache")]
     compilation_cache._prune(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".pruned", "new", "old"]
-    (tmp_path / "more").write_bytes(bytes(1000))
+    assert [e.exists() for e in entries] == [True, True, False, False]
+    assert all(path.exists() for path in others)
+    more = put(f"jit_more-{key}-cache", 1000)
     compilation_cache._prune(tmp_path)
-    assert (tmp_path / "more").exists()
+    assert more.exists()

@@ -73,6 +73,29 @@ def test_class_weights_equal_the_sample_weights_they_stand_for(blobs, classifier
     assert one == two
 
 
+@pytest.mark.parametrize("training", [(-1,), (-1, 1)])
+def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
+    seen = set()
+
+    class Own(exburn.Sequential):
+        def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
+            seen.add(y.shape)
+            return ((y.reshape(-1) - y_pred.reshape(-1)) ** 2).mean()
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    held = x, y.reshape(-1, 1) if training == (-1,) else y
+    for kind in (exburn.Sequential, Own):  # a loss of the user's own would broadcast
+        model = kind([exburn.Input((3,)), layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"])
+        model.fit(x, y.reshape(training), validation_data=held, batch_size=8, verbose=0)
+        out = model.predict(x, verbose=0)[:, 0]
+        expected = ((out - y) ** 2).mean()
+        (loss,) = model.history.history["val_loss"]
+        assert loss == pytest.approx(expected, rel=1e-4)
+    assert seen and all(len(shape) == len(training) for shape in seen)
+
+
 def test_one_trace_per_program(blobs, classifier):
     x, y = blobs
     model = classifier()

@@ -31,7 +31,10 @@ def model():
         "on_test_begin",
         "on_test_batch_begin",
         "on_test_batch_end",
+        "on_test_chunk_end",
         "on_test_end",
+        "on_chunk_end",
+        "on_checkpoint",
         "on_epoch_end",
         "on_train_end",
     ],
@@ -48,8 +51,57 @@ def test_a_hook_sees_the_weights(model, hook):
 
     callback = type("Look", (Callback,), {hook: look})()
     model.fit(**DATA, validation_data=(X, Y), callbacks=[callback])
-    trained = hook.startswith(("on_test", "on_epoch_end", "on_train_end"))
+    trained = hook not in ("on_train_begin", "on_epoch_begin")
     assert seen and trained == bool((seen[-1] == model.get_weights()[0]).all())
+
+
+@pytest.mark.parametrize("hook", ["on_chunk_end", "on_test_begin", "on_epoch_end"])
+def test_a_light_hook_is_told_that_the_weights_are_gone(model, hook, tmp_path):
+    uses = {
+        "get_weights": lambda model: model.get_weights(),
+        "numpy": lambda model: model.weights[0].numpy(),
+        "array": lambda model: np.asarray(model.weights[0]),
+        "value": lambda model: model.weights[0].value,
+        "layer": lambda model: model.layers[0].get_weights(),
+        "call": lambda model: model(X),
+        "clone": lambda model: model.clone(),
+        "save": lambda model: model.save(tmp_path / "model.exburn"),
+        "save_weights": lambda model: model.save_weights(tmp_path / "w.safetensors"),
+    }
+    said = set()
+
+    def look(self, *args, **kwargs):
+        for name, use in uses.items():
+            with pytest.raises(BusyError, match="without light = True"):
+                use(self.model)
+            said.add(name)
+        assert self.model.count_params() == 5 and "Dense" in self.model.to_json()
+
+    callback = type("Look", (Callback,), {hook: look, "light": True})()
+    model.fit(**DATA, validation_data=(X, Y), callbacks=[callback])
+    assert said == uses.keys() and list(tmp_path.iterdir()) == []
+    for use in uses.values():
+        use(model)
+
+
+def test_weights_set_between_two_chunks_are_trained_on(model, monkeypatch):
+    monkeypatch.setattr("exburn.training.epochs.GLANCE", 0.0)
+    model.compile("sgd", "mse", seed=0, steps_per_execution=1)
+    model.optimizer.learning_rate = 0.0  # what was set stays
+    done = []
+
+    class Put(Callback):
+        def on_chunk_end(self, step, logs=None):
+            if step == 1:
+                self.model.set_weights([np.full_like(w, 3) for w in self.get()])
+            done.append((step, self.get()[1].item()))
+
+        def get(self):
+            return self.model.get_weights()
+
+    model.fit(**DATA, callbacks=[Put()])
+    assert done == [(1, 3.0), (2, 3.0), (3, 3.0)]
+    assert all((w == 3).all() for w in model.get_weights())
 
 
 def test_a_validation_uses_the_weights_that_its_callback_sets(model):
@@ -89,7 +141,9 @@ def test_a_second_use_is_an_error_that_costs_nothing(model, op, hook, thread):
             use()
 
     start, results = model.get_weights(), []
-    for callbacks in ([], [type("Meanwhile", (Callback,), {hook: meanwhile})()]):
+    light = {"light": hook == "on_chunk_end"}  # else it could use the model
+    listening = type("Meanwhile", (Callback,), {hook: meanwhile} | light)()
+    for callbacks in ([], [listening]):
         model.set_weights(start)
         model.compile("sgd", "mse", seed=0)
         model.fit(**DATA, callbacks=callbacks)

@@ -44,6 +44,15 @@ def test_the_report_says_what_was_compiled_and_why():
     assert "2 compilations" in str(report) and "evaluate" in str(report)
 
 
+def test_a_short_last_batch_is_named():
+    model = sequence_model()
+    x, y = np.ones((8, 4, 3), "float32"), np.zeros((8, 1), "float32")
+    for rows in (8, 7):
+        model.fit(x[:rows], y[:rows], batch_size=4, resident=False, verbose=0)
+    reasons = [entry.reason for entry in model.compile_report()]
+    assert reasons == ["first use", "a mask of rows is new"]
+
+
 def test_a_changed_length_warns_once_and_names_it():
     model = sequence_model()
     with pytest.warns(
@@ -83,7 +92,9 @@ def test_nothing_that_is_meant_warns():
 
 
 @pytest.mark.parametrize("epochs", [1, 2])  # streamed, and on the device
-def test_the_validation_compiles_beside_the_training_and_once(epochs, monkeypatch):
+def test_training_and_validation_compile_beside_each_other_and_once(
+    epochs, monkeypatch
+):
     begun = []
     ahead = Watched.ahead
     monkeypatch.setattr(
@@ -93,10 +104,26 @@ def test_the_validation_compiles_beside_the_training_and_once(epochs, monkeypatc
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(x, y, epochs=epochs, validation_split=0.23, verbose=0)
-    assert begun == [model._run.value.trainer.programs.evaluate]
+    programs = model._run.value.trainer.programs
+    assert begun == [programs.evaluate, programs._chunks]
     assert [(e.program, e.reason) for e in model.compile_report()] == [
         ("train", "first use"),
         ("evaluate", "first use"),
+    ]
+
+
+def test_what_could_not_be_compiled_ahead_is_compiled_by_the_call(monkeypatch):
+    def fail(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: in the thread")
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    before = model.get_weights()[0]
+    model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+    assert not np.array_equal(model.get_weights()[0], before)
+    assert [(e.program, e.reason) for e in model.compile_report()] == [
+        ("train", "first use")
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn.layers.layout import check_count
+from exburn.arguments import check_count
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageLayer,

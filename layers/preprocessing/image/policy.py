@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice, check_count
+from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_count
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,

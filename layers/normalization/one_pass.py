@@ -1,0 +1,249 @@
+"""Layer normalization of large half-precision arrays, by two kernels of ours.
+
+Such arrays take as long as reading and writing them. XLA's form reads a sample three
+times on the way forward, and it and its gradient five times on the way back; these
+kernels read each of them once.
+
+Source: Ba et al., *Layer Normalization*, 2016.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.memory_bound import memory_bound, runs_kernels
+
+__all__ = ["fits", "normalized"]
+
+_GROUP = 8  # features that one thread reads at once: 16 bytes
+_PARTS = 4  # at most, of a sample, one after the other in the registers of its threads
+_AHEAD = 16  # samples of a program of four warps, on the way forward
+_BACK = 32  # of one of two warps, on the way back, which sums the weights' gradients
+
+
+def fits(x: Any) -> bool:
+    """Whether the kernels take samples along the last axis of ``x``.
+
+    Where several devices may share the array, XLA must be able to split the work.
+
+    Example:
+        >>> fits(jnp.ones((8, 8)))
+        False
+    """
+    return (
+        x.dtype in (jnp.bfloat16, jnp.float16)
+        and memory_bound(x)
+        and _lanes(x.shape[-1]) is not None
+        and (x.size // x.shape[-1]) % max(_AHEAD, _BACK) == 0
+        and runs_kernels()
+    )
+
+
+def _lanes(features: int) -> int | None:
+    """Threads that share a sample, so that each has at most `_PARTS` groups of it."""
+    for lanes in (16, 32, 64, 128):
+        parts, rest = divmod(features, lanes * _GROUP)
+        if parts <= _PARTS:
+            return lanes if parts and not rest else None
+    return None
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def normalized(
+    x: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float
+) -> jax.Array:
+    """``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` over the last axis.
+
+    Args:
+        x: ``[…, features]``, of which `fits` is true.
+        gamma: ``[features]``, float32.
+        beta: The same.
+        epsilon: Added to the variance.
+
+    Returns:
+        The shape and dtype of ``x``.
+    """
+    return _forward(x, gamma, beta, epsilon)[0]
+
+
+def _forward(x, gamma, beta, epsilon):
+    y, mean, scale = _values(x, gamma, beta, epsilon)
+    return y, (x, gamma, mean, scale)
+
+
+def _backward(epsilon, kept, dy):
+    del epsilon
+    return _gradients(*kept, dy)
+
+
+normalized.defvjp(_forward, _backward)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _values(x, gamma, beta, epsilon):
+    """The output, and of each sample its mean and one over its deviation."""
+    from jax.experimental import pallas as pl
+
+    rows = _grouped(x)
+    count, groups, _ = rows.shape
+    row, weight, number = _specs(_AHEAD, groups)
+    numbers = jax.ShapeDtypeStruct((count,), jnp.float32)
+    y, mean, scale = pl.pallas_call(
+        functools.partial(_normalize, epsilon=epsilon),
+        **_options(warps=4),
+        grid=(count // _AHEAD,),
+        in_specs=[row, weight, weight],
+        out_specs=[row, number, number],
+        out_shape=[jax.ShapeDtypeStruct(rows.shape, x.dtype), numbers, numbers],
+    )(rows, _grouped(gamma), _grouped(beta))
+    return tuple(
+        a.reshape(s) for a, s in ((y, x.shape), (mean, _one(x)), (scale, _one(x)))
+    )
+
+
+@jax.custom_jvp
+def _gradients(x, gamma, mean, scale, dy):
+    """Of ``x``, ``gamma`` and ``beta``."""
+    from jax.experimental import pallas as pl
+
+    rows = _grouped(x)
+    count, groups, _ = rows.shape
+    programs = count // _BACK
+    row, weight, number = _specs(_BACK, groups)
+    dx, sums = pl.pallas_call(
+        _differentiate,
+        **_options(warps=2),
+        grid=(programs,),
+        in_specs=[row, row, weight, number, number],
+        out_specs=[row, _specs(2, groups)[0]],
+        out_shape=[
+            jax.ShapeDtypeStruct(rows.shape, x.dtype),
+            jax.ShapeDtypeStruct((2 * programs, groups, _GROUP), jnp.float32),
+        ],
+    )(rows, _grouped(dy), _grouped(gamma), mean.ravel(), scale.ravel())
+    dgamma, dbeta = sums.reshape(programs, 2, -1).sum(0)
+    return dx.reshape(x.shape), dgamma, dbeta
+
+
+# Derivatives of these two, for gradients of gradients, are XLA's.
+
+
+@_values.defjvp
+def _values_jvp(epsilon, primals, tangents):
+    def plain(x, gamma, beta):
+        wide = x.astype(jnp.float32)
+        mean = wide.mean(-1, keepdims=True)
+        variance = jnp.square(wide - mean).mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt(variance + epsilon)
+        y = (wide - mean) * scale * gamma + beta
+        return y.astype(x.dtype), mean, scale
+
+    return _values(*primals, epsilon), jax.jvp(plain, primals, tangents)[1]
+
+
+@_gradients.defjvp
+def _gradients_jvp(primals, tangents):
+    def plain(x, gamma, mean, scale, dy):
+        wide, slope = x.astype(jnp.float32), dy.astype(jnp.float32)
+        z, pull = (wide - mean) * scale, slope * gamma
+        along = (pull * z).mean(-1, keepdims=True)
+        dx = (pull - pull.mean(-1, keepdims=True) - z * along) * scale
+        axes = tuple(range(x.ndim - 1))
+        return dx.astype(x.dtype), (slope * z).sum(axes), slope.sum(axes)
+
+    return _gradients(*primals), jax.jvp(plain, primals, tangents)[1]
+
+
+def _one(x):
+    """The shape of a number for each sample."""
+    return (*x.shape[:-1], 1)
+
+
+def _grouped(x):
+    """``[samples, groups, 8]`` of samples, ``[groups, 8]`` of a weight."""
+    shape = (x.shape[-1] // _GROUP, _GROUP)
+    return x.reshape(-1, *shape) if x.ndim > 1 else x.reshape(shape)
+
+
+def _specs(step: int, groups: int):
+    """Of ``step`` samples, of a weight, and of a number for each of the samples."""
+    from jax.experimental import pallas as pl
+
+    return (
+        pl.BlockSpec((step, groups, _GROUP), lambda i: (i, 0, 0)),
+        pl.BlockSpec((groups, _GROUP), lambda i: (0, 0)),
+        pl.BlockSpec((step,), lambda i: (i,)),
+    )
+
+
+def _options(warps: int) -> dict[str, Any]:
+    from jax.experimental.pallas import triton
+
+    return {"compiler_params": triton.CompilerParams(num_warps=warps, num_stages=2)}
+
+
+def _parts(groups: int) -> list:
+    """The parts of a sample, as slices of its groups."""
+    from jax.experimental import pallas as pl
+
+    lanes = _lanes(groups * _GROUP)
+    assert lanes is not None
+    return [pl.ds(start, lanes) for start in range(0, groups, lanes)]
+
+
+def _mean(parts: list[jax.Array], count: int) -> jax.Array:
+    """Of each sample over all its parts, ``[rows, 1, 1]``."""
+    return (sum(jnp.sum(p, axis=(1, 2)) for p in parts) / count)[:, None, None]
+
+
+def _normalize(x, gamma, beta, y, mean, scale, *, epsilon):
+    rows, groups, _ = x.shape
+    parts, size = _parts(groups), groups * _GROUP
+    values = [x[:, part, :].astype(jnp.float32) for part in parts]
+    middle = _mean(values, size)
+    values = [value - middle for value in values]
+    rate = jax.lax.rsqrt(_mean([value * value for value in values], size) + epsilon)
+    for part, value in zip(parts, values, strict=True):
+        out = value * rate * gamma[part, :][None] + beta[part, :][None]
+        y[:, part, :] = out.astype(y.dtype)
+    mean[:] = middle.reshape(rows)
+    scale[:] = rate.reshape(rows)
+
+
+def _differentiate(x, dy, gamma, mean, scale, dx, sums):
+    from jax.experimental import pallas as pl
+
+    groups = x.shape[1]
+    parts, size = _parts(groups), groups * _GROUP
+    lanes = groups // len(parts)
+    step = max(1, 64 // lanes)  # samples at a time
+
+    def body(turn, totals):
+        some = pl.ds(turn * step, step)
+        middle, rate = mean[some][:, None, None], scale[some][:, None, None]
+        values = [x[some, part, :].astype(jnp.float32) for part in parts]
+        values = [(value - middle) * rate for value in values]
+        slopes = [dy[some, part, :].astype(jnp.float32) for part in parts]
+        # Read anew: held for all turns, they would leave registers for fewer programs.
+        factors = [gamma[part, :][None] for part in parts]
+        pulls = [s * factor for s, factor in zip(slopes, factors, strict=True)]
+        along = _mean([p * v for p, v in zip(pulls, values, strict=True)], size)
+        level = _mean(pulls, size)
+        for part, pull, value in zip(parts, pulls, values, strict=True):
+            out = (pull - level - value * along) * rate
+            dx[some, part, :] = out.astype(dx.dtype)
+        return [
+            (of_gamma + s * v, of_beta + s)
+            for (of_gamma, of_beta), s, v in zip(totals, slopes, values, strict=True)
+        ]
+
+    zero = jnp.zeros((step, lanes, _GROUP), jnp.float32)
+    zeros = [(zero, zero)] * len(parts)
+    totals = jax.lax.fori_loop(0, x.shape[0] // step, body, zeros)
+    for part, (of_gamma, of_beta) in zip(parts, totals, strict=True):
+        sums[pl.ds(0, 1), part, :] = jnp.sum(of_gamma, axis=0)[None]
+        sums[pl.ds(1, 1), part, :] = jnp.sum(of_beta, axis=0)[None]

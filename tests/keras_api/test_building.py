@@ -1,0 +1,182 @@
+"""``build`` by hand, ``path`` and ``stateless_call``, as Keras code uses them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn as keras
+from exburn import errors, layers
+from exburn.saving import load_model
+
+X = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+WEIGHTS = [np.full(2, 1.0), np.full((4, 3), 2.0), np.full(3, 3.0)]
+OUTPUTS = X.sum(1, keepdims=True) * 2 + np.full(3, 3.0)
+
+
+@keras.register
+class Parts(layers.Layer):
+    """Builds a layer in its ``build``, as Keras code does."""
+
+    def build(self, input_shape):
+        self.inner = layers.Dense(3)
+        self.inner.build(input_shape)
+        super().build(input_shape)
+        self.gain = self.add_weight((2,), name="gain")
+
+    def call(self, x):
+        return self.inner(x) * self.gain[0]
+
+
+class Model(keras.Model):
+    """Calls ``super().build`` before its weights are there."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.Dense(3)
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.inner.build(input_shape)
+        self.gain = self.add_weight((2,), name="gain")
+
+    def call(self, x):
+        return self.inner(x) * self.gain[0]
+
+
+@pytest.mark.parametrize("make", [Parts, Model])
+@pytest.mark.parametrize("first", [lambda m: m.build((None, 4)), lambda m: m(X)])
+def test_weights_set_after_a_build_by_hand_stay(make, first):
+    module = make()
+    first(module)
+    assert module.built and module.inner.built and module.count_params() == 17
+    gain = module.gain
+    module.set_weights(WEIGHTS)
+    np.testing.assert_allclose(module(X), OUTPUTS, rtol=1e-5)
+    assert module.gain is gain
+    np.testing.assert_allclose(module.clone()(X), OUTPUTS, rtol=1e-5)
+
+
+def test_a_model_built_by_hand_is_saved(tmp_path):
+    model = Model()
+    model.build((None, 4))
+    model.set_weights(WEIGHTS)
+    model.save(tmp_path / "m.exburn")
+    again = load_model(tmp_path / "m.exburn", custom_objects={"Model": Model})
+    np.testing.assert_allclose(again(X), OUTPUTS, rtol=1e-5)
+
+
+def test_what_a_build_by_hand_was_changed_by_stays():
+    layer = layers.Dense(64)
+    layer.build((None, 64))
+    layer.quantize("int8")
+    layer(np.ones((1, 64), np.float32))
+    assert layer.kernel.nbytes < 64 * 64 + 200
+    half = Parts(dtype="bfloat16")
+    half.build((None, 4))
+    assert half.inner.kernel.dtype == "bfloat16"
+    outer = layers.TimeDistributed(layers.Dense(3))
+    outer.build((None, 2, 4))  # there is nothing yet that it could have built
+    assert not outer.built and outer(X[:, None]).shape == (8, 1, 3)
+
+
+def test_a_build_that_fails_leaves_the_model_unbuilt():
+    class Failing(Model):
+        fails = True
+
+        def build(self, input_shape):
+            super().build(input_shape)
+            if self.fails:
+                raise ValueError("not yet")
+
+    model = Failing()
+    with pytest.raises(ValueError, match="not yet"):
+        model.build((None, 4))
+    assert not model.built and not hasattr(model, "gain")
+    model.fails = False
+    model.build((None, 4))
+    assert model.count_params() == 17
+
+
+def test_paths_are_those_of_the_outermost_model():
+    inner = keras.Sequential([keras.Input((4,)), layers.Dense(4)], name="inner")
+    alone = layers.Dense(2, name="alone")
+    assert (inner.layers[0].path, alone.path) == ("dense", "alone")
+    model = keras.Sequential([keras.Input((4,)), inner, Parts(), alone], name="outer")
+    paths = [layer.path for layer in (*model.layers, *inner.layers)]
+    assert paths == ["inner", "parts", "alone", "inner/dense"]
+    assert model.path == "outer" and model.layers[1].inner.path == "parts/inner"
+    for layer in (*inner.layers, alone):
+        assert layer.kernel.path == f"{layer.path}/kernel"
+    assert [layer.path for layer in model.clone().layers] == paths[:3]
+
+
+# ---------------------------------------------------------------------- stateless_call
+def values(weights):
+    return [w.get_value() for w in weights]
+
+
+def test_a_stateless_call_of_a_layer_changes_nothing():
+    layer = layers.BatchNormalization(gamma_regularizer="l2")
+    layer(X)
+    before = layer.get_weights()
+    ones = jnp.ones(4)
+
+    @jax.jit
+    def run(learned, rest):
+        return layer.stateless_call(learned, rest, X, training=True, return_losses=True)
+
+    out, rest, losses = run([2 * ones, ones], [0 * ones, ones])
+    np.testing.assert_allclose(out.mean(0), 1, atol=1e-5)
+    np.testing.assert_allclose(rest[0], 0.01 * X.mean(0), rtol=1e-4)
+    assert [float(v) for v in losses] == pytest.approx([0.01 * 4 * 4])
+    for a, b in zip(layer.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    same, _ = layer.stateless_call(
+        layer.trainable_variables, values(layer.non_trainable_variables), X
+    )
+    np.testing.assert_array_equal(same, layer(X))
+
+
+def test_gradients_of_a_layer_within_a_frozen_model():
+    model = keras.Sequential([keras.Input((4,)), Parts()])
+    (parts,) = model.layers
+    model.trainable = False
+    with pytest.raises(errors.ShapeError, match="must hold 0 arrays"):
+        parts.stateless_call(values(parts.weights), [], X)
+    model.trainable = True
+
+    def loss(learned):
+        return parts.stateless_call(learned, [], X)[0].sum()
+
+    grads = jax.jit(jax.grad(loss))([jnp.asarray(w) for w in WEIGHTS])
+    np.testing.assert_allclose(grads[0], [OUTPUTS.sum(), 0], rtol=1e-5)
+
+
+def test_randomness_of_a_stateless_call_is_that_of_the_scope():
+    layer = layers.Dropout(0.5)
+    layer(X)
+
+    @jax.jit
+    def run(key):
+        with keras.key_scope(key):
+            return layer.stateless_call([], [], jnp.ones((50, 10)), training=True)[0]
+
+    first, again, other = (run(jax.random.key(n)) for n in (0, 0, 1))
+    assert set(np.unique(first)) == {0.0, 2.0}
+    assert (first == again).all() and (first != other).any()
+
+
+def test_bad_stateless_calls():
+    layer = layers.Dense(3)
+    with pytest.raises(errors.NotBuiltError, match="stateless_call"):
+        layer.stateless_call([], [], X)
+    layer(X)
+    kernel, bias = values(layer.weights)
+    for learned, rest, reason in (
+        ([kernel], [], "trainable_variables must hold 2 arrays, received 1"),
+        ([kernel, bias], [bias], "non_trainable_variables must hold 0"),
+        ([bias, kernel], [], r"kernel has shape \(4, 3\), received \(3,\)"),
+    ):
+        with pytest.raises(errors.ShapeError, match=reason):
+            layer.stateless_call(learned, rest, X)

@@ -1,0 +1,148 @@
+"""Kernels for large half-precision arrays on a GPU; here they are interpreted."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import exburn
+from exburn import layers, memory_bound
+from exburn.layers.attention import products
+from exburn.layers.normalization import one_pass
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Lets the kernels take everything that they can, and counts their calls."""
+    calls = []
+
+    def options(warps=4):
+        calls.append(warps)
+        return {"interpret": True}
+
+    monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
+    for module in (one_pass, products):
+        monkeypatch.setattr(module, "runs_kernels", lambda: True)
+        monkeypatch.setattr(module, "_options", options)
+    return calls
+
+
+def close(found, expected, tolerance):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+        np.testing.assert_allclose(a, b, atol=tolerance * max(1, abs(b).max()))
+
+
+def derivatives(function, *args):
+    """The value, the gradients, and gradients of a number made of the gradients."""
+
+    def total(*args):
+        return (function(*args).astype(jnp.float32) ** 2).mean()
+
+    def bend(*args):
+        grads = jax.grad(total, argnums=range(len(args)))(*args)
+        return sum((g.astype(jnp.float32) ** 2).sum() for g in jax.tree.leaves(grads))
+
+    every = tuple(range(len(args)))
+    return function(*args), jax.grad(total, every)(*args), jax.grad(bend, every)(*args)
+
+
+def pure(layer, *shapes):
+    """A function of inputs and weights, and random weights."""
+    layer.build(*shapes)
+    assert layer.weights
+    graph, state = nnx.split(layer)
+    leaves, treedef = jax.tree.flatten(state)
+    rng = np.random.default_rng(1)
+    weights = [jnp.asarray(rng.standard_normal(w.shape) / 4, w.dtype) for w in leaves]
+
+    def call(x, *weights):
+        return nnx.merge(graph, treedef.unflatten(weights))(*[x] * len(shapes))
+
+    return call, weights
+
+
+@pytest.mark.parametrize("features", [384, 2048])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype):
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(3 * rng.standard_normal((2, 32, features)) + 1, dtype)
+    layer = layers.LayerNormalization(dtype=f"mixed_{dtype}")
+    normalize, weights = pure(layer, x.shape)
+    plain = derivatives(normalize, x, *weights)
+    calls = request.getfixturevalue("kernels")
+    found = derivatives(normalize, x, *weights)
+    assert {2, 4} <= set(calls), "the kernels were not used"
+    assert found[0].dtype == x.dtype
+    close(found, plain, 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "runs"),
+    [
+        ((4, 16, 256), "bfloat16", True),
+        ((4, 16, 256), "float32", False),
+        ((4, 15, 256), "bfloat16", False),  # no whole number of programs
+        ((4, 16, 260), "bfloat16", False),
+        ((4, 16, 64), "bfloat16", False),  # fewer groups than threads
+        ((1, 32, 8192), "bfloat16", False),  # more than registers hold
+    ],
+)
+def test_arrays_that_layer_normalization_leaves_to_xla(kernels, shape, dtype, runs):
+    layer = layers.LayerNormalization(dtype=dtype, center=False, scale=False)
+    assert layer(jnp.ones(shape, dtype)).shape == shape
+    assert bool(kernels) is runs
+
+
+def test_other_axes_are_left_to_xla(kernels):
+    layers.LayerNormalization(axis=(1, 2), dtype="bfloat16")(jnp.ones((64, 4, 256)))
+    assert not kernels
+
+
+@pytest.mark.parametrize("bias", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_attentions_gradients_are_joined(request, bias):
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.standard_normal((2, 32, 16)), "bfloat16")
+    heads = layers.GroupQueryAttention(
+        256, 2, 1, use_bias=bias, dtype="mixed_bfloat16", flash_attention=False
+    )
+    attend, weights = pure(heads, x.shape, x.shape)
+    plain = derivatives(attend, x, *weights)
+    calls = request.getfixturevalue("kernels")
+    found = derivatives(attend, x, *weights)
+    assert bool(calls) is bias  # without one there is no sum to save
+    close(found, plain, 2e-2)
+
+
+def test_a_transformer_trains_the_same(request):
+    def losses():
+        x = exburn.Input((16, 256))
+        y = layers.MultiHeadAttention(2, 128, dtype="mixed_bfloat16")(x, x)
+        y = layers.LayerNormalization(dtype="mixed_bfloat16")(y)
+        model = exburn.Model(x, layers.Dense(1)(y))
+        model.compile("adam", "mse")
+        data = np.random.default_rng(0).standard_normal((16, 16, 256))
+        history = model.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
+        return history.history["loss"]
+
+    plain = losses()
+    calls = request.getfixturevalue("kernels")
+    np.testing.assert_allclose(losses(), plain, rtol=2e-2)
+    assert calls
+
+
+@pytest.mark.parametrize(
+    ("backend", "capability", "runs"),
+    [("gpu", "9.0", 1), ("gpu", "7.5", 0), ("gpu", "gfx942", 0), ("cpu", "9.0", 0)],
+)
+def test_gpus_that_have_the_kernels(monkeypatch, backend, capability, runs):
+    device = types.SimpleNamespace(compute_capability=capability)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    assert memory_bound.runs_kernels() == bool(runs)
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    assert not memory_bound.runs_kernels()
