@@ -20,10 +20,12 @@ from exburn.errors import ArgumentError, unknown_name
 __all__ = [
     "backend",
     "disable_flash_attention",
+    "disable_gpu_kernels",
     "disable_interactive_logging",
     "disable_traceback_filtering",
     "dtype_policy",
     "enable_flash_attention",
+    "enable_gpu_kernels",
     "enable_interactive_logging",
     "enable_traceback_filtering",
     "enable_unsafe_deserialization",
@@ -31,6 +33,7 @@ __all__ = [
     "floatx",
     "image_data_format",
     "is_flash_attention_enabled",
+    "is_gpu_kernels_enabled",
     "is_interactive_logging_enabled",
     "is_nnx_enabled",
     "is_traceback_filtering_enabled",
@@ -52,6 +55,7 @@ _settings: dict[str, Any] = {
     "epsilon": 1e-7,
     "image_data_format": "channels_last",
     "flash_attention": None,
+    "gpu_kernels": True,
     "interactive_logging": True,
     "max_epochs": None,
     "max_steps_per_epoch": None,
@@ -210,6 +214,31 @@ def disable_flash_attention() -> None:
 def is_flash_attention_enabled() -> bool | None:
     """True or False if someone chose, ``None`` if the machine decides."""
     return _settings["flash_attention"]
+
+
+def enable_gpu_kernels() -> None:
+    """Lets ExBurn's own kernels run for large half-precision arrays: the default."""
+    _settings["gpu_kernels"] = True
+
+
+def disable_gpu_kernels() -> None:
+    """Leaves all arrays to XLA, in programs that are compiled from now on.
+
+    ExBurn's own kernels (layer normalization, attention's gradients, cross-entropy over
+    thousands of classes) know no forward-mode derivatives, ``jax.jvp``.
+
+    Example:
+        >>> disable_gpu_kernels()
+        >>> is_gpu_kernels_enabled()
+        False
+        >>> enable_gpu_kernels()
+    """
+    _settings["gpu_kernels"] = False
+
+
+def is_gpu_kernels_enabled() -> bool:
+    """Whether ExBurn's own kernels may run."""
+    return _settings["gpu_kernels"]
 
 
 def enable_interactive_logging() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.memory_bound import memory_bound, runs_kernels
+from exburn.gpu_kernels import runs_kernels
+from exburn.memory_bound import memory_bound
 
 __all__ = [
     "is_long",

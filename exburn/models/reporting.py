@@ -14,8 +14,10 @@ from rich.table import Table
 from exburn.compilation_cache import compilation_cache
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
+from exburn.gpu_kernels import why_not
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
+from exburn.traversal import iter_modules
 
 __all__ = ["CompileReport", "ExecutionPlan", "Reporting"]
 
@@ -109,7 +111,10 @@ class Reporting:
             raise ArgumentError(
                 "explain_plan", "nothing was planned yet", hint="Call fit first."
             )
-        return ExecutionPlan([*decisions, _attention()])
+        modules = [module for _, module in iter_modules(self)]
+        if any(hasattr(module, "flash_attention") for module in modules):
+            decisions = [*decisions, _attention()]
+        return ExecutionPlan([*decisions, _kernels()])
 
 
 def _attention() -> Decision:
@@ -124,6 +129,16 @@ def _attention() -> Decision:
         "cuDNN's flash attention where it can run" if flash else "matrix products",
         reason,
         "flash_attention= of the layer, config.disable_flash_attention()",
+    )
+
+
+def _kernels() -> Decision:
+    reason = why_not()
+    return Decision(
+        "large half-precision arrays",
+        "kernels of XLA" if reason else "kernels of ExBurn, where it has some",
+        reason or "one NVIDIA GPU",
+        "config.disable_gpu_kernels()",
     )
 
 

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.gpu_kernels import runs_kernels
 from exburn.layers.core.wide_product import wide_product
-from exburn.memory_bound import memory_bound, runs_kernels
+from exburn.memory_bound import memory_bound
 
 __all__ = ["products"]
 

@@ -15,7 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.memory_bound import memory_bound, runs_kernels
+from exburn.gpu_kernels import runs_kernels
+from exburn.memory_bound import memory_bound
 
 __all__ = ["fits", "normalized"]
 
@@ -197,7 +198,8 @@ def _parts(groups: int) -> list:
 
 def _mean(parts: list[jax.Array], count: int) -> jax.Array:
     """Of each sample over all its parts, ``[rows, 1, 1]``."""
-    return (sum(jnp.sum(p, axis=(1, 2)) for p in parts) / count)[:, None, None]
+    sums = [jnp.sum(part, axis=(1, 2)) for part in parts]
+    return (functools.reduce(jnp.add, sums) / count)[:, None, None]
 
 
 def _normalize(x, gamma, beta, y, mean, scale, *, epsilon):

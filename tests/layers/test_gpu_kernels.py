@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 import exburn
-from exburn import layers, memory_bound
+from exburn import config, gpu_kernels, layers, memory_bound
 from exburn.layers.attention import products
 from exburn.layers.normalization import one_pass
 
@@ -143,6 +143,10 @@ def test_gpus_that_have_the_kernels(monkeypatch, backend, capability, runs):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setattr(jax, "devices", lambda: [device])
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    assert memory_bound.runs_kernels() == bool(runs)
+    assert gpu_kernels.runs_kernels() == bool(runs)
     monkeypatch.setattr(jax, "device_count", lambda: 2)
-    assert not memory_bound.runs_kernels()
+    assert not gpu_kernels.runs_kernels()
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    monkeypatch.setitem(config._settings, "gpu_kernels", False)
+    assert not gpu_kernels.runs_kernels()
+    assert "disable_gpu_kernels" in str(gpu_kernels.why_not())

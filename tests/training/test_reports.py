@@ -179,12 +179,24 @@ def test_the_plan_is_explained_and_can_be_forced():
     assert taken["data"].taken == "on the device"
     assert "MFLOP" in taken["steps per call"].reason
     assert "fit(resident" in str(model.explain_plan())
+    assert "attention" not in taken
+    assert "cpu" in taken["large half-precision arrays"].reason
     model.fit(x, y, batch_size=2, verbose=0, resident=False)
     assert model.explain_plan()[0].taken == "streamed by a thread"
     model.compile("sgd", loss="mse", steps_per_execution=3)
     model.fit(x, y, batch_size=2, verbose=0)
     steps = model.explain_plan()[1]
     assert steps.taken == "3" and "given" in steps.reason
+
+
+def test_the_plan_of_a_model_with_attention_names_it():
+    x = exburn.Input((4, 8))
+    inner = exburn.Model(x, layers.MultiHeadAttention(2, 4)(x, x))
+    model = exburn.Sequential([exburn.Input((4, 8)), inner])
+    model.compile("sgd", loss="mse")
+    model.fit(np.ones((4, 4, 8)), np.ones((4, 4, 8)), verbose=0)
+    taken = {d.choice: d for d in model.explain_plan()}
+    assert "disable_flash_attention" in taken["attention"].switch
 
 
 class EveryThird(exburn.callbacks.Callback):
