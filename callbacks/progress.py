@@ -89,6 +89,10 @@ class ProgressBar(Callback):
             self._draw_at = 0.0
             self._draw(self._clock())
 
+    def on_data_wait(self) -> None:
+        if self._view is not None and self._view.live and self._meter.label:
+            self._draw(self._clock())
+
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not self._fitting:
             self._open()

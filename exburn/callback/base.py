@@ -113,6 +113,9 @@ class Callback:
         """Called before a program, such as `"train"`, is compiled: the first time, and
         for data of another shape. That takes up to minutes."""
 
+    def on_data_wait(self) -> None:
+        """Called twice a second while `fit` waits for its next data."""
+
     def on_test_begin(self, logs: Logs | None = None) -> None:
         """Called when `evaluate`, or the validation inside `fit`, begins."""
 

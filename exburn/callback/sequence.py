@@ -278,6 +278,10 @@ class CallbackList:
         for callback in self._hooks["on_compile"]:
             _run(callback, "on_compile", program)
 
+    def on_data_wait(self) -> None:
+        for callback in self._hooks["on_data_wait"]:
+            _run(callback, "on_data_wait")
+
     def on_test_begin(self, logs: Logs | None = None) -> None:
         self._begin("test", "on_test_begin", logs)
 
@@ -328,8 +332,9 @@ def _run(callback: Callback, hook: str, *args: Any) -> None:
     except ExBurnError:
         raise
     except Exception as error:
-        position = f", {'epoch' if 'epoch' in hook else 'step'} {args[0]}"
-        where = f"{hook}{position if isinstance(args[0], int) else ''}"
+        where = hook
+        if args and isinstance(args[0], int):
+            where += f", {'epoch' if 'epoch' in hook else 'step'} {args[0]}"
         error.add_note(f"in callback '{type(callback).__name__}' ({where})")
         raise
 

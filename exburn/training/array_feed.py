@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import jax
@@ -93,6 +93,7 @@ class ArrayFeed:
         self.padded = padded or shared
         self._whole = whole
         self._device: Any = None
+        self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
@@ -171,7 +172,10 @@ class ArrayFeed:
             ahead[1].close()
 
     def _prefetch(self, seed: int, epoch: int, phase: int, start: int) -> Prefetch:
-        return Prefetch(lambda: self._streamed(seed, epoch, phase, start))
+        return Prefetch(
+            lambda: self._streamed(seed, epoch, phase, start),
+            waiting=lambda: self.waiting(),
+        )
 
     def _order(self, seed: int, epoch: int) -> np.ndarray:
         """Numbers of an epoch's rows; those of one pass through all, or a part of it.

@@ -158,6 +158,7 @@ class Epochs:
             return done, trainer.read_logs(readings)
         phase = phase_of(trainer, self.feed.group, start)
         ends = epoch == self._last
+        self.feed.waiting = self._wait
         chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
@@ -192,6 +193,13 @@ class Epochs:
             timing.tell_wait(callbacks.callbacks)
             self._glance(done, dict(logs))
         return done, logs
+
+    def _wait(self) -> None:
+        """The next chunk is not there yet: the progress bar shows that time passes."""
+        callbacks = self.callbacks
+        self.timing.tell_wait(callbacks.callbacks)
+        light = callbacks.light_in("on_data_wait")
+        self.trainer.call_hook(callbacks.on_data_wait, light=light)
 
     def _glance(self, done: int, logs: dict[str, float]) -> None:
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in

@@ -15,6 +15,7 @@ __all__ = ["Prefetch"]
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
+_GLANCE = 0.5  # seconds after which a wait for an item is told of
 _PATIENCE = 1.0  # seconds that Ctrl-C waits for an item under way
 
 
@@ -28,6 +29,7 @@ class Prefetch(Generic[T]):
     Args:
         make: Makes the iterable; called in the thread.
         depth: Items that may wait.
+        waiting: Called twice a second while an item is not there yet.
 
     Example:
         >>> with Prefetch(lambda: range(3)) as items:
@@ -35,7 +37,13 @@ class Prefetch(Generic[T]):
         [0, 1, 2]
     """
 
-    def __init__(self, make: Callable[[], Iterable[T]], depth: int = 2):
+    def __init__(
+        self,
+        make: Callable[[], Iterable[T]],
+        depth: int = 2,
+        waiting: Callable[[], None] = lambda: None,
+    ):
+        self._waiting = waiting
         self._items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(depth)
         self._unwanted = threading.Event()
         self._over = False
@@ -62,7 +70,7 @@ class Prefetch(Generic[T]):
     def __next__(self) -> T:
         if self._over:
             raise StopIteration
-        item, error = self._items.get()
+        item, error = self._next()
         if error is None:
             return item
         self._over = True
@@ -70,6 +78,12 @@ class Prefetch(Generic[T]):
             raise error
         finally:
             del error  # its traceback holds this frame: no cycle
+
+    def _next(self) -> tuple[Any, BaseException | None]:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._items.get(timeout=_GLANCE)
+            self._waiting()
 
     def close(self, patience: float | None = None) -> None:
         """Ends the thread, as soon as it has made the item at hand.

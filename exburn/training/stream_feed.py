@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import jax
@@ -61,6 +61,7 @@ class StreamFeed:
         self.batch_size, self.samples = dataset.batch_size, None
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
+        self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
         self._last_count: tuple[Any, tuple] = None, ()
         self._iterator: Iterator | None = None
@@ -105,7 +106,10 @@ class StreamFeed:
         self._begun = self._position
         over = threading.Event()  # the reader looks at it after every batch
         done = 0
-        with Prefetch(lambda: self._fillings(epoch, phase, over)) as fillings:
+        made = Prefetch(
+            lambda: self._fillings(epoch, phase, over), waiting=lambda: self.waiting()
+        )
+        with made as fillings:
             try:
                 for made, steps in fillings:
                     skipped = min(max(start - done, 0), steps)

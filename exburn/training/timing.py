@@ -45,6 +45,7 @@ class Timing:
         """An epoch begins."""
         self._spent: dict[str, float] = {part: 0.0 for part in _PARTS}
         self._start = time.perf_counter()
+        self._since: float | None = None  # when the wait at hand began
 
     def end(self) -> None:
         """The epoch ends."""
@@ -59,10 +60,10 @@ class Timing:
     @property
     def data_wait(self) -> float:
         """Share of the epoch so far that was spent waiting for data."""
-        waited = self._spent["data"]
-        if waited < _UNNOTICED:
-            return 0.0
-        return waited / (time.perf_counter() - self._start)
+        waited, now = self._spent["data"], time.perf_counter()
+        if self._since is not None:
+            waited += now - self._since
+        return 0.0 if waited < _UNNOTICED else waited / (now - self._start)
 
     def tell_wait(self, callbacks: Iterable[Any]) -> None:
         """Sets ``data_wait`` of the callbacks that have it: the progress bar's."""
@@ -90,8 +91,9 @@ class Timing:
                 has waited, and the time counts as the device's.
         """
         while True:
-            start = time.perf_counter()
+            self._since = start = time.perf_counter()
             chunk = next(chunks, None)
+            self._since = None
             part = "device" if busy() else "data"
             self._spent[part] += time.perf_counter() - start
             if chunk is None:

@@ -206,6 +206,37 @@ def test_nothing_is_shown_before_a_quick_step_unless_it_is_compiled():
     callbacks.on_train_end()
 
 
+def test_the_bar_shows_that_a_loader_is_slow(monkeypatch):
+    monkeypatch.setattr("exburn.training.prefetch._GLANCE", 0.02)
+    monkeypatch.setattr("exburn.callbacks.progress._LONGEST_PAUSE", 0)
+    model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", seed=0)
+
+    def slow():
+        for _ in range(3):
+            time.sleep(0.2)
+            yield np.ones((4, 1)), np.ones((4, 1))
+
+    told, bar = [], ProgressBar(verbose=1, console=terminal())
+
+    class Note(Callback):
+        def on_data_wait(self):
+            told.append((bar.console.file.getvalue(), model.get_weights()))
+
+    model.fit(slow(), verbose=0, callbacks=[bar, Note()])
+    assert len(told) > 3
+    assert "Epoch 1/1  0 steps" in told[-1][0]
+    assert "data wait" in told[-1][0]  # before the first step
+
+    class Bad(Callback):
+        def on_data_wait(self):
+            raise ValueError("no patience")
+
+    with pytest.raises(ValueError, match="patience") as caught:
+        model.fit(slow(), verbose=0, callbacks=[Bad()])
+    assert caught.value.__notes__[0] == "in callback 'Bad' (on_data_wait)"
+
+
 def test_the_bar_of_a_model_knows_what_it_is_used_for(monkeypatch):
     model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
     model.compile("sgd", "mse", seed=0)
