@@ -14,8 +14,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from exburn.gpu_kernels import runs_kernels
+from exburn.gpu_kernels import agrees, runs_kernels
 from exburn.memory_bound import memory_bound
 
 __all__ = ["fits", "normalized"]
@@ -41,7 +42,26 @@ def fits(x: Any) -> bool:
         and _lanes(x.shape[-1]) is not None
         and (x.size // x.shape[-1]) % max(_AHEAD, _BACK) == 0
         and runs_kernels()
+        and _is_right(x.shape[-1], x.dtype)
     )
+
+
+@functools.cache
+def _is_right(features: int, dtype: Any) -> bool:
+    """Tried once for each number of features."""
+    rng = np.random.default_rng(0)
+    x, dy = (rng.standard_normal((2 * _BACK, features)).astype(dtype) for _ in "xy")
+    gamma, beta = rng.standard_normal((2, features)).astype("float32")
+
+    def both(values, gradients):
+        def run(x, gamma, beta, dy):
+            y, mean, scale = values(x, gamma, beta, 1e-3)
+            return y, mean, scale, gradients(x, gamma, mean, scale, dy)
+
+        return run
+
+    kernel, plain = both(_values, _gradients), both(_plain_values, _plain_gradients)
+    return agrees("layer normalization", kernel, plain, x, gamma, beta, dy)
 
 
 def _lanes(features: int) -> int | None:
@@ -135,28 +155,31 @@ def _gradients(x, gamma, mean, scale, dy):
 
 @_values.defjvp
 def _values_jvp(epsilon, primals, tangents):
-    def plain(x, gamma, beta):
-        wide = x.astype(jnp.float32)
-        mean = wide.mean(-1, keepdims=True)
-        variance = jnp.square(wide - mean).mean(-1, keepdims=True)
-        scale = jax.lax.rsqrt(variance + epsilon)
-        y = (wide - mean) * scale * gamma + beta
-        return y.astype(x.dtype), mean, scale
-
+    plain = functools.partial(_plain_values, epsilon=epsilon)
     return _values(*primals, epsilon), jax.jvp(plain, primals, tangents)[1]
 
 
 @_gradients.defjvp
 def _gradients_jvp(primals, tangents):
-    def plain(x, gamma, mean, scale, dy):
-        wide, slope = x.astype(jnp.float32), dy.astype(jnp.float32)
-        z, pull = (wide - mean) * scale, slope * gamma
-        along = (pull * z).mean(-1, keepdims=True)
-        dx = (pull - pull.mean(-1, keepdims=True) - z * along) * scale
-        axes = tuple(range(x.ndim - 1))
-        return dx.astype(x.dtype), (slope * z).sum(axes), slope.sum(axes)
+    return _gradients(*primals), jax.jvp(_plain_gradients, primals, tangents)[1]
 
-    return _gradients(*primals), jax.jvp(plain, primals, tangents)[1]
+
+def _plain_values(x, gamma, beta, epsilon):
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(-1, keepdims=True)
+    variance = jnp.square(wide - mean).mean(-1, keepdims=True)
+    scale = jax.lax.rsqrt(variance + epsilon)
+    y = (wide - mean) * scale * gamma + beta
+    return y.astype(x.dtype), mean, scale
+
+
+def _plain_gradients(x, gamma, mean, scale, dy):
+    wide, slope = x.astype(jnp.float32), dy.astype(jnp.float32)
+    z, pull = (wide - mean) * scale, slope * gamma
+    along = (pull * z).mean(-1, keepdims=True)
+    dx = (pull - pull.mean(-1, keepdims=True) - z * along) * scale
+    axes = tuple(range(x.ndim - 1))
+    return dx.astype(x.dtype), (slope * z).sum(axes), slope.sum(axes)
 
 
 def _one(x):

@@ -150,3 +150,28 @@ def test_gpus_that_have_the_kernels(monkeypatch, backend, capability, runs):
     monkeypatch.setitem(config._settings, "gpu_kernels", False)
     assert not gpu_kernels.runs_kernels()
     assert "disable_gpu_kernels" in str(gpu_kernels.why_not())
+
+
+def test_a_kernel_that_is_wrong_here_is_not_used(kernels, monkeypatch):
+    right = one_pass._normalize
+
+    def wrong(x, gamma, beta, y, mean, scale, *, epsilon):
+        right(x, gamma, beta, y, mean, scale, epsilon=epsilon)
+        y[:] = y[:] + 1
+
+    monkeypatch.setattr(one_pass, "_normalize", wrong)
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((64, 512)), "bfloat16")
+    layer = layers.LayerNormalization(dtype="bfloat16")
+    one_pass._is_right.cache_clear()
+    with pytest.warns(UserWarning, match="not what XLA computes"):
+        found = layer(x)
+    assert abs(float(found.mean())) < 0.1
+
+    def broken(*_, epsilon):
+        raise ValueError("no such instruction")
+
+    monkeypatch.setattr(one_pass, "_normalize", broken)
+    one_pass._is_right.cache_clear()
+    with pytest.warns(UserWarning, match="no such instruction"):
+        layer(x)
+    one_pass._is_right.cache_clear()
