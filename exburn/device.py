@@ -21,6 +21,7 @@ import numpy as np
 from exburn.errors import ArgumentError
 
 __all__ = [
+    "chosen_device",
     "cuda_available",
     "default_device",
     "device",
@@ -209,6 +210,11 @@ def device_info() -> dict[str, Any]:
         "memory_in_use_bytes": in_use,
         "notes": _notes(None, backends),
     }
+
+
+def chosen_device() -> Any:
+    """Where JAX puts new arrays now, in this thread; None for its first device."""
+    return jax.config.jax_default_device  # type: ignore[attr-defined]
 
 
 def _default() -> Any:

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from exburn.config import is_gpu_kernels_enabled
+from exburn.device import chosen_device
 
-__all__ = ["agrees", "runs_kernels", "why_not"]
+__all__ = ["agrees", "options", "runs_kernels", "why_not"]
 
 
 def runs_kernels() -> bool:
@@ -33,7 +34,7 @@ def why_not() -> str | None:
     """
     if not is_gpu_kernels_enabled():
         return "config.disable_gpu_kernels() was called"
-    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    chosen = chosen_device()
     platform = getattr(chosen, "platform", chosen) or jax.default_backend()
     if platform not in ("gpu", "cuda"):
         return f"the device is a {platform}"
@@ -44,6 +45,14 @@ def why_not() -> str | None:
     if not known or float(capability) < 8:
         return "the GPU is none of NVIDIA's, or older than Ampere"
     return None
+
+
+def options(warps: int = 4, stages: int = 2) -> dict[str, Any]:
+    """How ``pallas_call`` compiles a kernel, with so many warps in each program."""
+    from jax.experimental.pallas import triton
+
+    params = triton.CompilerParams(num_warps=warps, num_stages=stages)
+    return {"compiler_params": params}
 
 
 def agrees(

@@ -161,17 +161,7 @@ def with_targets_like(
         return dataset
     if isinstance(dataset, ArrayDataset):
         return ArrayDataset.of(now)
-    iterate = dataset.iterate
-    return StreamDataset(
-        lambda epoch: map(alike, iterate(epoch)),
-        batches=dataset.batches,
-        reiterable=dataset.reiterable,
-        batch_size=dataset.batch_size,
-        shared=dataset.shared,
-        release=dataset.close,
-        name=dataset.name,
-        op=dataset.op,
-    )
+    return dataset.mapped(alike)
 
 
 def _of_form(array: Any, form: tuple) -> Any:

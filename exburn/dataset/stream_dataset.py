@@ -119,6 +119,25 @@ class StreamDataset:
             if self.reiterable and hasattr(source, "close"):
                 source.close()  # type: ignore[attr-defined]
 
+    def mapped(self, function: Callable[[tuple], tuple]) -> StreamDataset:
+        """The same stream, with a function of each of its batches.
+
+        Args:
+            function: Of ``(x, y, sample_weight)``. This stream is not to be used
+                otherwise from then on.
+        """
+        return StreamDataset(
+            lambda epoch, seed=None: map(function, self.iterate(epoch, seed)),
+            batches=self.batches,
+            reiterable=self.reiterable,
+            batch_size=self.batch_size,
+            shuffles=self.shuffles,
+            shared=self.shared,
+            release=self.close,
+            name=self.name,
+            op=self.op,
+        )
+
     def close(self) -> None:
         """Closes what ``peek`` opened, and what is kept between epochs.
 

@@ -21,6 +21,7 @@ from exburn.layer.weighted import Weighted
 from exburn.shapes import describe
 from exburn.symbol import Symbol, has_symbol, record
 from exburn.traversal import children, module_paths
+from exburn.weights import alive
 
 __all__ = ["Calling"]
 
@@ -94,8 +95,8 @@ class Calling(Weighted):
             return self._call_symbols(args, kwargs)
         if context.current() is None:
             if self.built:
-                self._require_weights()
-                self._require_alive()
+                for weight in self._require_weights():
+                    alive(weight.get_raw_value())
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
             pass_.asked = kwargs.get("training") is not None
             pass_.paths = module_paths(self)

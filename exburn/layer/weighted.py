@@ -101,13 +101,12 @@ class Weighted(Base):
             if trainable is None or learns is trainable
         ]
 
-    def _require_weights(self) -> None:
-        if any(is_abstract(w) for _, w, _ in iter_weights(self)):
+    def _require_weights(self) -> list[Weight]:
+        """All weights; those that had no values have got them."""
+        found = [weight for _, weight, _ in iter_weights(self)]
+        if any(is_abstract(weight) for weight in found):
             materialize(self)
-
-    def _require_alive(self) -> None:
-        for _, weight, _ in iter_weights(self):
-            alive(weight.get_raw_value())
+        return found
 
     @property
     def weights(self) -> list[Weight]:

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.gpu_kernels import runs_kernels
+from exburn.gpu_kernels import options, runs_kernels
 from exburn.memory_bound import memory_bound
 
 __all__ = [
@@ -137,17 +137,11 @@ def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
             jax.ShapeDtypeStruct((count,), jnp.float32),
             jax.ShapeDtypeStruct((count,), jnp.int32),
         ],
-        **_options(),
+        **options(stages=3),
     )(rows, known)
     total, first = total.reshape(labels.shape), first.reshape(labels.shape)
     valid = (labels >= 0) & (labels < classes) & ~jnp.isnan(total)
     return total, (first > 0) & valid
-
-
-def _options() -> dict[str, Any]:
-    from jax.experimental.pallas import triton
-
-    return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=3)}
 
 
 def _kernel(scores, labels, total, first, *, classes: int) -> None:

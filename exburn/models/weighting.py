@@ -38,21 +38,14 @@ def class_weights(
                 "fit",
                 f"class_weight[{label!r}] must be a number ≥ 0, received {weight!r}",
             )
+
+    def weighted(batch: tuple) -> tuple:
+        x, y, w = batch
+        return x, y, _rows(y, w, weights)
+
     if isinstance(dataset, StreamDataset):
-        return StreamDataset(
-            lambda epoch, seed=None: (
-                (x, y, _rows(y, w, weights)) for x, y, w in dataset.iterate(epoch, seed)
-            ),
-            batches=dataset.batches,
-            reiterable=dataset.reiterable,
-            batch_size=dataset.batch_size,
-            shuffles=dataset.shuffles,
-            shared=dataset.shared,
-            release=dataset.close,
-            name=dataset.name,
-        )
-    x, y, w = dataset.tree
-    return ArrayDataset(x, y, _rows(y, w, weights))
+        return dataset.mapped(weighted)
+    return ArrayDataset(*weighted(dataset.tree))
 
 
 def _rows(y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.device import chosen_device
 from exburn.training.gather import Gatherer
 
 __all__ = ["Filling", "leaves_of"]
@@ -59,7 +60,7 @@ class Filling:
             self._memory = [gatherer.empty(s, leaf.dtype) for s, leaf in pairs]
         # Of a step.
         self._nbytes = sum(v.nbytes // len(v) for v in leaves) * rows
-        self._device = jax.config.jax_default_device  # type: ignore[attr-defined]
+        self._device = chosen_device()
         self._jobs: list[Future[Any]] = []
         self._begun = 0  # steps whose parts are under way
         self._steps = 0

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import losses, metrics
+from exburn.device import chosen_device
 from exburn.errors import ArgumentError, DataError, DTypeError
 from exburn.losses.long_rows import is_long, spare_after
 from exburn.training.check import noted, on_host
 from exburn.training.own_metrics import OwnMetrics
-from exburn.training.transfer import default_device
 
 __all__ = ["Objective"]
 
@@ -300,7 +300,7 @@ class Objective:
 
     def fresh(self) -> dict[str, Any]:
         """Fresh totals on the device, the same ones each time: none consumes them."""
-        wanted = self._built_for, self.own, default_device()
+        wanted = self._built_for, self.own, chosen_device()
         made_for, totals = self._fresh
         gone = any(leaf.is_deleted() for leaf in jax.tree.leaves(totals))
         if made_for != wanted or gone:  # by a program that failed

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
+from exburn.device import chosen_device
+
 __all__ = ["Prefetch"]
 
 T = TypeVar("T")
@@ -48,7 +50,7 @@ class Prefetch(Generic[T]):
         self._unwanted = threading.Event()
         self._over = False
         # `jax.default_device(…)` holds in one thread only: here, not in the other one.
-        device = jax.config.jax_default_device  # type: ignore[attr-defined]
+        device = chosen_device()
         # The thread holds no reference to this object: should Ctrl-C come where nobody
         # has the object yet, or any more, it is dropped and the thread ends, too.
         weakref.finalize(self, self._unwanted.set)

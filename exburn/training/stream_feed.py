@@ -106,10 +106,10 @@ class StreamFeed:
         self._begun = self._position
         over = threading.Event()  # the reader looks at it after every batch
         done = 0
-        made = Prefetch(
+        reading = Prefetch(
             lambda: self._fillings(epoch, phase, over), waiting=lambda: self.waiting()
         )
-        with made as fillings:
+        with reading as fillings:
             try:
                 for made, steps in fillings:
                     skipped = min(max(start - done, 0), steps)

@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["brought", "default_device", "kept"]
+from exburn.device import chosen_device
+
+__all__ = ["brought", "kept"]
 
 _SMALL = 1 << 16  # bytes that a program may write into the host's memory
 _OFTEN = 8  # times before that, since the program takes 15 ms to compile
@@ -30,17 +32,12 @@ def kept(value: Any, dtype: Any = "int32") -> jax.Array:
         >>> kept(3) is kept(3), kept((3,)).shape, kept((True,), "bool").dtype.name
         (True, (1,), 'bool')
     """
-    return _kept(value, dtype, default_device())
+    return _kept(value, dtype, chosen_device())
 
 
 @functools.lru_cache(maxsize=256)
 def _kept(value: Any, dtype: Any, device: Any) -> jax.Array:
     return jax.device_put(np.asarray(value, dtype))
-
-
-def default_device() -> Any:
-    """Where JAX puts new arrays now, in this thread."""
-    return jax.config.jax_default_device  # type: ignore[attr-defined]
 
 
 def brought(tree: Any) -> Any:

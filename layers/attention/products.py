@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.gpu_kernels import agrees, runs_kernels
+from exburn.gpu_kernels import agrees, options, runs_kernels
 from exburn.layers.core.wide_product import wide_product
 from exburn.memory_bound import memory_bound
 
@@ -120,7 +120,7 @@ def _joined(gradients):
             jax.ShapeDtypeStruct((count, groups, _GROUP), parts[0].dtype),
             jax.ShapeDtypeStruct((count // step, groups, _GROUP), jnp.float32),
         ],
-        **_options(),
+        **options(),
     )(*parts)
     dy = dy.reshape(*gradients[0].shape[:-1], -1)
     return dy, sums.sum(0).ravel().astype(dy.dtype)
@@ -135,12 +135,6 @@ def _joined_jvp(primals, tangents):
 def _plainly_joined(gradients):
     dy = jnp.concatenate(gradients, axis=-1)
     return dy, dy.sum(tuple(range(dy.ndim - 1)))
-
-
-def _options() -> dict[str, Any]:
-    from jax.experimental.pallas import triton
-
-    return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}
 
 
 def _join(*refs) -> None:

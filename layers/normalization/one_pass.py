@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.gpu_kernels import agrees, runs_kernels
+from exburn.gpu_kernels import agrees, options, runs_kernels
 from exburn.memory_bound import memory_bound
 
 __all__ = ["fits", "normalized"]
@@ -115,7 +115,7 @@ def _values(x, gamma, beta, epsilon):
     numbers = jax.ShapeDtypeStruct((count,), jnp.float32)
     y, mean, scale = pl.pallas_call(
         functools.partial(_normalize, epsilon=epsilon),
-        **_options(warps=4),
+        **options(warps=4),
         grid=(count // _AHEAD,),
         in_specs=[row, weight, weight],
         out_specs=[row, number, number],
@@ -137,7 +137,7 @@ def _gradients(x, gamma, mean, scale, dy):
     row, weight, number = _specs(_BACK, groups)
     dx, sums = pl.pallas_call(
         _differentiate,
-        **_options(warps=2),
+        **options(warps=2),
         grid=(programs,),
         in_specs=[row, row, weight, number, number],
         out_specs=[row, _specs(2, groups)[0]],
@@ -202,12 +202,6 @@ def _specs(step: int, groups: int):
         pl.BlockSpec((groups, _GROUP), lambda i: (0, 0)),
         pl.BlockSpec((step,), lambda i: (i,)),
     )
-
-
-def _options(warps: int) -> dict[str, Any]:
-    from jax.experimental.pallas import triton
-
-    return {"compiler_params": triton.CompilerParams(num_warps=warps, num_stages=2)}
 
 
 def _parts(groups: int) -> list:

@@ -26,7 +26,7 @@ def kernels(monkeypatch):
     monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
     for module in (one_pass, products):
         monkeypatch.setattr(module, "runs_kernels", lambda: True)
-        monkeypatch.setattr(module, "_options", options)
+        monkeypatch.setattr(module, "options", options)
     return calls
 
 

@@ -9,6 +9,14 @@ import exburn
 from exburn import layers
 
 
+@pytest.fixture(scope="module")
+def model():
+    """A compiled classifier of 4 features into 3 classes."""
+    made = exburn.Sequential([exburn.Input((4,)), layers.Dense(3)])
+    made.compile("sgd", loss="cross_entropy", metrics=["accuracy"], seed=1)
+    return made
+
+
 @pytest.fixture
 def blobs():
     """Three classes in 8 dimensions, linearly separable: (x, labels)."""

@@ -27,13 +27,6 @@ X = RNG.normal(size=(240, 4)).astype(np.float32)
 Y = RNG.integers(0, 3, 240).astype(np.int32)
 
 
-@pytest.fixture(scope="module")
-def model():
-    made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
-    made.compile("sgd", loss="cross_entropy", metrics=["accuracy"], seed=1)
-    return made
-
-
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
     yield

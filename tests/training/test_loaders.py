@@ -15,13 +15,6 @@ X = RNG.normal(size=(240, 4)).astype(np.float32)
 Y = RNG.integers(0, 3, 240).astype(np.int32)
 
 
-@pytest.fixture(scope="module")
-def model():
-    made = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
-    made.compile("sgd", loss="cross_entropy", metrics=["accuracy"], seed=1)
-    return made
-
-
 def threads():
     return [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
 
