@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import math
+import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -16,6 +20,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context, registry
+from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.shapes import INCONCLUSIVE, held, trace_shapes
 from exburn.traversal import (
@@ -44,6 +49,9 @@ __all__ = [
 ]
 
 
+_LARGE = 1 << 16  # numbers that are worth a thread's while
+
+
 def materialize(root: Any, seed: int | None = None) -> None:
     """Fills the weights that are still specs, from the seed and their paths.
 
@@ -54,18 +62,23 @@ def materialize(root: Any, seed: int | None = None) -> None:
         return
     seed = context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
-    initial, filled = root._book.value.initial, False
-    for path, weight, _ in iter_weights(root):
-        spec = weight.get_raw_value()
-        if not isinstance(spec, jax.ShapeDtypeStruct):
-            continue
-        make = weight.get_metadata("initializer")
-        value = make(spec.shape, spec.dtype, rng=context.philox(top + path, seed))
-        value = jax.device_put(np.asarray(value, spec.dtype))
-        weight.set_raw_value(value)
-        initial[top + path] = value
-        filled = True
-    if filled:
+    made: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        for path, weight, _ in iter_weights(root):
+            spec = weight.get_raw_value()
+            if not isinstance(spec, jax.ShapeDtypeStruct):
+                continue
+            make = weight.get_metadata("initializer")
+            rng = context.philox(top + path, seed)
+            draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
+            apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
+            made[top + path] = weight, threads.submit(draw) if apart else draw()
+    for path, (weight, value) in made.items():  # all are made while a GPU starts
+        value = value.result() if isinstance(value, Future) else value
+        placed = jax.device_put(np.asarray(value, weight.get_raw_value().dtype))
+        weight.set_raw_value(placed)
+        root._book.value.initial[path] = placed
+    if made:
         place(root)
 
 
@@ -232,6 +245,7 @@ def infer(layer: Any, rebuild, specs: list) -> Any:
     original, outside of the trace, until a trace meets none. If one of them cannot be,
     none is.
     """
+    wake()
     with intact(layer), untouched_metrics(layer):
         return _infer(layer, rebuild, specs)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from exburn.config import is_gpu_kernels_enabled
 from exburn.device import chosen_device
 
-__all__ = ["agrees", "options", "runs_kernels", "why_not"]
+__all__ = ["options", "runs_kernels", "why_not"]
 
 
 def runs_kernels() -> bool:
@@ -44,56 +43,21 @@ def why_not() -> str | None:
     known = capability.replace(".", "", 1).isdigit()
     if not known or float(capability) < 8:
         return "the GPU is none of NVIDIA's, or older than Ampere"
-    return None
+    return None if _has_triton() else "this version of JAX has no Triton kernels"
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
 
 
 def options(warps: int = 4, stages: int = 2) -> dict[str, Any]:
     """How ``pallas_call`` compiles a kernel, with so many warps in each program."""
     from jax.experimental.pallas import triton
 
+    # Where it is removed, `why_not` notices.
+    warnings.filterwarnings(
+        "ignore", "The Pallas Triton backend is deprecated", DeprecationWarning
+    )
     params = triton.CompilerParams(num_warps=warps, num_stages=stages)
     return {"compiler_params": params}
-
-
-def agrees(
-    name: str, kernel: Callable[..., Any], plain: Callable[..., Any], *args: Any
-) -> bool:
-    """Whether a kernel computes here what XLA's form does, on small arrays.
-
-    A wrong kernel would train wrongly without a word: a compiler newer than the ones it
-    was tried with could make it so. Then it warns, and XLA's form is to be used.
-
-    Args:
-        name: What the kernel is, for the warning.
-        kernel: The kernel's function.
-        plain: The same by XLA.
-        *args: Arrays.
-
-    Example:
-        >>> agrees("the sum", jnp.sum, lambda x: x.sum(), jnp.ones(3))
-        True
-    """
-
-    def compare() -> bool:
-        pairs = zip(
-            jax.tree.leaves(jax.jit(kernel)(*args)),
-            jax.tree.leaves(jax.jit(plain)(*args)),
-            strict=True,
-        )
-        close = [
-            jnp.abs(a.astype(jnp.float32) - b.astype(jnp.float32)).max()
-            <= 0.02 * jnp.abs(b.astype(jnp.float32)).max() + 1e-3
-            for a, b in pairs
-        ]
-        return all(bool(c) for c in close)
-
-    # What is traced is traced in one thread: in another one these are computed.
-    with ThreadPoolExecutor(1) as thread:
-        error = (done := thread.submit(compare)).exception()
-    if error is None and done.result():
-        return True
-    reason = "is not what XLA computes" if error is None else f"fails: {error}"
-    warnings.warn(
-        f"ExBurn's kernel for {name} {reason}; XLA's form is used.", stacklevel=2
-    )
-    return False

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["half_gelu"]
+__all__ = ["half_gelu", "value_and_slope"]
 
 
 @jax.custom_jvp
@@ -26,13 +26,17 @@ def half_gelu(x: jax.Array) -> jax.Array:
 @half_gelu.defjvp
 def _half_gelu_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
-    wide = x.astype(jnp.float32)
-    cdf, density = _normal(wide)
-    value = (wide * cdf).astype(x.dtype)
-    slope = (cdf + wide * density).astype(x.dtype)
+    found = value_and_slope(x.astype(jnp.float32))
+    value, slope = (v.astype(x.dtype) for v in found)
     # The barrier keeps XLA from computing the slope a second time in the backward pass.
     value, slope = lax.optimization_barrier((value, slope))
     return value, slope * t
+
+
+def value_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """``x · Φ(x)`` and its derivative, of float32."""
+    cdf, density = _normal(x)
+    return x * cdf, cdf + x * density
 
 
 def _normal(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 
 from exburn import registry
 from exburn.errors import ArgumentError, ShapeError
+from exburn.losses.long_rows import reduced_cross_entropy, row_factors
 from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
 from exburn.losses.shapes import (
     as_arrays,
@@ -121,15 +123,45 @@ class Loss:
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         y_true, y_pred = self._converted(y_true, y_pred)
-        masks = [jnp.asarray(m).astype(bool) for m in (mask, row_mask) if m is not None]
-        for valid in masks:
+        given = sample_weight, mask, row_mask
+        labels = self._kernel_labels(y_true, y_pred)
+        if labels is not None:
+            reduce = functools.partial(self._reduced, y_true, y_pred, *given)
+            return reduced_cross_entropy(y_pred, labels, reduce)
+        for valid in _booleans(mask, row_mask):
             y_true = blanked(y_true, valid, 0)
             y_pred = blanked(y_pred, valid, self.fill)
         values = jnp.asarray(self.call(y_true, y_pred))
         self._note_rank(values)
         if values.ndim == 0:
             return reduce_values(values, self.reduction, sample_weight)
-        masks = [unsqueezed(self.name, "mask", m, values) for m in masks]
+        return self._reduced(y_true, y_pred, *given, values)
+
+    def row_factors(
+        self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
+    ) -> jax.Array | None:
+        """The weights of the values in the loss, if a kernel computes its gradient."""
+        y_true, y_pred = self._converted(y_true, y_pred)
+        labels = self._kernel_labels(y_true, y_pred)
+        if labels is None:
+            return None
+        given = sample_weight, mask, row_mask
+        reduce = functools.partial(self._reduced, y_true, y_pred, *given)
+        return row_factors(reduce, labels.shape)
+
+    def _kernel_labels(self, y_true: Any, y_pred: Any) -> jax.Array | None:
+        """The labels, if the loss is their cross-entropy, which a kernel computes."""
+        # Not by inheritance: a subclass may compute something else.
+        labels_of_logits = vars(type(self)).get("labels_of_logits")
+        if labels_of_logits is None or self.reduction in (None, "none"):
+            return None
+        return labels_of_logits(self, y_true, y_pred)
+
+    def _reduced(
+        self, y_true, y_pred, sample_weight, mask, row_mask, values
+    ) -> jax.Array:
+        given = _booleans(mask, row_mask)
+        masks = [unsqueezed(self.name, "mask", m, values) for m in given]
         ignored = self.ignored(y_true, y_pred)
         if ignored is not None:
             masks.append(~ignored)
@@ -173,6 +205,10 @@ class Loss:
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
         return f"{type(self).__name__}({options})"
+
+
+def _booleans(*masks: Any) -> list[jax.Array]:
+    return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
 
 
 def snake_case(name: str) -> str:

@@ -1,41 +1,42 @@
 """Long rows of scores: those with spare classes, and those read by a kernel of ours.
 
 With 50,000 classes the scores of a batch take gigabytes, and reading them is what takes
-the time. XLA reads them once for their maximum, once for the sum of exponentials, and
-once for the accuracy; this kernel for all three at once. On an H200 it takes 0.52 ms
-for 1.65 GB of scores, as long as reading them; XLA's form of the first two, 1.2 ms.
-
-Source: Milakov and Gimelshein, *Online normalizer calculation for softmax*, 2018.
+the time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from exburn.gpu_kernels import options, runs_kernels
+from exburn.gpu_kernels import runs_kernels
+from exburn.losses.row_kernel import GROUP, read, read_with_gradient
 from exburn.memory_bound import memory_bound
 
 __all__ = [
+    "gives_gradient",
     "is_long",
     "log_sum_exp",
     "ranks_first",
+    "reduced_cross_entropy",
+    "row_factors",
     "spare_after",
+    "weighing_rows",
     "without_spare",
 ]
 
-_GROUP = 8  # scores that one thread reads at once: 16 bytes
-_GROUPS = 256  # of a block, which a program of four warps takes at a time
 _LONG = 4_096  # classes from which it is worth while
 
 _classes: contextvars.ContextVar[int | None] = contextvars.ContextVar(
     "exburn_classes", default=None
+)
+_factors: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "exburn_row_factors", default=None
 )
 
 
@@ -80,7 +81,7 @@ def is_long(scores: Any, axis: int = -1) -> bool:
     return (
         axis in (-1, scores.ndim - 1)
         and scores.dtype in (jnp.bfloat16, jnp.float16)
-        and scores.shape[-1] % _GROUP == 0
+        and scores.shape[-1] % GROUP == 0
         and scores.shape[-1] >= _LONG
         and memory_bound(scores)
         and runs_kernels()
@@ -107,81 +108,136 @@ def _log_sum_exp_jvp(primals, tangents):
     return total, jnp.sum(share * tangents[0], axis=-1)
 
 
+def gives_gradient(scores: Any, axis: int = -1) -> bool:
+    """Whether the kernel computes the gradient of a cross-entropy as well.
+
+    It is of the order of 1 / rows, which float16 cannot hold.
+    """
+    return is_long(scores, axis) and scores.dtype == jnp.bfloat16
+
+
+def row_factors(
+    reduce: Callable[[jax.Array], jax.Array], shape: tuple[int, ...]
+) -> jax.Array:
+    """The weight of each row's value in a reduction.
+
+    Args:
+        reduce: From values of ``shape`` to a number, linear in them.
+
+    Example:
+        >>> row_factors(jnp.mean, (4,)).tolist()
+        [0.25, 0.25, 0.25, 0.25]
+    """
+    return jax.lax.stop_gradient(jax.grad(reduce)(jnp.zeros(shape, jnp.float32)))
+
+
+def reduced_cross_entropy(
+    scores: jax.Array, labels: jax.Array, reduce: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """A reduction of the rows' cross-entropies, its gradient computed with the value.
+
+    Args:
+        scores: ``[…, columns]``, of which ``gives_gradient`` is true.
+        labels: ``[…]``; one that is no class gives NaN.
+        reduce: As for ``row_factors``.
+    """
+    factors = row_factors(reduce, labels.shape)
+    values, carrier = _row_losses(scores, labels, factors)
+    return reduce(jax.lax.stop_gradient(values)) + carrier
+
+
+@jax.custom_jvp
+def _row_losses(scores, labels, factors) -> tuple[jax.Array, jax.Array]:
+    """The rows' cross-entropies, without a derivative, and a zero with that of their
+    sum, times the factors."""
+    del factors
+    return _losses(scores, labels, _statistics(scores, labels)[0])
+
+
+@_row_losses.defjvp
+def _row_losses_jvp(primals, tangents):
+    scores, labels, _ = primals
+    total, _, gradient = _with_gradient(*primals)
+    values, zero = _losses(scores, labels, total)
+    slope = jnp.sum(gradient.astype(jnp.float32) * tangents[0].astype(jnp.float32))
+    return (values, zero), (jnp.zeros_like(values), slope)
+
+
+def _losses(scores, labels, total):
+    classes = _classes.get() or scores.shape[-1]
+    mine = jnp.clip(labels, 0, classes - 1)[..., None]
+    own = jnp.take_along_axis(scores, mine, axis=-1)[..., 0].astype(jnp.float32)
+    values = jnp.where((labels >= 0) & (labels < classes), total - own, jnp.nan)
+    return values, jnp.zeros((), jnp.float32)
+
+
+@contextlib.contextmanager
+def weighing_rows(factors: jax.Array | None) -> Iterator[None]:
+    """In the block, the kernel is called as it was for a loss's gradient.
+
+    XLA runs it once for equal arguments.
+
+    Args:
+        factors: The loss's ``row_factors``; ``None`` where there is no gradient.
+    """
+    token = _factors.set(factors)
+    try:
+        yield
+    finally:
+        _factors.reset(token)
+
+
 def ranks_first(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Whether the label's score is the highest, and the first of these, ``[…]``."""
-    return _statistics(scores, labels)[1]
+    factors = _factors.get()
+    if factors is None or factors.shape != labels.shape or not gives_gradient(scores):
+        return _statistics(scores, labels)[1]
+    return _with_gradient(scores, labels, factors)[1]
 
 
 def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """For each row the logarithm of its total, and whether its label ranks first.
+    """For each row the logarithm of its total, and whether its label ranks first."""
+    rows, known, classes = _rows(scores, labels)
+    total, first = read(rows, known, classes)
+    return _shaped(total, first, labels, classes)
 
-    Loss and metric both call this: XLA runs the kernel once for equal arguments.
-    """
-    from jax.experimental import pallas as pl
 
+@jax.custom_jvp
+def _with_gradient(scores, labels, factors):
+    """The same, and the gradient that ``_row_losses`` speaks of."""
+    rows, known, classes = _rows(scores, labels)
+    factors = factors.reshape(-1)
+    total, first, slope = read_with_gradient(rows, known, factors, classes)
+    slope = slope.reshape(scores.shape)
+    return *_shaped(total, first, labels, classes), slope
+
+
+@_with_gradient.defjvp
+def _with_gradient_jvp(primals, tangents):
+    # For gradients of gradients, as XLA does it.
+    scores, labels, factors = primals
+    found = _with_gradient(*primals)
+
+    def plain(scores):
+        scores = jnp.where(factors[..., None] == 0, 0, scores)  # of any value
+        share = jax.nn.softmax(without_spare(scores.astype(jnp.float32)))
+        place = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
+        slope = share - (place == labels[..., None])
+        return (slope * factors[..., None]).astype(scores.dtype)
+
+    slope = jax.jvp(plain, (scores,), (tangents[0],))[1]
+    zero = jnp.zeros_like(found[0])
+    return found, (zero, jnp.zeros(found[1].shape, jax.dtypes.float0), slope)
+
+
+def _rows(scores, labels):
     columns = scores.shape[-1]
     classes = _classes.get() or columns
-    rows = scores.reshape(-1, columns // _GROUP, _GROUP)
-    count = rows.shape[0]
     known = jnp.clip(labels, 0, classes - 1).astype(jnp.int32).reshape(-1)
-    one = pl.BlockSpec((1,), lambda row: (row,))
-    total, first = pl.pallas_call(
-        functools.partial(_kernel, classes=classes),
-        grid=(count,),
-        in_specs=[
-            pl.BlockSpec((None, *rows.shape[1:]), lambda row: (row, 0, 0)),
-            one,
-        ],
-        out_specs=[one, one],
-        out_shape=[
-            jax.ShapeDtypeStruct((count,), jnp.float32),
-            jax.ShapeDtypeStruct((count,), jnp.int32),
-        ],
-        **options(stages=3),
-    )(rows, known)
+    return scores.reshape(-1, columns), known, classes
+
+
+def _shaped(total, first, labels, classes):
     total, first = total.reshape(labels.shape), first.reshape(labels.shape)
     valid = (labels >= 0) & (labels < classes) & ~jnp.isnan(total)
     return total, (first > 0) & valid
-
-
-def _kernel(scores, labels, total, first, *, classes: int) -> None:
-    """One row: each of 256 lanes takes every 256th group of eight scores."""
-    from jax.experimental import pallas as pl
-    from jax.experimental.pallas import triton
-
-    label = labels[0]
-    home, place = label // _GROUP, label % _GROUP
-    own = scores[home, place].astype(jnp.float32)
-    lanes, within = jnp.arange(_GROUPS), jnp.arange(_GROUP)
-
-    def add(carry, block, groups):
-        top, total, beaten = carry
-        highest = jnp.max(block, axis=1)
-        new = jnp.maximum(top, highest)
-        part = jnp.sum(jnp.exp(block - new[:, None]), axis=1)
-        # Of equal scores the first ranks first.
-        ahead = jnp.where(groups < home, highest >= own, highest > own)
-        return new, total * jnp.exp(top - new) + part, beaten | ahead.astype(jnp.int32)
-
-    def body(step, carry):
-        block = scores[pl.ds(step * _GROUPS, _GROUPS), :].astype(jnp.float32)
-        return add(carry, block, step * _GROUPS + lanes)
-
-    least = jnp.full(_GROUPS, jnp.finfo(jnp.float32).min)
-    nothing = jnp.zeros(_GROUPS, jnp.int32)
-    carry = least, jnp.zeros(_GROUPS, jnp.float32), nothing
-    whole, rest = divmod(classes, _GROUP * _GROUPS)
-    carry = jax.lax.fori_loop(0, whole, body, carry)
-    if rest:
-        start = whole * _GROUPS + jnp.minimum(label, 0)  # no constant: it is masked
-        groups = start + lanes
-        inside = groups[:, None] * _GROUP + within[None, :] < classes
-        where = scores.at[pl.ds(start, _GROUPS), :]
-        block = triton.load(where, mask=inside, other=-jnp.inf)
-        carry = add(carry, block.astype(jnp.float32), groups)
-    top, sums, beaten = carry
-    highest = jnp.max(top)
-    total[0] = highest + jnp.log(jnp.sum(sums * jnp.exp(top - highest)))
-    mine = triton.load(scores.at[home, pl.ds(0, _GROUP)]).astype(jnp.float32)
-    tied = jnp.max(((mine == own) & (within < place)).astype(jnp.int32))
-    first[0] = 1 - jnp.maximum(jnp.max(beaten), tied)

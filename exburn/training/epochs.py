@@ -167,7 +167,7 @@ class Epochs:
                 readings = self._step(chunk, done)
                 done += chunk.steps
                 if per_batch:
-                    logs = trainer.read_logs(readings)
+                    logs = trainer.read_logs(readings.sent())
                     trainer.call_hook(callbacks.on_train_batch_end, done - 1, logs)
                 self.points.after_chunk(epoch, done, readings)
                 if per_batch and owner.stop_training:
@@ -188,7 +188,8 @@ class Epochs:
         if ends:  # the run's end asks for it, and shall not wait
             trainer.state.step.copy_to_host_async()
         with timing.on("device"):
-            logs = trainer.read_logs(readings)
+            # Not for each chunk: what sends them keeps the next one from being begun.
+            logs = trainer.read_logs(readings.sent())
         if glances:
             timing.tell_wait(callbacks.callbacks)
             self._glance(done, dict(logs))
@@ -221,7 +222,7 @@ class Epochs:
             raise
         finally:
             self.guard.end()
-        return readings.sent()
+        return readings
 
 
 def _works(running: deque[Readings]) -> bool:

@@ -70,13 +70,12 @@ def evaluate(
             totals, readings = programs.evaluate(
                 arrays, totals, chunk.data, chunk.index, chunk.count, start
             )
-            readings = readings.sent()
             done += chunk.steps
             flight.append(readings)
             if len(flight) > IN_FLIGHT:
                 jax.block_until_ready(flight.popleft())
             if per_batch:
-                logs = prepared.read_logs(readings)
+                logs = prepared.read_logs(readings.sent())
                 tell(callbacks.on_test_batch_end, done - 1, logs)
             if glances and time.perf_counter() - last > GLANCE:
                 last = time.perf_counter()
@@ -86,7 +85,7 @@ def evaluate(
                 glance(logs)
             if owner.stop_evaluating or (termination and termination.requested):
                 break
-    logs = prepared.read_logs(readings)
+    logs = prepared.read_logs(readings.sent())
     if glances:
         glance(logs)
     tell(callbacks.on_test_end, logs)

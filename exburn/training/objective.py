@@ -13,7 +13,7 @@ import numpy as np
 from exburn import losses, metrics
 from exburn.device import chosen_device
 from exburn.errors import ArgumentError, DataError, DTypeError
-from exburn.losses.long_rows import is_long, spare_after
+from exburn.losses.long_rows import is_long, spare_after, weighing_rows
 from exburn.training.check import noted, on_host
 from exburn.training.own_metrics import OwnMetrics
 
@@ -307,8 +307,14 @@ class Objective:
             self._fresh = wanted, jax.device_put(self.init())
         return self._fresh[1]
 
-    def update(self, totals, loss, parts, y, outputs, w, masks, row_mask, rows):
-        """Totals after one batch of ``rows`` real rows."""
+    def update(
+        self, totals, loss, parts, y, outputs, w, masks, row_mask, rows, *, graded=False
+    ):
+        """Totals after one batch of ``rows`` real rows.
+
+        Args:
+            graded: The losses' gradients were computed, in the same program.
+        """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
         for name, value in {"loss": loss, **parts}.items():
@@ -322,13 +328,21 @@ class Objective:
         if not self.meters:
             return totals
         targets, weights = self.split_targets(y), self.split_weights(w)
+        factors: dict[int, Any] = {}
+        for term in self.terms if graded else ():
+            i = term.output
+            pred, classes = _seen_by(term.loss, targets[i], preds[i], filled[i])
+            with spare_after(classes):
+                factors[i] = term.loss.row_factors(
+                    targets[i], pred, weights[i], masks[i], row_mask
+                )
         for meter in self.meters:
             i = meter.output
             weight = weights[i] if meter.weighted else None
             weight = _meter_weight(weight, masks[i], row_mask)
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noted(f"in metric {meter.name!r}", targets[i], pred)
-            with place, spare_after(classes):
+            with place, spare_after(classes), weighing_rows(factors.get(i)):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
                 )

@@ -173,9 +173,8 @@ class Programs:
         outputs = jax.lax.stop_gradient(outputs)
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
-        totals = self.objective.update(
-            totals, loss, parts, y, outputs, w, masks, row_mask, rows
-        )
+        seen = y, outputs, w, masks, row_mask, rows
+        totals = self.objective.update(totals, loss, parts, *seen, graded=True)
         new = state.replace(others=others, metrics=totals, step=state.step + 1)
         return grads, new
 

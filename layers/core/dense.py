@@ -5,6 +5,7 @@ from __future__ import annotations
 from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.layers.core.adaptable import Adaptable
+from exburn.layers.core.biased_gelu import biased_gelu
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
@@ -95,5 +96,8 @@ class Dense(Adaptable):
         self._adapt()
 
     def call(self, x):
+        x, kernel = self.cast(x), self.cast(self.kernel)
         bias = self.cast(self.bias) if self.use_bias else None
-        return self.activation(wide_product(self.cast(x), self.cast(self.kernel), bias))
+        if self.activation is activations.gelu and bias is not None:
+            return biased_gelu(wide_product(x, kernel), bias)
+        return self.activation(wide_product(x, kernel, bias))

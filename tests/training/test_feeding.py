@@ -312,7 +312,7 @@ def test_a_wait_beside_a_working_device_is_not_one_for_data(busy, part):
 def in_parts(monkeypatch):
     """Chunks are cut into parts of a few batches, each made by a thread, and sent."""
     monkeypatch.setattr("exburn.training.stream_feed.default_backend", lambda: "gpu")
-    monkeypatch.setattr("exburn.training.stream_feed._PART", 256)
+    monkeypatch.setattr("exburn.training.stream_feed._PART", (256, 256))
     monkeypatch.setattr("exburn.training.gather._PART", 64)
 
 
