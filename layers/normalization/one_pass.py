@@ -21,9 +21,10 @@ from exburn.memory_bound import memory_bound
 __all__ = ["fits", "normalized"]
 
 _GROUP = 8  # features that one thread reads at once: 16 bytes
-_PARTS = 4  # at most, of a sample, one after the other in the registers of its threads
-_AHEAD = 16  # samples of a program of four warps, on the way forward
-_BACK = 32  # of one of two warps, on the way back, which sums the weights' gradients
+_PARTS = 3  # at most, of a sample, one after the other in the registers of its threads
+# Samples of a program, times the threads of each: of four warps on the way forward, and
+# on the way back, where it sums the weights' gradients.
+_AHEAD, _BACK = 512, 1024
 
 
 def fits(x: Any) -> bool:
@@ -35,18 +36,19 @@ def fits(x: Any) -> bool:
         >>> fits(jnp.ones((8, 8)))
         False
     """
+    lanes = _lanes(x.shape[-1])
     return (
         x.dtype in (jnp.bfloat16, jnp.float16)
         and memory_bound(x)
-        and _lanes(x.shape[-1]) is not None
-        and (x.size // x.shape[-1]) % max(_AHEAD, _BACK) == 0
+        and lanes is not None
+        and x.size // x.shape[-1] % (_BACK // lanes) == 0
         and runs_kernels()
     )
 
 
 def _lanes(features: int) -> int | None:
     """Threads that share a sample, so that each has at most `_PARTS` groups of it."""
-    for lanes in (16, 32, 64, 128):
+    for lanes in (16, 32, 64, 128, 256):
         parts, rest = divmod(features, lanes * _GROUP)
         if parts <= _PARTS:
             return lanes if parts and not rest else None
@@ -91,12 +93,13 @@ def _values(x, gamma, beta, epsilon):
 
     rows = _grouped(x)
     count, groups, _ = rows.shape
-    row, weight, number = _specs(_AHEAD, groups)
+    step = _AHEAD // _lanes_of(groups)
+    row, weight, number = _specs(step, groups)
     numbers = jax.ShapeDtypeStruct((count,), jnp.float32)
     y, mean, scale = pl.pallas_call(
         functools.partial(_normalize, epsilon=epsilon),
         **options(warps=4),
-        grid=(count // _AHEAD,),
+        grid=(count // step,),
         in_specs=[row, weight, weight],
         out_specs=[row, number, number],
         out_shape=[jax.ShapeDtypeStruct(rows.shape, x.dtype), numbers, numbers],
@@ -113,11 +116,12 @@ def _gradients(x, gamma, mean, scale, dy):
 
     rows = _grouped(x)
     count, groups, _ = rows.shape
-    programs = count // _BACK
-    row, weight, number = _specs(_BACK, groups)
+    step = _BACK // _lanes_of(groups)
+    programs = count // step
+    row, weight, number = _specs(step, groups)
     dx, sums = pl.pallas_call(
         _differentiate,
-        **options(warps=2),
+        **options(warps=max(2, _lanes_of(groups) // 32)),
         grid=(programs,),
         in_specs=[row, row, weight, number, number],
         out_specs=[row, _specs(2, groups)[0]],
@@ -188,9 +192,14 @@ def _parts(groups: int) -> list:
     """The parts of a sample, as slices of its groups."""
     from jax.experimental import pallas as pl
 
+    lanes = _lanes_of(groups)
+    return [pl.ds(start, lanes) for start in range(0, groups, lanes)]
+
+
+def _lanes_of(groups: int) -> int:
     lanes = _lanes(groups * _GROUP)
     assert lanes is not None
-    return [pl.ds(start, lanes) for start in range(0, groups, lanes)]
+    return lanes
 
 
 def _mean(parts: list[jax.Array], count: int) -> jax.Array:
