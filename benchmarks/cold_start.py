@@ -8,6 +8,8 @@ transfer, to the end of a ``fit`` of ``--steps`` steps with a metric, and with
 validation data of as many rows where ``--validation`` is given. ExBurn runs twice: with
 an empty folder for compiled programs, and again with what the first process left
 there. Keras has no such folder by default; ``--peers …,keras-cached`` gives it JAX's.
+Each library is imported once before: its files are in memory, and their bytecode is on
+disk, as that of an installed package is.
 
 With ``--json`` what is there already is not measured again.
 """
@@ -19,6 +21,7 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import workloads
-from process import options, read, result_of, write
+from process import environment_of, options, read, result_of, write
 
 PEERS = ("exburn", "exburn-second", "keras")
 WORK = ("convnet", "mlp50", "transformer12", "resnet50")
@@ -112,7 +115,6 @@ def child(work: str, peer: str, steps: int, validation: bool) -> dict[str, Any]:
     model = build(work, k)
     loss = k.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer="adam", loss=loss, metrics=["accuracy"])
-    parameters = sum(w.size for w in model.get_weights())
     times.append(time.perf_counter())
     extra = {"validation_data": (x, y)} if validation else {}
     history = model.fit(x, y, batch_size=BATCH[work], epochs=1, verbose=0, **extra)
@@ -122,7 +124,7 @@ def child(work: str, peer: str, steps: int, validation: bool) -> dict[str, Any]:
     return {
         "seconds": times[-1] - times[0],
         "processor": time.process_time(),
-        "parameters": int(parameters),
+        "parameters": int(model.count_params()),
         **dict(zip(("import", "build", "fit"), spans, strict=True)),
         **phases,
     }
@@ -145,6 +147,13 @@ def watch_compiler() -> dict[str, float]:
 
     jax.monitoring.register_event_duration_secs_listener(note)
     return seconds
+
+
+def import_once(peers: list[str]) -> None:
+    """So that no process that is measured compiles Python or waits for a disk."""
+    env = environment_of(PYTHONDONTWRITEBYTECODE="", KERAS_BACKEND="jax")
+    for library in sorted({peer.split("-")[0] for peer in peers}):
+        subprocess.run([sys.executable, "-c", f"import {library}"], env=env)
 
 
 def measure(work: str, peer: str, args: argparse.Namespace, folder: str) -> Any:
@@ -173,6 +182,7 @@ def main() -> None:
         print("RESULT " + json.dumps(child(work, peer, args.steps, args.validation)))
         return
     results: dict[str, dict[str, list]] = read(args.json)
+    import_once(args.peers.split(","))
     with tempfile.TemporaryDirectory() as home:
         for work in args.work.split(","):
             runs = results.setdefault(work, {})

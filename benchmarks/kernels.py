@@ -2,8 +2,8 @@
 
     python benchmarks/kernels.py [--dtype bfloat16] [--json out.json]
 
-Each case is a value and its gradients, of 65,536 tokens (arrays that no cache holds; the
-scores of classes are those of 16,384), with the kernels and with
+Each case is a value and its gradients, of 65,536 tokens (arrays that no cache holds;
+the scores of classes are those of 16,384), with the kernels and with
 ``config.disable_gpu_kernels()``. The error is the greatest difference, relative to the
 greatest value. On a machine without a GPU both are XLA's: ``--tokens 64``.
 """

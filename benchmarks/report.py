@@ -230,6 +230,16 @@ def inference(results: dict[str, Any]) -> Iterator[str]:
                 yield _row(work, named[peer], *(f"{spent[c]:,.0f}" for c in calls))
 
 
+def kernels(results: dict[str, Any]) -> Iterator[str]:
+    heads = ("ExBurn, ms", "XLA, ms", "XLA / ExBurn", "greatest difference")
+    yield from _head("value and gradients", "dtype", *heads)
+    for dtype, cases in results.items():
+        for case, r in cases.items():
+            ours, xla = r["seconds"], r["xla"]
+            times = f"{ours * 1e3:.3f}", f"{xla * 1e3:.3f}", f"{xla / ours:.2f}"
+            yield _row(case, dtype, *times, f"{r['error']:.1e}")
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "large": large,
@@ -238,6 +248,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "scaling": scaling,
     "feeding": feeding,
     "inference": inference,
+    "kernels": kernels,
 }
 
 

@@ -52,6 +52,8 @@ def set_compilation_cache(folder: str | os.PathLike | None) -> None:
         >>> set_compilation_cache(before)
     """
     path = None if folder is None else os.path.expanduser(os.fspath(folder))
+    if path is not None and "://" not in path:  # JAX keeps programs in gs://… as well
+        path = os.path.abspath(path)  # of a process that may go to another folder
     jax.config.update("jax_compilation_cache_dir", path)
     _keep_quick_ones()
     reset_cache()  # else JAX would go on with the folder of its first program

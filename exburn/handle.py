@@ -10,6 +10,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from exburn.errors import ShapeError
 
@@ -70,6 +71,8 @@ class Handle(abc.ABC):
             new = np.asarray(value, old.dtype)
         else:
             new = jnp.asarray(value).astype(old.dtype)
+            if new is value and not isinstance(value, Tracer):
+                new = jnp.copy(value)  # training consumes its arrays, but not others'
         if new.shape != old.shape:
             if new.shape != ():
                 raise ShapeError(

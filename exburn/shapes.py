@@ -24,6 +24,7 @@ __all__ = [
     "plain",
     "public_shape",
     "spec_of",
+    "specs_of",
     "trace_shapes",
 ]
 
@@ -54,6 +55,24 @@ def spec_of(shape: tuple, dtype: Any) -> jax.ShapeDtypeStruct:
     """A spec whose ``None`` dimensions are symbolic."""
     dims = tuple(dim(i) if d is None else d for i, d in enumerate(shape))
     return jax.ShapeDtypeStruct(dims, jnp.dtype(dtype))
+
+
+def specs_of(shapes: Any, dtype: Any) -> Any:
+    """Specs of a shape, or of lists and dicts of them.
+
+    Example:
+        >>> specs_of([(2, 3), (2,)], "float32")[1]
+        ShapeDtypeStruct(shape=(2,), dtype=float32)
+    """
+    return jax.tree.map(
+        lambda shape: spec_of(tuple(shape), dtype), shapes, is_leaf=_is_shape
+    )
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        size is None or isinstance(size, int) for size in value
+    )
 
 
 def held(spec: Any) -> jax.ShapeDtypeStruct:

@@ -58,7 +58,10 @@ def assign(variable: nnx.Variable, value: Any) -> None:
     # A variable made of NumPy's float64 becomes float32, like every array of JAX.
     dtype = jax.dtypes.canonicalize_dtype(variable.get_raw_value().dtype)
     if isinstance(value, jax.Array):
-        variable.set_raw_value(value.astype(dtype))
+        new = value.astype(dtype)
+        if new is value and not isinstance(value, Tracer):
+            new = jnp.copy(value)  # training consumes its arrays, but not others'
+        variable.set_raw_value(new)
     else:
         variable.set_raw_value(jax.device_put(np.array(value, dtype)))
 

@@ -27,6 +27,7 @@ class Live:
     _learning_rate: Any
     _scale: float
     _revision: int
+    _told: tuple[int | None, int | None] | None
     _get_state: Callable[[], Any] | None
     _set_state: Callable[[Any], None] | None
 
@@ -61,6 +62,20 @@ class Live:
         """Grows whenever something changed that a compiled update has built in."""
         return self._revision
 
+    def settings(self) -> dict[str, Any]:
+        """What a compiled update has built in, by name.
+
+        Example:
+            >>> from exburn.optimizers import SGD
+            >>> SGD(0.1, momentum=0.5).settings()["momentum"]
+            0.5
+        """
+        options = {n: v for n, v in vars(self).items() if n[0] != "_" and n != "name"}
+        options["learning_rate"] = self.schedule or float  # a number is no part of it
+        if self._told is not None:
+            options["the schedule's (steps per epoch, epochs)"] = self._told
+        return {"class": type(self), **options}
+
     @property
     def accumulate(self) -> int:
         """Number of batches whose mean gradient makes one update."""
@@ -79,6 +94,7 @@ class Live:
         bind = getattr(self.schedule, "set_epochs", None)
         if bind is not None and bind(steps_per_epoch, epochs):
             self._revision += 1
+            self._told = steps_per_epoch, epochs
 
     def _schedule_at(self, count: Any) -> Any:
         # Keras' schedules count batches: update c uses batch c·k + (k − 1).

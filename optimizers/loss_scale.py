@@ -184,6 +184,11 @@ class LossScaleOptimizer(Optimizer):
     def revision(self) -> int:
         return self._revision + self._inner.revision
 
+    def settings(self) -> dict[str, Any]:
+        own = {"dynamic_growth_steps": self.dynamic_growth_steps}
+        inner = self._inner.settings().items()
+        return own | {f"inner_optimizer.{name}": value for name, value in inner}
+
     @property
     def accumulate(self) -> int:
         return self._inner.accumulate

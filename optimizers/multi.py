@@ -334,6 +334,13 @@ class MultiOptimizer(Optimizer):
     def revision(self) -> int:
         return self._revision + sum(o.revision for o in self._optimizers)
 
+    def settings(self) -> dict[str, Any]:
+        return {
+            f"optimizers[{i}].{name}": value
+            for i, optimizer in enumerate(self._optimizers)
+            for name, value in optimizer.settings().items()
+        }
+
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
         for optimizer in self._optimizers:
             optimizer.set_epochs(steps_per_epoch, epochs)

@@ -117,7 +117,7 @@ class Optimizer(Live, Eager, Update):
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
         self._get_state = self._set_state = None
-        self._scale, self._revision = 1.0, 0
+        self._scale, self._revision, self._told = 1.0, 0, None
         self._learning_rate = self._check_rate(learning_rate)
         self.name = name or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
         self.weight_decay = real(op, "weight_decay", weight_decay, optional=True)

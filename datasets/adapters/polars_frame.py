@@ -41,6 +41,14 @@ class PolarsAdapter:
             _check(column, f"{name}[{column.name!r}]", op)
         if kind == "Series" and value.dtype.is_nested():
             return value.to_numpy()
+        for column in columns:
+            if column.dtype.is_nested():
+                raise DTypeError(
+                    op,
+                    f"{name}[{column.name!r}] must hold one number a row",
+                    {"dtype": column.dtype},
+                    hint=f"Pass it alone, as an input: frame[{column.name!r}].",
+                )
         if all(c.dtype.is_integer() for c in columns):
             dtype = np.int64
             if all(c.dtype.is_unsigned_integer() for c in columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from exburn.dataset import register_adapter
 from exburn.errors import DataError
 
-__all__ = ["LIMIT", "SparseAdapter"]
+__all__ = ["LIMIT", "SparseAdapter", "check_dense_size"]
 
 LIMIT = 2**30
 """Largest dense size, in bytes, that is made without being asked for."""
@@ -25,13 +26,22 @@ class SparseAdapter:
         )
 
     def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
-        size = int(np.prod(value.shape)) * value.dtype.itemsize
-        if size > LIMIT:
-            raise DataError(
-                op,
-                f"{name} is sparse and would take {size / 2**30:.1f} GiB when dense",
-                {"shape": value.shape, "stored values": value.nnz},
-                hint="Densify batch by batch in a generator (rows.toarray()), or "
-                "reduce the columns (TruncatedSVD).",
-            )
+        check_dense_size(value.shape, value.dtype.itemsize, name, op)
         return value.toarray()
+
+
+def check_dense_size(shape: tuple[int, ...], itemsize: int, name: str, op: str) -> None:
+    """Refuses what would not fit when dense.
+
+    Raises:
+        DataError: It would take more than `LIMIT` bytes.
+    """
+    size = math.prod(shape) * itemsize
+    if size > LIMIT:
+        raise DataError(
+            op,
+            f"{name} is sparse and would take {size / 2**30:.1f} GiB when dense",
+            {"shape": tuple(shape)},
+            hint="Make it dense batch by batch in a generator (rows.toarray()), or "
+            "reduce the columns (TruncatedSVD).",
+        )

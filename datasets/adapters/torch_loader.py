@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from exburn.dataset import StreamDataset, register_adapter
+from exburn.datasets.adapters.scipy_sparse import check_dense_size
 from exburn.errors import DTypeError
 
 __all__ = ["TorchLoaderAdapter", "TorchTensorAdapter"]
@@ -42,7 +43,8 @@ class TorchTensorAdapter:
 
     def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
         value = value.detach().cpu()
-        if value.is_sparse:
+        if "sparse" in str(value.layout):  # of which there are several
+            check_dense_size(value.shape, value.element_size(), name, op)
             value = value.to_dense()
         if value.is_floating_point():
             value = value.float()

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.activations.half_gelu import half_gelu
+from exburn.activations.rectified import rectified
 from exburn.traced_once import traced_once
 
 __all__ = [
@@ -51,12 +52,16 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     elif max_value == 6:
         out = jax.nn.relu6(x)
     else:
-        out = jax.nn.relu(x)
+        out = _relu(x)
     if max_value is not None and (threshold != 0 or max_value != 6):
         out = jnp.clip(out, 0, max_value)
     if negative_slope != 0:
-        out = out - negative_slope * jax.nn.relu(threshold - x)
+        out = out - negative_slope * _relu(threshold - x)
     return out
+
+
+def _relu(x):
+    return rectified(x) if isinstance(x, jax.Array) else jax.nn.relu(x)  # of a Symbol
 
 
 def leaky_relu(x, negative_slope=0.2):

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from exburn.dataset.adapting import ADAPTERS
-from exburn.errors import DTypeError, ShapeError
+from exburn.errors import DataError, DTypeError, ExBurnError, ShapeError
 
 __all__ = ["KEPT", "as_array", "describe", "on_host"]
 
@@ -35,10 +36,16 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
     """One leaf as an array that ExBurn can compute with, else a typed error."""
     if type(value) is np.ndarray and value.dtype in KEPT and value.ndim:
         return value
-    for adapter in ADAPTERS:
-        if hasattr(adapter, "to_array") and adapter.accepts(value):
-            value = adapter.to_array(value, name=name, op=op)
-            break
+    given = value
+    try:
+        for adapter in ADAPTERS:
+            if hasattr(adapter, "to_array") and adapter.accepts(value):
+                value = adapter.to_array(value, name=name, op=op)
+                break
+    except (ExBurnError, MemoryError):
+        raise
+    except Exception as error:  # whatever another library refuses with
+        raise _no_array(given, name, op, error) from error
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(
             op,
@@ -56,12 +63,21 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
         try:
             value = np.asarray(value)
         except Exception as error:
-            raise DTypeError(
-                op,
-                f"{name} cannot become an array",
-                {"received": reprlib.repr(value), "cause": error},
-                hint="Pass NumPy or JAX arrays; a symbol of Input() holds no values.",
-            ) from error
+            raise _no_array(value, name, op, error) from error
+    elif isinstance(value, Tracer):
+        raise DTypeError(
+            op,
+            f"{name} holds no values: a transformation of JAX traces it",
+            {"received": str(value)},
+            hint="In jax.jit, jax.grad and the like call the model itself: model(x).",
+        )
+    elif value.is_deleted():
+        raise DataError(
+            op,
+            f"{name} has been deleted: a program consumed it, or delete() was called",
+            {"received": describe(value)},
+            hint="Give arrays that stay, and x.copy() to what consumes its arguments.",
+        )
     if value.ndim == 0:
         raise ShapeError(
             op,
@@ -70,6 +86,19 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
             hint="For one sample: np.array([value]).",
         )
     return value if value.dtype in KEPT else _convert(value, name, op)
+
+
+def _no_array(value: Any, name: str, op: str, error: Exception) -> DTypeError:
+    try:
+        received = reprlib.repr(value)
+    except Exception:  # what holds no values may have no text either
+        received = type(value).__name__
+    return DTypeError(
+        op,
+        f"{name} cannot become an array",
+        {"received": received, "cause": error},
+        hint="Pass NumPy or JAX arrays; a symbol of Input() holds no values.",
+    )
 
 
 def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from exburn.dataset.arrays import KEPT, as_array
+from exburn.dataset.borrowing import Borrowing
 from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
 from exburn.errors import DataError, ExBurnError
@@ -15,8 +16,7 @@ from exburn.errors import DataError, ExBurnError
 __all__ = ["StreamDataset"]
 
 _END = object()
-# The first batches tell whether a loader uses the same memory for all of them.
-_LOOKS, _LOOKED_AT = 8, 64 << 20  # of batches, and of bytes that are held for it
+_STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
 
 
 class StreamDataset:
@@ -42,8 +42,8 @@ class StreamDataset:
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
 
-    Batches are kept while others are read. If a loader fills the same arrays anew for
-    each of them, each is copied.
+    Batches are kept while others are read. If a loader keeps their memory, too, to fill
+    it anew for others or to shuffle it, each is copied.
 
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
@@ -78,9 +78,13 @@ class StreamDataset:
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
         self._form: Any = None
         self._ranks: list[int] | None = None  # where the parts are single arrays
-        self._looks, self._held = _LOOKS, 0  # batches to look at, and bytes held
-        self._given: dict[str, list[np.ndarray]] = {}  # parts of the first batches
-        self._reused: set[str] = set()  # paths of those that lay where others had lain
+        self._borrowing = Borrowing()
+        self.copies = True  # else whoever reads the batches has to: see `lends`
+
+    @property
+    def steps_option(self) -> str:
+        """What the operation calls the number of batches to take."""
+        return _STEPS.get(self.op, "steps")
 
     def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
         """The first batch; ``iterate`` with the same arguments still yields it."""
@@ -178,26 +182,26 @@ class StreamDataset:
             return None
         return self._own(self._plain(raw) or self._batch(raw, index))
 
+    @property
+    def lends(self) -> bool:
+        """Whether batches come uncopied although the loader may still write to them."""
+        return not self.copies and not self._borrowing.looks and self._borrowed
+
+    @property
+    def _borrowed(self) -> bool:
+        return bool(self._borrowing.paths)
+
     def _own(self, batch: tuple) -> tuple:
-        """The batch, copied if the loader may write the next one over it."""
-        if not self._looks:
-            return batch if not self._reused else map_leaves(self._copied, batch, "")
-        for path, leaf in leaves(batch, ""):
-            given = self._given.setdefault(path, [])
-            if any(leaf.ctypes.data == other.ctypes.data for other in given):
-                self._reused.add(path)
-            given.append(leaf)  # held, so that no new array can lie there by chance
-            self._held += leaf.nbytes
-        self._looks -= 1
-        batch = map_leaves(lambda _, leaf: leaf.copy(), batch, "")
-        if self._held > _LOOKED_AT and self._looks < _LOOKS - 1:
-            self._looks = 0
-        if not self._looks:
-            self._given.clear()
-        return batch
+        """The batch, copied if the loader may still write to it."""
+        if self._borrowing.looks:
+            self._borrowing.look(batch)
+            return map_leaves(lambda _, leaf: leaf.copy(), batch, "")
+        if not self.copies or not self._borrowed:
+            return batch
+        return map_leaves(self._copied, batch, "")
 
     def _copied(self, path: str, leaf: np.ndarray) -> np.ndarray:
-        return leaf.copy() if path in self._reused else leaf
+        return leaf.copy() if path in self._borrowing.paths else leaf
 
     def check_rows(self, rows: tuple, batches: list[tuple], first: int) -> None:
         """Checks the values of some batches.
@@ -283,8 +287,8 @@ class StreamDataset:
             return DataError(
                 self.op,
                 f"the {self.name} is exhausted: it gives its batches only once",
-                hint="Set steps_per_epoch with an endless generator, or pass an object "
-                "whose __iter__ starts anew (a PyDataset, a DataLoader).",
+                hint=f"Set {self.steps_option} with an endless generator, or pass an "
+                "object whose __iter__ starts anew (a PyDataset, a DataLoader).",
             )
         return DataError(
             self.op,

@@ -23,7 +23,7 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
     if tree is None or isinstance(tree, np.ndarray):  # the others take longer to tell
         if nones or tree is not None:
             yield name, tree
-    elif isinstance(tree, Mapping):
+    elif _is_mapping(tree):
         for key, value in tree.items():
             yield from leaves(value, f"{name}[{key!r}]", nones=nones)
     elif isinstance(tree, list | tuple):
@@ -31,6 +31,11 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
             yield from leaves(value, f"{name}[{index}]", nones=nones)
     else:
         yield name, tree
+
+
+def _is_mapping(tree: Any) -> bool:
+    """Not one that stands for one array, as ``scipy.sparse.dok_array`` does."""
+    return isinstance(tree, Mapping) and not hasattr(tree, "shape")
 
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tree:
@@ -42,7 +47,7 @@ def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tr
     """
     if tree is None or isinstance(tree, np.ndarray):
         return None if tree is None else function(name, tree)
-    if isinstance(tree, Mapping):
+    if _is_mapping(tree):
         items = tree.items()
         return {k: map_leaves(function, v, f"{name}[{k!r}]") for k, v in items}
     if isinstance(tree, list | tuple):

@@ -61,7 +61,7 @@ def train_step(
     ):
         trainer, tree = prepared(model, batch, "train_step", method)
         if method == "autodiff":
-            logs = trainer.run_batch(tree, train=True, fresh=True)
+            logs = trainer.run_batch(tree, train=True)
             return logs.get("loss", float("nan")), model
         programs, data = trainer.programs, on_device(tree)
         state = trainer.initial_state()

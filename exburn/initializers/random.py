@@ -70,6 +70,12 @@ class RandomInitializer(Initializer):
         """The values, in float32 or float64."""
         raise ArgumentError(type(self).__name__, "the class must define draw()")
 
+    @property
+    def apart(self) -> bool:
+        """Whether a thread can draw: it needs nothing but a generator of its own."""
+        own = type(self).__module__.startswith("exburn.")
+        return own and not hasattr(self.seed, "next")
+
     def _generator(self, rng: np.random.Generator | None) -> np.random.Generator:
         if isinstance(self.seed, int):
             return seeded_generator(self.seed)

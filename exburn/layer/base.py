@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -33,6 +35,7 @@ class Book:
         traced: The last call whose shapes were inferred: how to rebuild its arguments
             from specs, and the specs.
         path: The path below the outermost model so far.
+        building: Whether ``build`` is running.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
@@ -41,6 +44,16 @@ class Book:
         self.initial: dict[str, Any] = {}
         self.traced: tuple[Any, list] | None = None
         self.path = ""
+        self.building = False
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """The layer is being built in the block."""
+        self.building = True
+        try:
+            yield
+        finally:
+            self.building = False
 
 
 class Base(nnx.Module):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import reprlib
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,13 +12,14 @@ import numpy as np
 from flax import nnx
 
 from exburn import context, rematerialize, taps
-from exburn.building import infer, intact, materialize, spec_like, spread_precision
-from exburn.dtypes import get_precision, is_float
+from exburn.building import infer, intact, materialize, spec_like
+from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
-from exburn.layer.weighted import Weighted
+from exburn.layer.buildable import Buildable
+from exburn.placement import refuse_apart
 from exburn.shapes import describe
 from exburn.symbol import Symbol, has_symbol, record
-from exburn.traversal import children, module_paths
+from exburn.traversal import children, iter_weights, module_paths
 from exburn.weights import alive
 
 __all__ = ["Calling"]
@@ -28,17 +27,8 @@ __all__ = ["Calling"]
 _SHOWN = 8  # arrays that a note on an exception describes
 
 
-class Calling(Weighted):
+class Calling(Buildable):
     """What a ``Layer`` does when it is called."""
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        build = cls.__dict__.get("build")
-        if build is not None and not cls.is_model:
-            cls.build = _completed(build)
-
-    def build(self, *shapes) -> None:
-        """Creates the weights. Shapes are tuples with ``None`` for unknown sizes."""
 
     def call(self, *args, **kwargs):
         """Computes the output. May take ``training`` and ``mask`` if it wants them."""
@@ -100,8 +90,14 @@ class Calling(Weighted):
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
             pass_.asked = kwargs.get("training") is not None
             pass_.paths = module_paths(self)
-            with context.forward(pass_):
-                outputs = self._call_arrays(args, kwargs)
+            try:
+                with context.forward(pass_):
+                    outputs = self._call_arrays(args, kwargs)
+            except ValueError as error:
+                given = dict(zip(self._call_info.order, args, strict=False)) | kwargs
+                held = {path: w.get_raw_value() for path, w, _ in iter_weights(self)}
+                refuse_apart(self.name, error, given | {"weights": held})
+                raise
             _added[self] = pass_.losses
             return outputs
         return self._call_arrays(args, kwargs)
@@ -182,7 +178,7 @@ class Calling(Weighted):
             pass_.builds.append((id(self), shapes))
             return
         if context.tracing():
-            if type(self).build is Calling.build and not any(children(self)):
+            if type(self).build is Buildable.build and not any(children(self)):
                 return  # nothing to build
             with intact(self):
                 # One made in a call, as by `layers.add([x, y])`, may have no weights.
@@ -199,17 +195,6 @@ class Calling(Weighted):
         arrays, rebuild = rematerialize.arrays_of((args, kwargs))
         infer(self, rebuild, [spec_like(v) for v in arrays])
         materialize(self)
-
-    def _build(self, shapes: tuple) -> None:
-        """Runs ``build`` once, on public shapes."""
-        self.build(*shapes)
-        self._spread_policy()
-        self.built = True
-
-    def _spread_policy(self) -> None:
-        """Layers that were made in ``build`` follow this one, not the process."""
-        if self._own_policy or self.precision != get_precision():
-            spread_precision(self, self.precision)
 
     def _check_input(self, args) -> None:
         if self.input_spec is None or not args:
@@ -252,6 +237,8 @@ class Calling(Weighted):
                 return value
             if isinstance(value, nnx.Variable):
                 value = value.get_value()
+            if not isinstance(value, jax.Array | np.ndarray | np.generic):
+                value = self._array_of(value)
             if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
                 return value
             if cast and is_float(value.dtype) and value.dtype != dtype:
@@ -275,20 +262,32 @@ class Calling(Weighted):
         missing = bool(args) and args[0] is None and not self.built
         for value in [None] if missing else jax.tree.leaves(args[:1]):
             if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-                raise DTypeError(
-                    self.name,
-                    "a layer is called on arrays or symbols, received "
-                    f"{type(value).__name__}",
-                    {"received": reprlib.repr(args[0])},
-                    hint="Look for a missing `return` in what computed it."
-                    if missing
-                    else "Make an array of it: np.array(…).",
-                )
+                hint = "Look for a missing `return` in what computed it."
+                raise self._no_array(value, args[0], hint if missing else None)
         args = jax.tree.map(convert, args)
         return args, {
             k: v if k in ("mask", "training") else jax.tree.map(convert, v)
             for k, v in kwargs.items()
         }
+
+    def _array_of(self, value) -> np.ndarray:
+        """What another library calls an array, such as a tensor, as one."""
+        if not hasattr(value, "__array__"):
+            dense = hasattr(value, "toarray")
+            hint = "Make it dense: x.toarray()." if dense else None
+            raise self._no_array(value, value, hint)
+        try:
+            return np.asarray(value)
+        except Exception as error:  # whatever it refuses with
+            raise self._no_array(value, value) from error
+
+    def _no_array(self, value, received, hint: str | None = None) -> DTypeError:
+        return DTypeError(
+            self.name,
+            f"a layer is called on arrays or symbols, received {type(value).__name__}",
+            {"received": reprlib.repr(received)},
+            hint=hint or "Make an array of it: np.array(…).",
+        )
 
     def _cast_outputs(self, outputs, pass_):
         """The outputs in the policy's output dtype, with what is known of them."""
@@ -342,18 +341,6 @@ class Calling(Weighted):
         for leaf, m in zip(leaves, masks, strict=False):
             if m is not None:
                 pass_.set_mask(leaf, m)
-
-
-def _completed(build: Callable) -> Callable:
-    """``build`` of a class: the layer is built then, whoever called it."""
-
-    @functools.wraps(build)
-    def run(self, *shapes, **named):
-        build(self, *shapes, **named)
-        self._spread_policy()
-        self.built = True
-
-    return run
 
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.

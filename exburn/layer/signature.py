@@ -39,6 +39,10 @@ class CallInfo:
             and p.name not in ("training", "mask")
         ]
 
+    def is_enough(self, count: int) -> bool:
+        """Whether so many arguments can be all of a call."""
+        return 0 < len(self._needed) <= count
+
     def shapes(self, layer: Any, args: tuple, kwargs: dict) -> tuple:
         """The shapes that ``layer.build`` takes, as Keras passes them.
 

@@ -42,7 +42,6 @@ class Batches:
             dataset = class_weights(dataset, class_weight)
             assert isinstance(dataset, ArrayDataset)
         self._prepare(op, dataset, train=train)
-        trainer.reset_totals()  # what is returned is this batch's, as in Keras
         with self._guarded(op, dataset, dataset.size):
             return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
@@ -55,6 +54,4 @@ class Batches:
             return trainer.predict_batch((batch.tree[0], None, None))
 
     def reset_metrics(self) -> None:
-        """Forgets the values of the metrics, as each ``*_on_batch`` call does."""
-        if self._run.value.trainer is not None:
-            self._run.value.trainer.reset_totals()
+        """Does nothing: each ``*_on_batch`` call returns that batch's values alone."""

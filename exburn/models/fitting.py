@@ -210,7 +210,7 @@ class Fitting(Preparing):
             accumulate_gradients=accumulate_gradients,
             nesterov=nesterov,
         )
-        guarded = self._guarded("fit", dataset, batch_size)
+        guarded = self._guarded("fit", dataset, batch_size, validation)
         with trainer.training("fit"), guarded, options, exits(callbacks):
             trainer.fit(
                 dataset,

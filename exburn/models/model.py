@@ -22,7 +22,7 @@ from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
-from exburn.shapes import public_shape, spec_of
+from exburn.shapes import public_shape, specs_of
 from exburn.symbol import Symbol
 from exburn.weights import Static
 
@@ -151,12 +151,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         """
         if self.built or input_shape is None or self._own_build == "running":
             return
-        start = jax.tree.map(
-            lambda shape: Symbol(spec_of(tuple(shape), "float32")),
-            input_shape,
-            is_leaf=_is_shape,
-        )
-        self(start)
+        self(jax.tree.map(Symbol, specs_of(input_shape, "float32")))
         materialize(self)
 
     def _build(self, shapes: tuple) -> None:
@@ -331,12 +326,6 @@ def _makes_its_graph(cls: type) -> bool:
     names = set(inspect.signature(cls.__init__).parameters)
     common = {"self", "args", "kwargs", "name", "trainable", "dtype"}
     return "inputs" not in names and bool(names - common)
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        size is None or isinstance(size, int) for size in value
-    )
 
 
 def _items(nodes: Any) -> list[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from jax import default_device
 from exburn.callback import CallbackList
 from exburn.callbacks import ProgressBar
 from exburn.dataset import StreamDataset
+from exburn.dataset.trees import NAMES
 from exburn.errors import ArgumentError, DataError
 from exburn.models.arguments import (
     BATCH,
@@ -22,8 +23,10 @@ from exburn.models.arguments import (
 )
 from exburn.models.compiling import Compiling
 from exburn.models.exhaustion import memory_errors
+from exburn.placement import refuse_apart
 from exburn.training.feed import count_steps
 from exburn.traversal import iter_weights
+from exburn.weights import alive
 
 __all__ = ["Preparing", "closed_if_it_fails", "exits"]
 
@@ -60,7 +63,7 @@ class Preparing(Compiling):
         if like is not None:
             check_form(op, batch, like)
         if ready:
-            spec = trainer.recall(kind)
+            spec = trainer.recall(kind, batch)
         else:
             self._check_methods(op, kind, batch)
             spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)
@@ -146,10 +149,24 @@ class Preparing(Compiling):
         return contextlib.nullcontext() if device is None else default_device(device)
 
     @contextlib.contextmanager
-    def _guarded(self, op: str, dataset: Any, batch_size: int) -> Iterator[None]:
-        """The model's device, and what it says if it has not enough memory."""
-        with self._on_device(), memory_errors(self, op, dataset, batch_size):
-            yield
+    def _guarded(
+        self, op: str, dataset: Any, batch_size: int, held_out: Any = None
+    ) -> Iterator[None]:
+        """The model's device, and what is said of its memory and of other devices."""
+        try:
+            with self._on_device(), memory_errors(self, op, dataset, batch_size):
+                yield
+        except (ValueError, RuntimeError) as error:
+            weights = [w.get_raw_value() for _, w, _ in iter_weights(self)]
+            for array in weights:  # another model may train a layer of this one
+                alive(array)
+            tree = getattr(dataset, "tree", ())
+            given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
+            given["validation_data"] = getattr(held_out, "tree", None)
+            given["weights"] = weights
+            given["optimizer"] = self._run.value.trainer.opt_state
+            refuse_apart(op, error, given)
+            raise
 
     def _listeners(
         self, user: CallbackList, verbose: Any, dataset: Any, batch_size: int, steps

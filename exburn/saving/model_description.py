@@ -21,10 +21,22 @@ from exburn.layer import Layer
 from exburn.shapes import public_shape, spec_of
 from exburn.traversal import iter_modules, iter_weights
 
-__all__ = ["describe_model", "from_json", "hoist", "make_model", "restore", "to_json"]
+__all__ = [
+    "check_numbers",
+    "describe_model",
+    "from_json",
+    "hoist",
+    "largest_size",
+    "lower",
+    "make_model",
+    "restore",
+    "to_json",
+    "too_many",
+]
 
 _LONG = 256  # entries of a list of words or numbers that is kept as a tensor
 _MAX_RANK = 32
+_MAX_CLASSES = (500, 30)  # objects of a model, and more for each of its tensors
 _LARGEST = 2**22  # sizes in a description, unless a tensor has a larger one
 # Values, not sizes: nothing is as large as they are.
 _NO_SIZES = frozenset(
@@ -133,6 +145,11 @@ def check_numbers(described: Any, most: int) -> None:
             f"the model has a size of {described}, which none of its weights has",
             hint="Leave axes longer than that open: Input((None, …)).",
         )
+
+
+def too_many(text: str, tensors: int) -> bool:
+    """Whether a description has more objects than so many tensors stand for."""
+    return text.count('"class_name"') > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
 
 
 def _is_int(value: Any) -> bool:

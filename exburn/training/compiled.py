@@ -15,6 +15,7 @@ import jax
 from exburn.building import spec_like
 from exburn.errors import RecompileWarning
 from exburn.garbage import has_started, starting
+from exburn.training.settings import Settings
 
 __all__ = ["Compilation", "CompileLog", "Watched"]
 
@@ -30,7 +31,8 @@ class Compilation:
 
     Attributes:
         program: ``"train"``, ``"evaluate"`` or ``"predict"``.
-        reason: ``"first use"``, or what differs from the most similar program before.
+        reason: ``"first use"``, or what differs: in the data from the most similar ones
+            before, and in the model and its optimizer since the last compilation.
         seconds: From the call to its dispatch: tracing and compiling, or reading the
             compiled program from the cache on disk.
         at: When, in seconds since the epoch.
@@ -48,12 +50,18 @@ class CompileLog:
     def __init__(self):
         self.entries: list[Compilation] = []
         self._seen: dict[str, list[dict[str, Spec]]] = {}
+        self._settings: dict[str, Settings] = {}
         self._shapes: Counter[str] = Counter()
         self._sizes: Counter[str] = Counter()
         self._warned = False
 
     def watched(
-        self, call: Any, name: str, traces: Callable[[], int], data: int
+        self,
+        call: Any,
+        name: str,
+        traces: Callable[[], int],
+        data: int,
+        settings: Settings,
     ) -> Watched:
         """The compiled function, noting the calls that compile.
 
@@ -62,10 +70,11 @@ class CompileLog:
             name: The program's name.
             traces: How often it was traced so far.
             data: Which of its arguments are the data; row numbers come next.
+            settings: What it has built in.
         """
 
         def note(args: tuple, model: list[tuple[str, str]], seconds: float) -> None:
-            self._note(name, _batch_specs(args, data), model, seconds)
+            self._note(name, _batch_specs(args, data), model, settings, seconds)
 
         return Watched(call, traces, note)
 
@@ -74,19 +83,22 @@ class CompileLog:
         name: str,
         specs: dict[str, Spec],
         changed: list[tuple[str, str]],
+        settings: Settings,
         seconds: float,
     ) -> None:
         earlier = self._seen.setdefault(name, [])
         changes = min((_changes(old, specs) for old in earlier), key=len, default=None)
         earlier.append(specs)
+        before = self._settings.get(name, settings)
+        self._settings[name] = settings
         if changes is not None and not changes:
             changes = changed
         if changes is None:
             reason = "first use"
-        elif changes:
-            reason = "; ".join(text for text, _ in changes[:3])
         else:
-            reason = "the model, its optimizer or an option changed"
+            texts = [text for text, _ in changes[:3]]
+            texts += settings.changes_from(before)
+            reason = "; ".join(texts) or "the model or an option changed"
         self.entries.append(Compilation(name, reason, seconds, time.time()))
         kinds = {kind for _, kind in changes or ()}
         self._shapes[name] += "row" in kinds

@@ -34,6 +34,7 @@ class Filling:
         look: Called with a part's rows, its batches, and the number of the first one.
         first: Number of the chunk's first batch.
         split: Whether each part is sent by itself; else the memory as a whole.
+        lent: Whether batches have to be copied as soon as they are added.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class Filling:
         look: Callable[[tuple, list[tuple], int], None],
         first: int,
         split: bool,
+        lent: bool = False,
     ):
+        self.lent, self._split = lent, split
         self.batches: list[tuple] = []
         self.counts: list[int] = []
         self.rows, self.first, self.length = rows, first, steps
@@ -55,7 +58,7 @@ class Filling:
         leaves, self._structure = jax.tree.flatten(like)
         shapes = [(steps, rows, *leaf.shape[1:]) for leaf in leaves]
         self._memory: list[np.ndarray] | None = None
-        if not split:
+        if lent or not split:
             pairs = zip(shapes, leaves, strict=True)
             self._memory = [gatherer.empty(s, leaf.dtype) for s, leaf in pairs]
         # Of a step.
@@ -67,7 +70,7 @@ class Filling:
 
     def add(self, batch: tuple, rows: int) -> None:
         """The next batch, and how many rows it has."""
-        self.batches.append(batch)
+        self.batches.append(self._kept(batch, rows) if self.lent else batch)
         self.counts.append(rows)
         if len(self.batches) - self._begun == self._part:
             self._begin(len(self.batches))
@@ -91,7 +94,9 @@ class Filling:
             ExBurnError: ``look`` refused a part.
         """
         parts = [job.result() for job in self._jobs]
-        if self._memory is not None:
+        if self._memory is not None and self._split:
+            self._gatherer.reuse_later(self._memory, parts)
+        elif self._memory is not None:
             return jax.device_put(self._tree([m[: self._steps] for m in self._memory]))
         return parts if len(parts) > 1 else parts[0]
 
@@ -104,7 +109,35 @@ class Filling:
         if len(self._jobs) >= _UNDER_WAY:
             self._jobs[-_UNDER_WAY].exception()  # waits
 
+    def _kept(self, batch: tuple, rows: int) -> tuple:
+        """The batch in this chunk's memory."""
+        assert self._memory is not None
+        step, kept = len(self.batches), []
+        for memory, leaf in zip(self._memory, leaves_of(batch), strict=True):
+            memory[step, :rows] = leaf
+            memory[step, rows:] = leaf[:1]
+            kept.append(memory[step, :rows])
+        return self._tree(kept)
+
     def _fill(self, start: int, stop: int) -> Any:
+        steps = self._steps_kept if self.lent else self._steps_joined
+        rows, steps = steps(start, stop)
+        if batches := self.batches[start:stop]:
+            self._look(self._tree(rows), batches, self.first + start)
+        if not self._split:
+            return None
+        with jax.default_device(self._device):
+            return jax.device_put(self._tree(steps))
+
+    def _steps_kept(self, start: int, stop: int) -> tuple[list, list]:
+        assert self._memory is not None
+        for memory in self._memory:
+            memory[max(len(self.batches), start) : stop] = memory[:1]
+        steps = [memory[start:stop] for memory in self._memory]
+        return [v.reshape(-1, *v.shape[2:]) for v in steps], steps
+
+    def _steps_joined(self, start: int, stop: int) -> tuple[list, list]:
+        """Rows of the batches, and the same cut into steps: in new memory."""
         batches, counts = self.batches[start:stop], self.counts[start:stop]
         leaves = [leaves_of(batch) for batch in batches]
         for index, rows in enumerate(counts):
@@ -114,15 +147,10 @@ class Filling:
             spare = [_filled(v, self.rows) for v in leaves_of(self.batches[0])]
             leaves += [spare] * missing
         rows = [_joined(arrays) for arrays in zip(*leaves, strict=True)]
-        if batches:
-            self._look(self._tree(rows), batches, self.first + start)
         steps = [v.reshape(stop - start, self.rows, *v.shape[1:]) for v in rows]
-        if self._memory is not None:
-            for memory, part in zip(self._memory, steps, strict=True):
-                memory[start:stop] = part
-            return None
-        with jax.default_device(self._device):
-            return jax.device_put(self._tree(steps))
+        for memory, part in zip(self._memory or (), steps, strict=False):
+            memory[start:stop] = part
+        return rows, steps
 
     def _tree(self, leaves: list[np.ndarray]) -> Any:
         return self._structure.unflatten(leaves)

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -52,6 +53,7 @@ class Gatherer:
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[np.ndarray] = []
         self._lock = threading.Lock()  # of what is free
+        self._sending: deque[tuple[Any, Any]] = deque()
 
     def __enter__(self) -> Gatherer:
         return self
@@ -64,6 +66,7 @@ class Gatherer:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(cancel_futures=True)
+        self._sending.clear()
         with self._lock:
             self._free.clear()
 
@@ -136,8 +139,7 @@ class Gatherer:
         sending: list[tuple[Any, Any]] = []
 
         def reuse(copies: Any, sent: Any) -> None:
-            leaves = jax.tree.leaves(sent)
-            if all(d.platform in _COPYING for v in leaves for d in v.devices()):
+            if _is_copied(sent):
                 sending.append((copies, sent))
             if len(sending) > 1:
                 self._take_back(*sending.pop(0))
@@ -145,6 +147,14 @@ class Gatherer:
         yield reuse
         for pair in sending:
             self._take_back(*pair)
+
+    def reuse_later(self, copies: list[np.ndarray], sent: Any) -> None:
+        """Takes back memory of ``empty``, when two more were sent after it."""
+        if not _is_copied(sent):
+            return
+        self._sending.append((copies, sent))
+        if len(self._sending) > 2:
+            self._take_back(*self._sending.popleft())
 
     def _take_back(self, copies: Any, sent: Any) -> None:
         jax.block_until_ready(sent)
@@ -169,3 +179,9 @@ class Gatherer:
                 if memory.nbytes == size:
                     return self._free.pop(index)
         return np.empty(size, np.uint8)
+
+
+def _is_copied(sent: Any) -> bool:
+    """Whether arrays that were sent are no memory of the host."""
+    leaves = jax.tree.leaves(sent)
+    return all(d.platform in _COPYING for v in leaves for d in v.devices())

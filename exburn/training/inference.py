@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
 import numpy as np
 
 from exburn.callback import CallbackList
+from exburn.errors import ExBurnError
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
 from exburn.training.preparation import Preparation
@@ -67,9 +68,10 @@ def evaluate(
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
             start = np.int32(done) if done else kept(0)
-            totals, readings = programs.evaluate(
-                arrays, totals, chunk.data, chunk.index, chunk.count, start
-            )
+            with _at(done, "evaluation" if alone else "validation"):
+                totals, readings = programs.evaluate(
+                    arrays, totals, chunk.data, chunk.index, chunk.count, start
+                )
             done += chunk.steps
             flight.append(readings)
             if len(flight) > IN_FLIGHT:
@@ -116,7 +118,8 @@ def predict(
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
             start = np.int32(done) if done else kept(0)
-            out = programs.predict(arrays, chunk.data, chunk.index, start)
+            with _at(done, "prediction"):
+                out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)
             done += chunk.steps
             if per_batch:
@@ -130,3 +133,13 @@ def predict(
     callbacks.on_predict_chunk_end(done)
     callbacks.on_predict_end()
     return sink.result()
+
+
+@contextlib.contextmanager
+def _at(done: int, what: str) -> Generator[None]:
+    """Errors of the block say where: a loader's batches may change their shape."""
+    try:
+        yield
+    except ExBurnError as error:
+        error.add_note(f"in batch {done} of the {what}, or after it")
+        raise

@@ -227,7 +227,10 @@ def _kept(leaf: Any) -> Callable[[], Any]:
     if jnp.issubdtype(kind, jax.dtypes.prng_key):
         data, impl = np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf)
         return lambda: jax.random.wrap_key_data(jax.device_put(data), impl=impl)
-    copy = np.array(leaf)
+    values = np.asarray(leaf)
+    if not values.reshape(-1).view(np.uint8).any():  # an optimizer's, before it begins
+        return lambda: jax.device_put(np.zeros(leaf.shape, kind), sharding)
+    copy = np.array(values)  # on a CPU they are the array's own
     return lambda: jax.device_put(copy, sharding)
 
 

@@ -12,9 +12,15 @@ import numpy as np
 
 from exburn import losses, metrics
 from exburn.device import chosen_device
-from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.errors import ArgumentError, DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
 from exburn.training.check import noted, on_host
+from exburn.training.objective_arguments import (
+    as_list,
+    check_metrics,
+    check_scales,
+    get_losses,
+)
 from exburn.training.own_metrics import OwnMetrics
 
 __all__ = ["Objective"]
@@ -49,11 +55,11 @@ class Objective:
     def __init__(
         self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
     ):
-        self._loss, self._loss_weights = _get_losses(loss), loss_weights
-        _check_scales(loss_weights)
+        self._loss, self._loss_weights = get_losses(loss), loss_weights
+        check_scales(loss_weights)
         self._metrics, self._weighted = metrics, weighted_metrics
-        _check_metrics(metrics)
-        _check_metrics(weighted_metrics)
+        check_metrics(metrics)
+        check_metrics(weighted_metrics)
         self.terms: list[_Term] = []
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
@@ -72,15 +78,12 @@ class Objective:
             pred_spec: Specs of the model's outputs.
             y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
-            probabilities: For each output whether it ends in a softmax or sigmoid; or
-                a function that tells, called if anything is built.
+            probabilities: For each output whether it ends in a softmax or sigmoid.
         """
-        key = repr((pred_spec, y_spec, w_spec))
+        key = repr((pred_spec, y_spec, w_spec, probabilities))
         if key == self._built_for:
             return
         self._built_for = None  # until this build succeeds
-        if callable(probabilities):
-            probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or _names_of(pred_spec, len(preds)))
         targets = self.split_targets(y_spec)
@@ -166,8 +169,8 @@ class Objective:
             return [[] for _ in range(count)]
         if isinstance(spec, Mapping):
             self._check_names("metrics", spec)
-            return [_as_list(spec.get(name)) for name in self.output_names]
-        spec = _as_list(spec)
+            return [as_list(spec.get(name)) for name in self.output_names]
+        spec = as_list(spec)
         if count == 1:
             flat = spec[0] if len(spec) == 1 and isinstance(spec[0], list) else spec
             return [list(flat)]
@@ -178,7 +181,7 @@ class Objective:
                 {"outputs": ", ".join(self.output_names)},
                 hint="Give a dict by output name, or one list for each output.",
             )
-        return [_as_list(s) for s in spec]
+        return [as_list(s) for s in spec]
 
     def _per_output(self, what: str, spec: Any) -> list[Any]:
         count = len(self.output_names)
@@ -313,7 +316,7 @@ class Objective:
         """Totals after one batch of ``rows`` real rows.
 
         Args:
-            graded: The losses' gradients were computed, in the same program.
+            graded: The gradients of these losses were computed, in the same program.
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
@@ -421,58 +424,6 @@ def _meter_weight(weight, mask, row_mask):
         )
         weight = jnp.where(extra > 0, weight * extra, 0.0)
     return weight
-
-
-def _get_losses(loss: Any) -> Any:
-    if loss is None:
-        return None
-    if isinstance(loss, list | tuple):
-        return [_get_losses(one) for one in loss]
-    if isinstance(loss, Mapping) and "class_name" not in loss:
-        return {name: _get_losses(one) for name, one in loss.items()}
-    return losses.get(loss)
-
-
-def _check_metrics(spec: Any) -> None:
-    """Unknown names are errors at ``compile`` already."""
-    if spec is None:
-        return
-    if isinstance(spec, Mapping) and "class_name" not in spec:
-        for one in spec.values():
-            _check_metrics(one)
-    elif isinstance(spec, list | tuple):
-        for one in spec:
-            _check_metrics(one)
-    elif isinstance(spec, str):
-        metrics.check_name(spec)
-    elif not (
-        isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")
-    ):
-        raise DTypeError(
-            "compile",
-            "a metric must be a name, a Metric or a function of (y_true, y_pred), "
-            f"received {spec!r}",
-        )
-
-
-def _check_scales(spec: Any) -> None:
-    """``loss_weights``: numbers, alone or by output."""
-    if isinstance(spec, Mapping):
-        spec = list(spec.values())
-    for value in spec if isinstance(spec, list | tuple) else [spec]:
-        number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
-        if value is not None and not (
-            number and np.ndim(value) == 0 and np.isfinite(value)
-        ):
-            raise ArgumentError(
-                "compile", f"loss_weights must be finite numbers, received {value!r}"
-            )
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _names_of(pred_spec: Any, count: int) -> list[str]:

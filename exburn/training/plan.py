@@ -108,7 +108,7 @@ def decisions(
 
 
 def _place(choice: str, feed: Any) -> Decision:
-    taken = "on the device" if feed.resident else "streamed by a thread"
+    taken = "on the device" if feed.resident else "streamed by threads"
     arrays = feed.samples is not None
     switch = "fit(resident=True or False)" if arrays else "arrays instead of a loader"
     return Decision(choice, taken, feed.reason, switch)

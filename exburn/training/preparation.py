@@ -27,12 +27,14 @@ from exburn.training.own_metrics import OwnMetrics
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
 from exburn.training.readings import Readings
+from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Preparation"]
 
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
+_FORMS = 16  # of batches that all stays prepared for
 
 
 class Preparation(LiveState):
@@ -80,8 +82,9 @@ class Preparation(LiveState):
         self._programs: dict[Any, Programs] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._seen: Forward | None = None
-        self._ready: dict[str, _Ready] = {}
-        self._objective_form: Any = None  # of the batch that the objective is built for
+        self._ready: dict[tuple[str, Any], _Ready] = {}
+        self._built_for: Any = None  # what the objective is
+        self._likeness: Likeness | None = None  # of the module, when last prepared
         self._trained: Any = None
         self._modules: list[Any] = []
         self._weights: list[Any] = []
@@ -98,57 +101,63 @@ class Preparation(LiveState):
         Returns:
             Specs of the outputs; ``None`` if the model's own step takes the batch.
         """
-        key = _form(batch)
-        if self._is_ready(kind, key):
-            return self.recall(kind)
+        if self.is_ready(kind, batch):
+            return self.recall(kind, batch)
         with starting():
-            return self._prepare_anew(batch, key, names, kind)
+            return self._prepare_anew(batch, names, kind)
 
-    def _prepare_anew(self, batch: tuple, key: Any, names: Any, kind: str) -> Any:
-        x, y, w = jax.tree.map(spec_like, batch)
+    def _prepare_anew(self, batch: tuple, names: Any, kind: str) -> Any:
+        x, y, w = specs = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
-        self._ready.pop(kind, None)
         own = callable(getattr(self.module, f"{kind}_step", None))
         self._build(x, own)
         if self.scale_loss():
             self._programs = {}
         self._split_anew()
         if own:
-            self._prepare_own(kind, (x, y, w))
-            self.batch_specs[kind] = x, y, w
-            self._objective_form = None
+            self._prepare_own(kind, specs)
+            self.batch_specs[kind], self._built_for = specs, None
             return None
         seen = self.forward(x)
         if kind != "predict":
-            named = names(seen.outputs) if names else None
-            self.objective.build(seen.outputs, y, w, named, seen.probabilities)
-            given = [meter.metric for meter in self.objective.meters]
-            self.objective.own = OwnMetrics(self.module, given)
-            self._objective_form = key
-        self.batch_specs[kind] = x, y, w
-        likeness = Likeness(self.module)
-        self._ready[kind] = _Ready(key, seen, likeness, self.split, self.objective)
+            # A compute_loss of the model's own builds it, too, for all of a batch.
+            own_loss = getattr(self.module, "own_compute_loss", None) is not None
+            form = _form((seen.outputs, y, w), rows=own_loss)
+            wanted = self.objective, self.split, form, seen.probabilities
+            if wanted != self._built_for:
+                self._built_for = None  # until this succeeds
+                named = names(seen.outputs) if names else None
+                self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+                given = [meter.metric for meter in self.objective.meters]
+                self.objective.own = OwnMetrics(self.module, given)
+                self._built_for = wanted
+        self.batch_specs[kind] = specs
+        if self._likeness is None or not self._likeness.holds(self.module):
+            self._likeness = Likeness(self.module)
+        made_for = self._likeness, self.split, self.objective, self._built_for
+        ready = _Ready(specs, seen, *made_for)
+        self._ready.pop(key := (kind, _form(batch)), None)
+        while len(self._ready) >= _FORMS:
+            del self._ready[next(iter(self._ready))]
+        self._ready[key] = ready
         return seen.outputs
 
     def is_ready(self, kind: str, batch: tuple) -> bool:
-        """Whether all is prepared for such a batch: the last one was like it."""
-        return self._is_ready(kind, _form(batch))
-
-    def recall(self, kind: str) -> Any:
-        """Specs of the outputs, where ``is_ready`` said that all is prepared."""
-        self._seen = self._ready[kind].seen
-        return self._seen.outputs
-
-    def _is_ready(self, kind: str, form: Any) -> bool:
-        ready = self._ready.get(kind)
+        """Whether all is prepared for such a batch: one of the last was like it."""
+        ready = self._ready.get((kind, _form(batch)))
         return (
             ready is not None
-            and ready.form == form
             and ready.split is self._split
             and ready.objective is self.objective
-            and (kind == "predict" or self._objective_form == form)
+            and (kind == "predict" or self._built_for == ready.built_for)
             and ready.likeness.holds(self.module)
         )
+
+    def recall(self, kind: str, batch: tuple) -> Any:
+        """Specs of the outputs, where ``is_ready`` said that all is prepared."""
+        ready = self._ready[kind, _form(batch)]
+        self._seen, self.batch_specs[kind] = ready.seen, ready.specs
+        return ready.seen.outputs
 
     def _build(self, x: Any, own: bool) -> None:
         """Gives the module its weights, for any number of rows."""
@@ -336,6 +345,9 @@ class Preparation(LiveState):
                 self.objective,
                 self.optimizer,
                 self.trace_counts,
+                settings=Settings.of(
+                    self.module, self._trained, self.optimizer, self.objective
+                ),
                 custom=self.custom,
                 unroll=self.unroll,
                 eager=self.eager,
@@ -344,18 +356,13 @@ class Preparation(LiveState):
             )
         return self._programs[key]
 
-    def initial_state(self, totals: Any = None) -> TrainState:
-        """The state that the next run starts from: the module's own arrays.
-
-        Args:
-            totals: Totals to go on from; fresh ones if ``None``.
-        """
+    def initial_state(self) -> TrainState:
+        """The state that the next run starts from: the module's own arrays."""
         params, frozen, others = self.split.read()
         if self.opt_state is None:
             with starting():
                 self.opt_state = self.optimizer.init(params)
-        if totals is None:
-            totals = self.fresh_totals("train")
+        totals = self.fresh_totals("train")
         return TrainState(
             params, frozen, others, self.opt_state, totals, *self.take_place()
         )
@@ -395,19 +402,23 @@ def _rows_and_row(x: Any) -> tuple[int, str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Ready:
-    """What was prepared last, and for what."""
+    """What was prepared, and for what."""
 
-    form: Any
+    specs: tuple
     seen: Forward
     likeness: Likeness
     split: SplitModule
     objective: Objective
+    built_for: Any
 
 
-def _form(batch: tuple) -> Any:
-    """Structure, shapes and dtypes."""
-    leaves, treedef = jax.tree.flatten(batch)
-    return treedef, [(leaf.shape, leaf.dtype) for leaf in leaves]
+def _form(tree: Any, *, rows: bool = True) -> Any:
+    """Structure, shapes and dtypes; or those of rows: of one alone, or of several."""
+    leaves, treedef = jax.tree.flatten(tree)
+    if rows:
+        return treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    shapes = [(leaf.shape[:1] == (1,), leaf.shape[1:]) for leaf in leaves]
+    return treedef, shapes, [leaf.dtype for leaf in leaves]
 
 
 def _trace(split: SplitModule, x: Any) -> Forward:

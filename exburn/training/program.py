@@ -17,6 +17,7 @@ from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.readings import Readings, packed
+from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 
 __all__ = ["Programs"]
@@ -41,6 +42,7 @@ class Programs:
         objective: Losses and metrics.
         optimizer: The optimizer, or ``None`` for a model that is only evaluated.
         counts: Traces of each program so far; incremented here, read by users.
+        settings: What the programs have built in, for the log.
         custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
         eager: Runs without compiling, for debugging.
@@ -55,6 +57,7 @@ class Programs:
         optimizer: Any,
         counts: Counter[str],
         *,
+        settings: Settings,
         custom: CustomSteps | None = None,
         unroll: int = 1,
         eager: bool = False,
@@ -65,7 +68,7 @@ class Programs:
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
-        self.log = log or CompileLog()
+        self.log, self.settings = log or CompileLog(), settings
         # Not the totals: those an epoch begins with stay on the device for others.
         self._chunks = self._jit(self._train, "train", donate=(0,))
         self._groups = self._jit(self._train_groups, "train", donate=(0,))
@@ -123,7 +126,8 @@ class Programs:
         compiled = jax.jit(counted, donate_argnums=donate, compiler_options=options)
         if name not in _DATA:
             return compiled
-        return self.log.watched(compiled, name, lambda: self.counts[name], _DATA[name])
+        traces = lambda: self.counts[name]  # noqa: E731
+        return self.log.watched(compiled, name, traces, _DATA[name], self.settings)
 
     def trace(self, kind: str, state: Any, data: Any) -> Any:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
@@ -174,7 +178,7 @@ class Programs:
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
         seen = y, outputs, w, masks, row_mask, rows
-        totals = self.objective.update(totals, loss, parts, *seen, graded=True)
+        totals = self.objective.update(totals, loss, parts, *seen, graded=bool(parts))
         new = state.replace(others=others, metrics=totals, step=state.step + 1)
         return grads, new
 

@@ -25,8 +25,6 @@ __all__ = ["StreamFeed"]
 # millisecond of the interpreter: with parts of 4 MiB an H200 lost 13 %, with larger
 # ones nothing. Two at least, so that the first chunk of an epoch is there soon.
 _PART = 4 << 20, 16 << 20
-# What says how many steps there are.
-_STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
 _SHORT = (64, 8)  # steps of chunks that a batch of another form cuts short, or one
 
 
@@ -54,6 +52,7 @@ class StreamFeed:
         fixed: bool = False,
     ):
         self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
+        dataset.copies = False  # a chunk's memory takes them: `Filling`
         self.steps = steps if steps is not None else dataset.batches
         most = max(most_steps // group, 1)
         if self.steps is not None:
@@ -141,11 +140,11 @@ class StreamFeed:
         for done in range(self._limit):
             batch = self._next(epoch)
             if batch is None:
-                op = self.dataset.op
+                option = self.dataset.steps_option
                 raise DataError(
-                    op,
+                    self.dataset.op,
                     f"the data ended after {done} of {self._limit} steps of an epoch",
-                    hint=f"Lower {_STEPS.get(op, 'steps')}, or let the source repeat.",
+                    hint=f"Lower {option}, or let the source repeat.",
                 )
             yield batch
 
@@ -192,6 +191,8 @@ class StreamFeed:
                 size, shape = rows, now
             steps = 1 if lead else self.length
             made = made or self._filling(batch, size, steps, done)
+            if self.dataset.lends and not made.lent:
+                batch = jax.tree.map(np.copy, batch)
             made.add(batch, rows)
             done += 1
             if lead or len(made.batches) == self.length:
@@ -210,8 +211,8 @@ class StreamFeed:
         parts = min(-(-nbytes // min(max(nbytes // 2, least), most)), steps)
         look, split = self.dataset.check_rows, default_backend() != "cpu"
         options = {"look": look, "first": first, "split": split}
-        part = -(-steps // parts)
-        return Filling(self._gatherer, like, rows, steps, part, **options)
+        part, lent = -(-steps // parts), self.dataset.lends
+        return Filling(self._gatherer, like, rows, steps, part, lent=lent, **options)
 
     def _finished(
         self, made: Filling, length: int | None = None

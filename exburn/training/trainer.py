@@ -37,15 +37,14 @@ class Trainer(Averaging):
         super().__init__(module, **options)
         self.decisions: list[Decision] = []
         self.timing = Timing()
-        self._totals: Any = None
 
     def aim(self, objective: Objective) -> None:
         """Trains for other losses and metrics from now on; the optimizer goes on."""
-        self.objective, self._programs, self._totals = objective, {}, None
+        self.objective, self._programs = objective, {}
 
     def forget(self) -> None:
         """Drops programs and optimizer state: the module has other weights now."""
-        self._split = self.opt_state = self._totals = None
+        self._split = self.opt_state = None
         self._programs = {}
         self._forwards = {}
 
@@ -153,35 +152,23 @@ class Trainer(Averaging):
             return inference.predict(self, feed, callbacks, owner)
 
     # ------------------------------------------------------------------ one batch
-    def run_batch(
-        self, batch: tuple, *, train: bool, fresh: bool = False
-    ) -> dict[str, Any]:
-        """One step on one batch; totals go on until they are reset.
+    def run_batch(self, batch: tuple, *, train: bool) -> dict[str, Any]:
+        """One step on one batch, and this batch's values.
 
         Args:
             batch: ``(x, y, sample_weight)``.
             train: Whether the parameters are updated.
-            fresh: Returns this batch's values; the running ones stay as they are.
         """
-        if fresh:
-            running, self._totals = self._totals, None
-            try:
-                return self.run_batch(batch, train=train)
-            finally:
-                self._totals = running
         split, programs = self.split, self.programs
         chunk = single_chunk(batch, exact=self.exact_rows(train))
         arguments = chunk.data, None, chunk.count
         if not train:
-            totals = self._totals
-            if totals is None:
-                totals = self.fresh_totals("test")
-            self._totals, readings = programs.evaluate(
-                split.read(), totals, *arguments, kept(0)
+            _, readings = programs.evaluate(
+                split.read(), self.fresh_totals("test"), *arguments, kept(0)
             )
             return self.read_logs(readings.sent())
         with self.training("train_on_batch"):
-            state, done = self.initial_state(self._totals), 0
+            state, done = self.initial_state(), 0
             states = [state]
             try:
                 states[0], readings = memory.run_safely(
@@ -191,7 +178,6 @@ class Trainer(Averaging):
                 readings = readings.sent()
             finally:
                 self.adopt(states[-1], self.step + done)
-                self._totals = states[-1].metrics
         return self.read_logs(readings)
 
     def predict_batch(self, batch: tuple) -> Any:
@@ -200,7 +186,3 @@ class Trainer(Averaging):
         arrays, sink = self.split.read(), Sink(chunk.samples)
         sink.put(chunk, self.programs.predict(arrays, chunk.data, None, kept(0)))
         return sink.result()
-
-    def reset_totals(self) -> None:
-        """Starts the running values of ``run_batch`` afresh."""
-        self._totals = None

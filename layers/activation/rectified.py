@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
+from exburn.activations.rectified import rectified
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
@@ -59,7 +60,7 @@ class ReLU(Layer):
     def call(self, inputs):
         x = self.cast(inputs)
         if not (self.threshold or self.negative_slope) and self.max_value is None:
-            return jax.nn.relu(x)
+            return rectified(x)
         # 0 * (x - threshold) would be NaN at -inf
         slope = self.negative_slope
         y = jnp.where(x > self.threshold, x, slope and slope * (x - self.threshold))

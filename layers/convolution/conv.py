@@ -11,12 +11,12 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import (
+    biased,
     channel_axis,
     check_choice,
     check_format,
     check_output,
     check_sizes,
-    on_channels,
 )
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
@@ -124,7 +124,7 @@ class Convolution(Adaptable):
         """Bias and activation."""
         if self.use_bias:
             axis = channel_axis(self.data_format)
-            y = y + on_channels(self.cast(self.bias), y.ndim, axis)
+            y = biased(y, self.cast(self.bias), axis)
         return self.activation(y)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn import context
+from exburn.layers.layout import biased
 
 __all__ = ["wide_product"]
 
@@ -44,7 +45,7 @@ def wide_product(
     wide = columns >= WIDE and jax.default_backend() == "gpu"
     spare = -columns % ALIGNED if wide else 0
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 2 else x
-    y = jnp.matmul(rows, jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel)
+    y = _product(rows, jnp.pad(kernel, [(0, 0), (0, spare)]) if spare else kernel)
     if wide:
         # The barrier's transpose is a barrier too. Two products read the gradient of
         # the scores; without it XLA computes all that leads there (the softmax of every
@@ -53,10 +54,17 @@ def wide_product(
     if x.ndim > 2:
         y = y.reshape(*x.shape[:-1], columns + spare)
     if bias is not None:
-        y = y + (jnp.pad(bias, (0, spare)) if spare else bias)
+        y = biased(y, jnp.pad(bias, (0, spare)) if spare else bias)
     if not wide:
         return y
     scores = y[..., :columns] if spare else y
     if (pass_ := context.current()) is not None:
         pass_.set_filled(scores, y)
     return scores
+
+
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """``x @ kernel``, traced in a quarter of the time."""
+    if x.dtype != kernel.dtype:
+        return jnp.matmul(x, kernel)
+    return lax.dot_general(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))

@@ -13,6 +13,9 @@ __all__ = ["Wrapper"]
 class Wrapper(Layer):
     """A layer around another layer; subclasses override ``call``.
 
+    A ``build`` of a subclass may call ``super().build(input_shape)``, which builds the
+    layer inside for that shape; without one, it is built for what it is called on.
+
     Args:
         layer: The layer inside, kept as ``self.layer``.
 
@@ -35,6 +38,10 @@ class Wrapper(Layer):
                 hint="ModuleLayer(module) makes a layer of any flax.nnx.Module.",
             )
         self.layer = layer
+
+    def _build_parts(self, *shapes) -> None:
+        if not self.layer.built:
+            self.layer.build(*shapes)
 
     def call(self, inputs, **kwargs):
         return self.layer(inputs, **kwargs)

@@ -55,8 +55,7 @@ class SpectralNormalization(Wrapper):
             )
 
     def build(self, input_shape):
-        if not self.layer.built:
-            self.layer._build((input_shape,))
+        super().build(input_shape)
         self.vector_u = self.add_weight(
             (1, self._weight.shape[-1]),
             initializers.get("truncated_normal"),

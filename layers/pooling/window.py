@@ -87,7 +87,7 @@ class Pooling(Layer):
             (n - w) // s + 1 for n, w, s in zip(x.shape, window, steps, strict=True)
         ]
         used = [(n - 1) * s + w for n, w, s in zip(counts, window, steps, strict=True)]
-        return x[tuple(slice(0, n) for n in used)], counts
+        return lax.slice(x, [0] * x.ndim, used), counts
 
     def _tiles(self, x, fill):
         """Windows that do not overlap, as axes of their own, and these axes."""
@@ -108,8 +108,8 @@ class Pooling(Layer):
         taps = []
         for place in np.ndindex(*self._full(self.pool_size, x.ndim)):
             ranges = zip(place, counts, steps, strict=True)
-            index = tuple(slice(i, i + (n - 1) * s + 1, s) for i, n, s in ranges)
-            taps.append(x[index])
+            ends = [i + (n - 1) * s + 1 for i, n, s in ranges]
+            taps.append(lax.slice(x, place, ends, steps))
         return taps
 
 
@@ -128,7 +128,7 @@ class MaxPooling(Pooling):
         elif entries <= 27:
             y = lax.platform_dependent(
                 inputs,
-                cpu=lambda x: reduce(_larger, self._shifted(x, lowest)),
+                cpu=lambda x: largest(self._shifted(x, lowest)),
                 default=windows,
             )
         else:
@@ -158,9 +158,25 @@ class AveragePooling(Pooling):
         return (total / counts).astype(x.dtype)
 
 
-def _larger(a, b):
-    """The maximum; the gradient goes to the first of equals, and NaN stays NaN."""
-    return jnp.where((a >= b) | (a != a), a, b)
+@jax.custom_jvp
+def largest(taps: list):
+    """The maximum of arrays; its gradient goes to the first of equals, NaN stays."""
+    return reduce(lax.max, taps)
+
+
+@largest.defjvp
+def _largest_jvp(primals, tangents):
+    ((best, *taps),), (tangents,) = primals, tangents
+    first = lax.full_like(best, 0, np.int32)
+    for number, tap in enumerate(taps, 1):
+        stays = lax.bitwise_or(lax.ge(best, tap), lax.ne(best, best))
+        best = lax.select(stays, best, tap)
+        first = lax.select(stays, first, lax.full_like(first, number))
+    zero = lax.full_like(best, 0)
+    chosen = [
+        lax.select(lax.eq(first, np.int32(i)), t, zero) for i, t in enumerate(tangents)
+    ]
+    return best, reduce(lax.add, chosen)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

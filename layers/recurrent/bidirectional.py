@@ -99,7 +99,7 @@ class Bidirectional(Layer):
     def build(self, sequences_shape):
         for part in self._both():
             if not part.built:
-                part._build((sequences_shape,))
+                part.build(sequences_shape)
         if self._first is not None:
             own = [w for part in self._both() for _, w, _ in iter_weights(part)]
             for weight, value in zip(own, self._first.values, strict=True):

@@ -42,6 +42,9 @@ class TimeDistributed(Wrapper):
         super().__init__(layer, **kwargs)
         self.supports_masking = True
 
+    def _build_parts(self, *shapes) -> None:
+        super()._build_parts(*((shape[0], *shape[2:]) for shape in shapes))
+
     def call(self, inputs, training=False, mask=None):
         leaves = jax.tree.leaves(inputs)
         for leaf in leaves:

@@ -39,6 +39,18 @@ def masked():
     return np.ma.masked_array([1.0, 2.0], [True, False])
 
 
+def deleted():
+    array = jnp.zeros(2)
+    array.delete()
+    return array
+
+
+def traced():
+    seen = []
+    jax.make_jaxpr(seen.append)(jnp.zeros(2))
+    return seen[0]
+
+
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
 
 
@@ -60,6 +72,8 @@ BAD = {
     "dates": ((np.array(["2020-01-01"], "M8[D]"),), DTypeError, "dates"),
     "records": ((np.zeros(2, [("a", "f4")]),), DTypeError, "must be numeric"),
     "random keys": ((jax.random.split(jax.random.key(0), 3),), DTypeError, "keys"),
+    "deleted": ((deleted(),), DataError, "x has been deleted"),
+    "traced": ((X, traced()), DTypeError, "y holds no values"),
     "masked": ((masked(),), DTypeError, "masked array"),
     "numbers in a list": (([1, 2],), DTypeError, "x[0] must be an array, not int"),
     "text": (("abc",), DTypeError, "not str"),

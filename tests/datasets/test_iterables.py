@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.datasets.countdown import Countdown
 
 from exburn.dataset import (
     PyDataset,
@@ -62,17 +63,7 @@ def test_iterators_give_their_batches_once():
 
 
 def test_an_iterator_that_begins_anew_when_asked_to():
-    class Reader:
-        def __iter__(self):
-            self.left = [1, 0]
-            return self
-
-        def __next__(self):
-            if not self.left:
-                raise StopIteration
-            return np.full((1, 1), self.left.pop())
-
-    stream = as_dataset(Reader())
+    stream = as_dataset(Countdown())
     assert [values(stream, epoch) for epoch in range(3)] == [[0, 1]] * 3
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exburn import layers
 from exburn.dataset import (
     ArrayDataset,
     StreamDataset,
@@ -63,6 +64,7 @@ X1 = np.ones((3, 3))
 # --- PyTorch ----------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_torch_loader_and_tensors():
     torch = pytest.importorskip("torch")
     data = torch.utils.data
@@ -86,7 +88,16 @@ def test_torch_loader_and_tensors():
     assert held.tree[0].dtype == np.float32 and held.size == 5
     half = as_dataset(torch.ones(3, dtype=torch.bfloat16)).tree[0]
     assert half.tolist() == [1, 1, 1]
-    assert as_dataset(torch.eye(2).to_sparse()).tree[0].tolist() == [[1, 0], [0, 1]]
+    eye = torch.eye(2)
+    for layout in ("coo", "csr", "csc", "bsr", "bsc"):
+        block = (1, 1) if layout[0] == "b" else None
+        thin = eye.to_sparse(layout=getattr(torch, f"sparse_{layout}"), blocksize=block)
+        assert as_dataset(thin).tree[0].tolist() == [[1, 0], [0, 1]]
+    assert layers.Dense(3)(eye).shape == (2, 3)
+    with pytest.raises(DTypeError, match="received Tensor"):
+        layers.Dense(3)(eye.to_sparse())
+    with pytest.raises(DTypeError, match="cannot become an array.*\n.*\n.*no data"):
+        as_dataset(eye.to("meta"))
     with pytest.raises(ArgumentError, match="y must not be given"):
         as_dataset(loader, y)
 

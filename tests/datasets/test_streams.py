@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.datasets.countdown import Countdown
 
 from exburn.dataset import ArrayDataset, StreamDataset, as_dataset, register_adapter
 from exburn.dataset.adapting import ADAPTERS
@@ -36,6 +37,66 @@ def test_peek_loses_nothing():
         assert opened == [0]
 
 
+def _in_turn(arrays):
+    for number in range(30):
+        array = arrays[number % len(arrays)]
+        array[:] = number
+        yield array
+
+
+def _slices():
+    whole = np.repeat(np.arange(30, dtype=np.float32), 2)
+    yield from np.split(whole, 30)
+    whole[:] = -1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: _in_turn([np.zeros(2, np.float32) for _ in range(8)]),
+        lambda: _in_turn([np.zeros(2, np.float32) for _ in range(20)]),
+        lambda: _in_turn(np.frombuffer(bytearray(64), np.float32).reshape(8, 2)),
+        _slices,
+    ],
+    ids=["eight arrays", "twenty arrays", "eight of another owner", "slices"],
+)
+def test_batches_stay_whatever_a_loader_does_with_its_memory(source):
+    batches = list(StreamDataset(lambda epoch: source()).iterate())
+    found = [x.tolist() for x, _, _ in batches]
+    assert found == [[number, number] for number in range(30)]
+
+
+def test_memory_that_a_loader_takes_anew_for_each_epoch_is_seen_to_be_kept():
+    def batches(epoch):
+        memory = np.zeros((1, 2), np.float32)
+        for memory[:] in range(5):
+            yield memory
+
+    stream = StreamDataset(batches)
+    epochs = [list(stream.iterate(epoch)) for epoch in range(3)]
+    assert [[x[0, 0] for x, _, _ in epoch] for epoch in epochs] == [[*range(5)]] * 3
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_only_memory_that_a_loader_keeps_and_may_write_to_is_copied(writable):
+    kept, places = np.zeros((30, 2), np.float32), []
+    kept.flags.writeable = writable
+
+    def batches(epoch):
+        for row in kept:
+            new = np.ones(1, np.float32)
+            places.append([row.ctypes.data, new.ctypes.data])
+            yield row[None], new
+
+    copied = [
+        [x.ctypes.data != place[0], y.ctypes.data != place[1]]
+        for (x, y, _), place in zip(
+            StreamDataset(batches).iterate(), places, strict=False
+        )
+    ]
+    assert copied[9:] == [[writable, False]] * 21
+
+
 def test_peek_of_another_epoch_closes_the_first():
     closed = []
 
@@ -54,20 +115,8 @@ def test_peek_of_another_epoch_closes_the_first():
 def test_a_shared_iterator_is_begun_anew_after_a_peek():
     """As that of a ``DataLoader`` with persistent workers, read by two data sets."""
 
-    class Loader:
+    class Loader(Countdown):
         persistent_workers, batch_size, sampler, batch_sampler = True, 1, None, None
-
-        def __len__(self):
-            return 2
-
-        def __iter__(self):
-            self.left = [1, 0]
-            return self
-
-        def __next__(self):
-            if not self.left:
-                raise StopIteration
-            return X + self.left.pop()
 
     Loader.__name__, Loader.__module__ = "DataLoader", "torch.utils.data.dataloader"
     loader = Loader()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exburn import layers
 from exburn.dataset import (
     as_dataset,
     check_finite,
@@ -104,16 +105,39 @@ def test_polars_lazy_categories_and_arrays():
         [[1.0, 2.0], [3.0, 4.0]], dtype=polars.Array(polars.Float32, 2)
     )
     assert as_dataset(rows).tree[0].tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(DTypeError, match=r"Pass it alone, as an input: frame\['a'\]"):
+        as_dataset(polars.DataFrame({"a": rows, "b": [1.0, 2.0]}))
+    with pytest.raises(DTypeError, match="cannot become an array.*\n.*\n.*cause: "):
+        as_dataset(polars.Series([1, 2], dtype=polars.Int128))
+
+
+def test_a_layer_takes_what_is_an_array_by_its_own_account(table):
+    layer = layers.Dense(2)
+    layer(np.ones((1, 2)))
+    rows = table.Series([1.0, 2.0]), table.Series([1.0, 2.0]).to_numpy()
+    own, plain = (layers.Identity()(r) for r in rows)
+    assert own.dtype == plain.dtype == np.float32
+    np.testing.assert_array_equal(own, plain)
+    with pytest.raises(DTypeError, match="received DataFrame"):
+        layer(table.DataFrame({"a": [1.0], "b": [2.0]}))
 
 
 def test_scipy_sparse(monkeypatch):
     sparse = pytest.importorskip("scipy.sparse")
     from exburn.datasets.adapters import scipy_sparse
 
-    for make in (sparse.csr_matrix, sparse.coo_array):
-        x = as_dataset({"s": make(np.eye(3))}).tree[0]["s"]
-        assert type(x) is np.ndarray and x.dtype == np.float32
-        np.testing.assert_array_equal(x, np.eye(3))
+    eye, none = np.eye(3), np.zeros((3, 1))
+    for kind in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
+        for make in (f"{kind}_array", f"{kind}_matrix"):
+            make = getattr(sparse, make)
+            x, y, weights = as_dataset({"s": make(eye)}, make(none), make(none)).tree
+            for got, meant in ((x["s"], eye), (y, none), (weights, none[:, 0])):
+                assert type(got) is np.ndarray and got.dtype == np.float32
+                np.testing.assert_array_equal(got, meant)
+            (rows,) = as_dataset(iter([make(eye)])).iterate()
+            np.testing.assert_array_equal(rows[0], eye)
+            with pytest.raises(DTypeError, match=r"toarray\(\)"):
+                layers.Dense(2)(make(eye))
     monkeypatch.setattr(scipy_sparse, "LIMIT", 71)
     with pytest.raises(DataError, match="GiB when dense"):
         as_dataset(sparse.csr_matrix(np.eye(3)))

@@ -176,11 +176,15 @@ def test_a_generator_that_ends_too_early_says_so():
     check_alive(model)
 
 
-def test_a_generator_without_steps_serves_one_epoch():
-    model = classifier()
+@pytest.mark.parametrize("option", ["steps_per_epoch", "validation_steps"])
+def test_a_generator_without_steps_serves_one_epoch(option):
+    model, once = classifier(), iter([(X, LABELS)])
+    data = {"x": once}
+    if option == "validation_steps":
+        data = {"x": X, "y": LABELS, "validation_data": once}
     with pytest.raises(DataError, match="exhausted") as caught:
-        model.fit(iter([(X, LABELS)]), epochs=2, verbose=0)
-    assert "steps_per_epoch" in str(caught.value)
+        model.fit(**data, epochs=2, verbose=0)
+    assert f"Set {option}" in str(caught.value)
     assert model.history.epoch == [0]
     check_alive(model)
 

@@ -45,8 +45,9 @@ def installed(package: str) -> bool:
     return spec is not None and not (spec.origin or "").startswith(str(ROOT / package))
 
 
-def run(path: Path, namespace: dict) -> str:
-    """Executes the Python blocks of a page; returns what they printed."""
+def run(path: Path) -> tuple[dict, str]:
+    """Executes the Python blocks of a page: their names, and what they printed."""
+    namespace: dict = {"__name__": "__main__"}
     printed, last = "", None
     for info, line, source in blocks(path):
         if info == "text" and last is not None:
@@ -63,7 +64,7 @@ def run(path: Path, namespace: dict) -> str:
             exec(code, namespace)
         last = output.getvalue()
         printed += last
-    return printed
+    return namespace, printed
 
 
 @pytest.fixture(autouse=True)
@@ -79,25 +80,10 @@ def reader(tmp_path, monkeypatch):
     np.random.set_state(seeds[2])
 
 
-def beginning(page: str) -> dict:
-    """What a page supposes: the page on callbacks speaks of "your" model and data."""
-    namespace: dict = {"__name__": "__main__"}
-    if page == "callbacks":
-        x, y = exburn.datasets.moons.load_data(300, seed=0)[0]
-        layers = exburn.layers
-        model = exburn.Sequential(
-            [exburn.Input((2,)), layers.Dense(32, activation="relu"), layers.Dense(2)]
-        )
-        model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=0)
-        namespace |= {"model": model, "x": x, "y": y}
-    return namespace
-
-
 def test_the_quickstart_of_the_readme_runs_as_printed(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    namespace = beginning("README")
-    printed = run(ROOT / "README.md", namespace)
+    namespace, printed = run(ROOT / "README.md")
     assert namespace["accuracy"] > 0.95
     assert (tmp_path / "history.png").stat().st_size > 5000
     assert "9,610" in printed  # the parameters, from summary()
@@ -123,7 +109,7 @@ def test_the_pages_a_user_reads_have_examples():
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    run(path, beginning(path.stem))
+    run(path)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

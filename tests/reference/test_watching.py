@@ -1,9 +1,6 @@
 """Outputs of layers, axes by name, and the devices that a model is on."""
 
 import logging
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -134,46 +131,6 @@ def test_named_axes(tmp_path):
             exburn.Input((None, 8), axes=bad)
     with pytest.raises(ArgumentError):
         model.output_axes = ("batch",)
-
-
-TWO_DEVICES = """
-import jax, numpy as np, exburn
-from exburn import layers
-x, y = np.ones((16, 4), np.float32), np.zeros(16, int)
-model = exburn.Sequential([exburn.Input((4,)), layers.Dense(3)])
-model.compile("adam", "cross_entropy", device="cpu:1")
-model.fit(x, y, verbose=0)
-where = lambda: {d.id for w in model.weights for d in w.get_value().devices()}
-assert where() == {1}, where()
-leaves = jax.tree.leaves(model._trainer("").opt_state)
-assert {d.id for v in leaves for d in v.devices()} == {1}
-assert exburn.forward(model, x).devices() == {jax.devices()[1]}
-exburn.to_device(model, "cpu:0")
-model.fit(x, y, verbose=0)
-assert where() == {0}, where()
-assert exburn.configure("cpu:1") and exburn.compute.buffer([1]).device.id == 1
-exburn.configure()
-assert exburn.compute.buffer([1]).device.id == 0
-model = exburn.Sequential([layers.Dense(3)])  # built by fit
-model.compile("sgd", "cross_entropy", device=jax.devices()[1])
-model.fit(x, y, verbose=0)
-assert where() == {1}, where()
-print("ok")
-"""
-
-
-def test_two_devices():
-    flags = (
-        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-P", "-c", TWO_DEVICES],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.strip() == "ok", done.stderr[-2000:]
 
 
 def test_doctor_and_summary(monkeypatch, tmp_path):

@@ -89,7 +89,8 @@ def test_more_parts_than_a_reader_accepts_are_refused_at_save_already(
 ):
     model = keras.Sequential([keras.Input((4,)), *(layers.ReLU() for _ in range(5))])
     model.save(tmp_path / "m.exburn")
-    monkeypatch.setattr("exburn.saving.model._MAX_CLASSES", (5, 0))  # six with itself
+    most = "exburn.saving.model_description._MAX_CLASSES"
+    monkeypatch.setattr(most, (5, 0))  # six with itself
     with pytest.raises(ModelFormatError, match="too many layers"):
         keras.load_model(tmp_path / "m.exburn")
     with pytest.raises(ArgumentError, match="more parts than a file may describe"):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import layers
+from exburn import Serving, layers
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +21,12 @@ def mlp():
     )
     model.compile(seed=0)
     return model
+
+
+@pytest.fixture(scope="module")
+def serving(mlp):
+    with Serving(mlp, batch_size=8, batch_timeout="1 ms") as serving:
+        yield serving
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import numpy as np
 import pytest
+from tests.training.batches import threads
 
 import exburn
 from exburn import layers
@@ -43,3 +44,10 @@ def classifier():
         return model
 
     return make
+
+
+@pytest.fixture
+def no_thread_is_left():
+    """Raises after a test that leaves one of ExBurn's threads running."""
+    yield
+    assert threads() == []

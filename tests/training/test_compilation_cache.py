@@ -56,6 +56,19 @@ def test_the_user_decides(tmp_path, settings, folder):
     assert not (tmp_path / "exburn").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "found"), [("own", "{}/own"), ("gs://bucket/own", "gs://bucket/own")]
+)
+def test_the_process_may_go_to_another_folder(tmp_path, monkeypatch, given, found):
+    before = compilation_cache.compilation_cache()
+    monkeypatch.chdir(tmp_path)
+    try:
+        compilation_cache.set_compilation_cache(given)
+        assert compilation_cache.compilation_cache() == found.format(tmp_path)
+    finally:
+        compilation_cache.set_compilation_cache(before)
+
+
 @pytest.mark.parametrize("home", ["a file", "nowhere"])
 def test_without_a_home_there_is_none(tmp_path, monkeypatch, home):
     """As for a user whom the machine does not know, in a container."""

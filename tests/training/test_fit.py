@@ -338,3 +338,14 @@ def test_the_seed_of_compile_reaches_weights_that_are_made_later(blobs):
         return model.get_weights()[0]
 
     np.testing.assert_array_equal(first_kernel(), first_kernel(exburn.Input((8,))))
+
+
+def test_a_softmax_that_is_taken_away_makes_logits():
+    model = exburn.Sequential(
+        [exburn.Input((4,)), exburn.layers.Dense(3), exburn.layers.Softmax()]
+    )
+    model.compile("sgd", "cross_entropy")
+    x, y = np.random.default_rng(0).standard_normal((8, 4)), np.arange(8) % 3
+    before = model.evaluate(x, y, verbose=0)
+    model.pop()
+    assert model.evaluate(x, y, verbose=0) == pytest.approx(before, rel=1e-5)

@@ -1,36 +1,13 @@
 """What ``fit`` asks of loaders, and how it leaves them."""
 
-import threading
-
 import numpy as np
 import pytest
+from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
 from exburn.dataset import PyDataset, StreamDataset
 from exburn.errors import ArgumentError, ShapeError
 from exburn.training.feed import StreamFeed
-
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(240, 4)).astype(np.float32)
-Y = RNG.integers(0, 3, 240).astype(np.int32)
-
-
-def threads():
-    return [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
-
-
-class Batches:
-    """A loader of ten batches."""
-
-    def __len__(self):
-        return 10
-
-    def __iter__(self):
-        return (self.read(index) for index in range(10))
-
-    def read(self, index):
-        rows = slice(24 * index, 24 * index + 24)
-        return X[rows], Y[rows]
 
 
 @pytest.mark.parametrize("op", ["fit", "validate", "evaluate", "predict", "hook"])
@@ -57,15 +34,19 @@ def test_an_early_error_closes_the_loader_even_while_it_is_held(model, op):
     assert threads() == [] and caught.value.__traceback__ is not None
 
 
-def test_a_batch_of_another_width_is_told(model):
+@pytest.mark.parametrize("where", ["epoch", "validation", "evaluation", "prediction"])
+def test_a_batch_of_another_width_is_told(model, where):
     class Narrower(Batches):
         def read(self, index):
             x, y = super().read(index)
             return x[:, : 3 if index == 7 else 4], y
 
+    options = {"validation_data": Narrower()} if where == "validation" else {}
+    method = {"evaluation": "evaluate", "prediction": "predict"}.get(where, "fit")
+    data = Batches() if where == "validation" else Narrower()
     with pytest.raises(ShapeError) as caught:
-        model.fit(Narrower(), verbose=0)
-    assert "in batch 7 of the epoch, or after it" in caught.value.__notes__
+        getattr(model, method)(data, verbose=0, **options)
+    assert f"in batch 7 of the {where}, or after it" in caught.value.__notes__
 
 
 def test_one_generator_for_training_and_validation(model):

@@ -1,11 +1,14 @@
 """What can be done with a model while it is being trained, and what cannot."""
 
+import operator
 import threading
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import exburn
+from exburn import layers
 from exburn.callbacks import Callback
 from exburn.errors import BusyError
 
@@ -152,3 +155,40 @@ def test_a_second_use_is_an_error_that_costs_nothing(model, op, hook, thread):
     for alone, disturbed in zip(*results, strict=True):
         np.testing.assert_allclose(alone, disturbed, rtol=1e-6)
     model.train_on_batch(X, Y)
+
+
+def test_a_part_of_a_model_in_training_is_busy():
+    part = exburn.Sequential([exburn.Input((4,)), layers.Dense(2)])
+    whole = exburn.Sequential([exburn.Input((4,)), part, layers.Dense(1)])
+    whole.compile("sgd", loss="mse")
+
+    class Predicts(Callback):
+        light = True
+
+        def on_chunk_end(self, step, logs=None):
+            part.predict(X, verbose=0)
+
+    with pytest.raises(BusyError, match="is being trained"):
+        whole.fit(**DATA, callbacks=[Predicts()])
+    assert np.isfinite(part.predict(X, verbose=0)).all()
+
+
+def test_training_leaves_arrays_alone_that_were_assigned():
+    x, y = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    pair = [exburn.Sequential([exburn.Input((2,)), layers.Dense(1)]) for _ in "ab"]
+    for model in pair:
+        model.compile("adam", loss="mse")
+        model.train_on_batch(x, y)
+    source, target = pair
+    given = jnp.ones((2, 1))
+    source.layers[0].kernel.assign(given)
+    for kind in ("weights", "optimizer.variables"):
+        variables = [operator.attrgetter(kind)(model) for model in pair]
+        for theirs, own in zip(*variables, strict=True):
+            own.assign(theirs)
+    before = target.get_weights()
+    source.train_on_batch(x, y)
+    assert float(given.sum()) == 2
+    np.testing.assert_array_equal(target.get_weights()[0], before[0])
+    target.train_on_batch(x, y)
+    source.train_on_batch(x, y)

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 import exburn
-from exburn import layers
+from exburn import layers, optimizers
 from exburn.errors import ArgumentError, NotCompiledError, RecompileWarning
 from exburn.training.compiled import Watched
 
@@ -68,7 +68,8 @@ def test_a_changed_dtype_warns():
     model = sequence_model()
     x, y = batches(4)[0]
     model.train_on_batch(x, y)
-    with pytest.warns(RecompileWarning, match="float32.* → uint8"):
+    model.optimizer.momentum = 0.5
+    with pytest.warns(RecompileWarning, match="float32.* → uint8.*momentum 0.9 → 0.5"):
         model.train_on_batch(x.astype("uint8"), y)
 
 
@@ -156,6 +157,49 @@ def test_a_weight_of_another_dtype_is_named():
         model.fit(x, y, verbose=0)
 
 
+def first(step):
+    return 0.1
+
+
+def test_a_change_of_the_model_or_its_optimizer_is_named():
+    inner = exburn.Sequential([exburn.Input((4,)), layers.Dense(4), layers.Dense(4)])
+    model = exburn.Sequential(
+        [exburn.Input((4,)), inner, layers.Dropout(0.5), layers.Dense(1)]
+    )
+    sgd, cosine = optimizers.SGD(0.1), optimizers.schedules.CosineSchedule(0.1)
+    model.compile(sgd, loss="mse")
+    x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+    model.fit(x, y, verbose=0)
+    reasons = ["first use"]
+
+    def trained(*said, epochs=1):
+        sgd.scale = 0.5  # compiles nothing, and is no reason
+        model.fit(x, y, epochs=epochs, verbose=0)
+        reasons.append("; ".join(said))
+
+    model.freeze("seq*", "dropout")
+    trained("frozen now: sequential, dropout")
+    model.unfreeze("sequential/dense")
+    model.layers[1].rate = 0.25
+    trained("frozen no more: sequential/dense", "dropout.rate 0.5 → 0.25")
+    sgd.momentum, sgd.learning_rate = 0.5, cosine
+    trained(
+        "optimizer: momentum 0.9 → 0.5", f"optimizer: learning_rate float → {cosine}"
+    )
+    steps = "the schedule's (steps per epoch, epochs)"
+    trained(f"optimizer: {steps} (1, 1) → (1, 2)", epochs=2)
+    sgd.learning_rate = first
+    trained(f"optimizer: learning_rate {cosine} → first")
+    assert [entry.reason for entry in model.compile_report()] == reasons
+
+
+def test_options_of_optimizers_within_another_are_named():
+    inner = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD(0.1)))
+    told = optimizers.LossScaleOptimizer(inner).settings()
+    assert told["inner_optimizer.optimizers[0].momentum"] == 0.9
+    assert told["dynamic_growth_steps"] == 2000
+
+
 def test_batch_sizes_are_expected_up_to_a_number():
     model = sequence_model()
     # A mean over rows cannot leave padding out: every size is a program of its own.
@@ -182,7 +226,7 @@ def test_the_plan_is_explained_and_can_be_forced():
     assert "attention" not in taken
     assert "cpu" in taken["large half-precision arrays"].reason
     model.fit(x, y, batch_size=2, verbose=0, resident=False)
-    assert model.explain_plan()[0].taken == "streamed by a thread"
+    assert model.explain_plan()[0].taken == "streamed by threads"
     model.compile("sgd", loss="mse", steps_per_execution=3)
     model.fit(x, y, batch_size=2, verbose=0)
     steps = model.explain_plan()[1]

@@ -1,5 +1,7 @@
 """What goes between host and device for one batch, and for an epoch of one step."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ import pytest
 import exburn
 from exburn.training import transfer
 from exburn.training.compiled import Watched
+from exburn.training.objective import Objective
+from exburn.training.preparation import Preparation
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4)).astype(np.float32)
@@ -98,3 +102,28 @@ def test_small_outputs_of_a_gpu_are_written_into_memory_of_the_host(rows, monkey
     np.testing.assert_array_equal(found["a"], np.arange(rows))
     often = {"pinned_host" if rows == 2 else "device"}
     assert kinds == [{"device"}, {"device"}, often, often]
+
+
+def test_a_model_stays_prepared_for_batches_of_several_shapes(model, monkeypatch):
+    train, test = model.train_on_batch, model.test_on_batch
+    calls = [(train, 8), (train, 20), (test, 8), (test, 5)]
+    for call, rows in calls:
+        call(X[:rows], Y[:rows])
+    monkeypatch.setattr(Objective, "build", None)  # other rows are nothing new to it
+    train(X[:9], Y[:9])
+    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    for call, rows in calls:
+        values = call(X[:rows], Y[:rows], return_dict=True)
+        assert np.isfinite(list(values.values())).all()
+
+
+def test_a_batch_is_measured_alone_whatever_another_thread_does(model):
+    halves = [(X[:10], Y[:10]), (X[10:], Y[10:])]
+    wanted = [model.test_on_batch(*half) for half in halves]
+
+    def measured(half):
+        return [model.test_on_batch(*half) for _ in range(200)]
+
+    with ThreadPoolExecutor(2) as threads:
+        for values, value in zip(threads.map(measured, halves), wanted, strict=True):
+            assert values == [value] * 200

@@ -1,0 +1,114 @@
+"""A layer's ``build``: run by a call, or by hand."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+
+from exburn.building import infer, intact, spread_precision
+from exburn.dtypes import get_precision
+from exburn.errors import ArgumentError
+from exburn.layer.weighted import Weighted
+from exburn.shapes import specs_of
+from exburn.traversal import children, iter_modules
+
+__all__ = ["Buildable"]
+
+
+class Buildable(Weighted):
+    """How a ``Layer`` gets its weights."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        build = cls.__dict__.get("build")
+        if build is not None and not cls.is_model:
+            cls.build = _completed(build)
+
+    def build(self, *shapes) -> None:
+        """Creates the weights. Shapes are tuples with ``None`` for unknown sizes.
+
+        A class that does not override it has its weights in the layers inside, which
+        are found by following ``call`` for such inputs; nothing is computed.
+
+        Raises:
+            ArgumentError: No shape is given for an argument that ``call`` needs.
+
+        Example:
+            >>> from exburn.layers import Dense, TimeDistributed
+            >>> layer = TimeDistributed(Dense(3))
+            >>> layer.build((None, 10, 4))
+            >>> [weight.shape for weight in layer.weights]
+            [(4, 3), (3,)]
+        """
+        if type(self).build is not Buildable.build:  # super().build(…) of such a class
+            self._build_parts(*shapes)
+            return
+        if not self.built and any(children(self)):
+            self._follow_call(shapes)
+        self.built = True
+
+    def _follow_call(self, shapes: tuple) -> None:
+        """Builds what ``call`` reaches for inputs of these shapes."""
+        specs, treedef = jax.tree.flatten(
+            [specs_of(shape, self.compute_dtype) for shape in shapes]
+        )
+        if not specs:
+            raise ArgumentError(
+                self.name,
+                "the shape of the input is needed to build the layers inside",
+                hint=f"{self.name}.build((None, 4)), with None for the batch.",
+            )
+        infer(self, lambda values: (treedef.unflatten(values), {}), specs)
+
+    def _build_parts(self, *shapes) -> None:
+        """What ``super().build(…)`` does in a class that overrides ``build``."""
+
+    def _build(self, shapes: tuple) -> None:
+        """Runs ``build`` once, on public shapes."""
+        if type(self).build is not Buildable.build:
+            with self._book.value.under_way():
+                self.build(*shapes)
+        self._spread_policy()
+        self.built = True
+
+    def _spread_policy(self) -> None:
+        """Layers that were made in ``build`` follow this one, not the process."""
+        if self._own_policy or self.precision != get_precision():
+            spread_precision(self, self.precision)
+
+
+def _completed(build: Callable) -> Callable:
+    """``build`` of a class: called by hand, it leads to a built layer.
+
+    Layers inside that it leaves to their first call are built as that would, where the
+    shapes say what ``call`` takes.
+    """
+
+    @functools.wraps(build)
+    def run(self, *shapes, **named):
+        book = self._book.value
+        if book.building:  # as super().build(…), or by a call
+            build(self, *shapes, **named)
+            return
+        with intact(self):
+            with book.under_way():
+                build(self, *shapes, **named)
+            self._spread_policy()
+            self.built = True
+            given = (*shapes, *named.values())
+            if self._call_info.is_enough(len(given)) and _waits_inside(self):
+                self._follow_call(given)
+
+    return run
+
+
+def _waits_inside(layer: Buildable) -> bool:
+    """Whether a layer inside has weights to make, or may have."""
+    return any(
+        isinstance(part, Buildable)
+        and not part.built
+        and (type(part).build is not Buildable.build or any(children(part)))
+        for _, part in iter_modules(layer)
+    )

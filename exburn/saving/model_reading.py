@@ -1,0 +1,176 @@
+"""Makes a model from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from exburn import registry
+from exburn.building import place
+from exburn.errors import FileFormatError, ModelFormatError, UnknownNameError
+from exburn.saving.header import parse_json
+from exburn.saving.model_description import (
+    check_numbers,
+    largest_size,
+    lower,
+    make_model,
+    too_many,
+)
+from exburn.saving.model_tensors import (
+    OPTIMIZER,
+    all_variables,
+    fill,
+    optimizer_leaves,
+    put,
+    stored,
+)
+from exburn.saving.shards import TensorFile
+from exburn.traversal import iter_weights
+
+__all__ = ["ModelReader"]
+
+_LISTS = ("/words/", "/numbers/")
+_MAX_COUNT = 10**6  # of a metric's thresholds or classes
+
+
+class ModelReader:
+    """Makes a model from a file whose header is sound."""
+
+    def __init__(self, file: TensorFile, custom_objects: Mapping[str, Any] | None):
+        self.file, self.custom_objects = file, custom_objects
+
+    def read(self, compile: bool) -> Any:
+        about = self._about()
+        try:
+            with registry.custom_objects(self.custom_objects), registry.reading_file():
+                model = make_model(about["model"])
+                weights = dict(all_variables(model))
+                self._compare(weights)
+                opt_state = None
+                if compile and about.get("compile") is not None:
+                    model.compile_from_config(about["compile"])
+                    if about.get("optimizer_state"):
+                        opt_state = self._optimizer_state(model)
+        except ModelFormatError:
+            raise
+        except Exception as error:
+            raise self._unusable(error) from error
+        names = [*weights, *(opt_state[0] if opt_state else [])]
+        arrays = self.file.read(names)
+        with model._on_device():
+            for path, variable in weights.items():
+                fill(variable, arrays[path])
+            if opt_state is not None:
+                leaves, treedef = opt_state
+                values = [put(arrays[name], s.dtype) for name, s in leaves.items()]
+                about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
+        place(model)
+        if compile and about.get("training") and model.compiled:
+            model._set_training_state(about["training"])
+        return model
+
+    def _about(self) -> dict[str, Any]:
+        op, path = self.file.op, self.file.path
+        text = self.file.metadata.get("model", "")
+        if too_many(text, len(self.file.entries)):
+            raise self._unusable(FileFormatError(op, "it has too many layers"))
+        about = parse_json(text, op, path, "the model's description")
+        if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
+            raise self._unusable(FileFormatError(op, "there is no description"))
+        try:
+            check_numbers(about["model"], largest_size(self.file.entries.values()))
+        except FileFormatError as error:
+            raise self._unusable(error) from error
+        state = about.get("training")
+        if state is not None and not _is_state(state):
+            raise self._unusable(FileFormatError(op, "the training's state is none"))
+        settings = about.get("compile")
+        if isinstance(settings, dict):
+            kinds = ("loss", "metrics", "weighted_metrics")
+            if _largest([settings.get(kind) for kind in kinds]) > _MAX_COUNT:
+                raise self._unusable(FileFormatError(op, "a metric is too large"))
+        lists = [name for name in self.file.entries if name.startswith(_LISTS)]
+        if lists:
+            try:
+                about["model"] = lower(about["model"], self.file.read(lists))
+            except (KeyError, TypeError, UnicodeDecodeError) as error:
+                raise self._unusable(error) from error
+        return about
+
+    def _unusable(self, error: Exception) -> ModelFormatError:
+        hint = (
+            "Take another copy of the file; this one is damaged or not to be trusted."
+        )
+        if isinstance(error, UnknownNameError):
+            hint = (
+                "Register it before loading (@exburn.register), or pass "
+                "custom_objects={'name': class or function}."
+            )
+        text = str(error).splitlines() or [""]
+        return ModelFormatError(
+            self.file.op,
+            "the model in the file cannot be made",
+            {"file": self.file.path, "cause": f"{type(error).__name__}: {text[0]}"},
+            hint=hint,
+        )
+
+    def _compare(self, weights: Mapping[str, nnx.Variable]) -> None:
+        """Every weight has its tensor of the same size, and the other way round."""
+        specs = {path: variable.get_raw_value() for path, variable in weights.items()}
+        there = {n for n in self.file.entries if not n.startswith("/")}
+        self._match(specs, there)
+
+    def _match(self, specs: Mapping[str, Any], there: set[str]) -> None:
+        missing, extra = sorted(set(specs) - there), sorted(there - set(specs))
+        if missing or extra:
+            raise ModelFormatError(
+                self.file.op,
+                "the description and the tensors in the file do not belong together",
+                {
+                    "file": self.file.path,
+                    "without a tensor": ", ".join(missing[:5]) or "none",
+                    "not in the description": ", ".join(extra[:5]) or "none",
+                },
+                hint="Take another copy of the file, or save the model again.",
+            )
+        for name, spec in specs.items():
+            entry = self.file.entries[name]
+            shape, dtype = stored(spec)
+            if entry.shape != shape or entry.dtype != dtype:
+                raise ModelFormatError(
+                    self.file.op,
+                    f"the description makes {name!r} {dtype}{list(shape)}, the tensor "
+                    f"in the file is {entry.dtype}{list(entry.shape)}",
+                    {"file": self.file.path},
+                    hint="Take another copy of the file, or save the model again.",
+                )
+
+    def _optimizer_state(self, model: Any) -> tuple[dict[str, Any], Any]:
+        """Names and specs of the optimizer's state, and its structure."""
+        params = {
+            path: weight.get_raw_value()
+            for path, weight, learned in iter_weights(model)
+            if learned
+        }
+        state = model.optimizer.init(params)
+        leaves = optimizer_leaves(state)
+        there = {n for n in self.file.entries if n.startswith(OPTIMIZER)}
+        self._match(leaves, there)
+        return leaves, jax.tree.structure(state)
+
+
+def _is_state(value: Any) -> bool:
+    numbers = isinstance(value, dict) and [value.get(k) for k in ("seed", "step")]
+    return bool(numbers) and all(type(n) is int and 0 <= n < 2**63 for n in numbers)
+
+
+def _largest(value: Any) -> int:
+    """The largest integer in a description."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0)
+    return value if isinstance(value, int) else 0

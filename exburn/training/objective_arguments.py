@@ -1,0 +1,68 @@
+"""What ``compile`` takes as losses, loss weights and metrics, looked at early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn import losses, metrics
+from exburn.errors import ArgumentError, DTypeError
+
+__all__ = ["as_list", "check_metrics", "check_scales", "get_losses"]
+
+
+def get_losses(loss: Any) -> Any:
+    """A loss, or a container of them, as `losses.get` makes them."""
+    if loss is None:
+        return None
+    if isinstance(loss, list | tuple):
+        return [get_losses(one) for one in loss]
+    if isinstance(loss, Mapping) and "class_name" not in loss:
+        return {name: get_losses(one) for name, one in loss.items()}
+    return losses.get(loss)
+
+
+def check_metrics(spec: Any) -> None:
+    """Unknown names are errors at ``compile`` already."""
+    if spec is None:
+        return
+    if isinstance(spec, Mapping) and "class_name" not in spec:
+        for one in spec.values():
+            check_metrics(one)
+    elif isinstance(spec, list | tuple):
+        for one in spec:
+            check_metrics(one)
+    elif isinstance(spec, str):
+        metrics.check_name(spec)
+    elif not (
+        isinstance(spec, metrics.Metric) or callable(spec) or hasattr(spec, "get")
+    ):
+        raise DTypeError(
+            "compile",
+            "a metric must be a name, a Metric or a function of (y_true, y_pred), "
+            f"received {spec!r}",
+        )
+
+
+def check_scales(spec: Any) -> None:
+    """``loss_weights``: numbers, alone or by output."""
+    if isinstance(spec, Mapping):
+        spec = list(spec.values())
+    for value in spec if isinstance(spec, list | tuple) else [spec]:
+        number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+        if value is not None and not (
+            number and np.ndim(value) == 0 and np.isfinite(value)
+        ):
+            raise ArgumentError(
+                "compile", f"loss_weights must be finite numbers, received {value!r}"
+            )
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list of what is a list, alone, or None."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,122 @@
+"""What programs have built in besides the sizes of data, and how that differs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from flax import nnx
+
+from exburn.dtypes import Precision
+from exburn.layer import Layer
+from exburn.traversal import iter_modules
+
+__all__ = ["Settings"]
+
+_MANY = 3  # names, and changes of one kind, that are told
+_LONG = 120  # characters of a value
+_PLAIN = {bool, int, float, str, type(None)}  # which no state can be: told quickly
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a module, its optimizer and its losses were when programs were made.
+
+    Args:
+        trained: Names of the weights that are trained.
+        frozen: Paths of the layers that are frozen, those in frozen ones too.
+        layers: Attributes of the layers, by path and name.
+        optimizer: ``Optimizer.settings()``.
+        objective: Losses and metrics.
+    """
+
+    trained: list[str]
+    frozen: list[str]
+    layers: dict[str, Any]
+    optimizer: dict[str, Any]
+    objective: Any
+
+    @classmethod
+    def of(
+        cls, module: Any, trained: tuple[list, list], optimizer: Any, objective: Any
+    ) -> Settings:
+        """Those of a module as it is now."""
+        options = {} if optimizer is None else optimizer.settings()
+        return cls(*trained, _attributes(module), options, objective)
+
+    def changes_from(self, old: Settings) -> list[str]:
+        """What is not as it was, in words."""
+        found = []
+        for before, now, what in (
+            (old, self, "frozen now"),
+            (self, old, "frozen no more"),
+        ):
+            if names := _newly_frozen(before, now):
+                more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+                found.append(f"{what}: {', '.join(names[:_MANY])}{more}")
+        changes = _differences(old.optimizer, self.optimizer)
+        found += [f"optimizer: {change}" for change in changes]
+        found += _differences(old.layers, self.layers)[:_MANY]
+        if old.objective is not self.objective:
+            found.append("the losses or metrics are others")
+        return found
+
+
+def _attributes(module: Any) -> dict[str, Any]:
+    found = {}
+    for path, part in iter_modules(module):
+        start = f"{path}." if path else ""
+        for name, value in vars(part).items():
+            if name[0] == "_" or name == "built":
+                continue
+            if type(value) in _PLAIN or not nnx.is_data(value):
+                found[start + name] = value
+        if isinstance(part, Layer):
+            found[f"{start}precision"] = part.precision
+            found[f"{start}rematerialized"] = part.rematerialized
+    return found
+
+
+def _newly_frozen(before: Settings, now: Settings) -> list[str]:
+    """The outermost layers, and the weights whose layers are not frozen."""
+    unlike = set(now.frozen).symmetric_difference(before.frozen)
+    like = set(now.frozen) - unlike
+    # Whatever holds a layer that stays as it was is not told as a whole.
+    whole = unlike.difference(around for path in like for around in _around(path))
+    new = [path for path in now.frozen if path in whole]
+    layers = [path for path in new if whole.isdisjoint(_around(path))]
+    inside = tuple(f"{path}/" for path in layers)
+    trained = set(now.trained)
+    weights = [name for name in before.trained if name not in trained]
+    return layers + [name for name in weights if not name.startswith(inside)]
+
+
+def _around(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [
+        _change(name, value, new[name])
+        for name, value in old.items()
+        if name in new and not _same(value, new[name])
+    ]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (not callable(a) and not callable(b) and repr(a) == repr(b))
+
+
+def _change(name: str, old: Any, new: Any) -> str:
+    before, after = _text(old), _text(new)
+    if before == after:  # two functions of one name
+        return f"{name}: another {after}"
+    return f"{name} {before} → {after}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Precision):
+        value = value.identifier
+    text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
