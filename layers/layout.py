@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from exburn.arguments import check_count
 from exburn.config import image_data_format, set_image_data_format
@@ -87,13 +88,17 @@ def on_channels(vector: Any, ndim: int, axis: int) -> Any:
 def biased(y: jax.Array, bias: jax.Array, axis: int = -1) -> jax.Array:
     """``y`` plus a vector along one axis, traced in a third of the time of ``+``.
 
+    Outside of programs ``+`` is quicker, a compiled function.
+
     Example:
         >>> import jax.numpy as jnp
         >>> biased(jnp.zeros((2, 2)), jnp.arange(2.0)).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
-    spread = lax.broadcast_in_dim(bias, y.shape, (axis % y.ndim,))
-    return lax.add(y, spread) if y.dtype == bias.dtype else y + spread
+    axis %= y.ndim
+    if y.dtype == bias.dtype and isinstance(y, Tracer):
+        return lax.add(y, lax.broadcast_in_dim(bias, y.shape, (axis,)))
+    return y + bias.reshape(bias.shape + (1,) * (y.ndim - 1 - axis))
 
 
 def check_output(op: str, x: Any, y: Any) -> Any:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import jax
 from jax import lax
+from jax.core import Tracer
 
 __all__ = ["rectified"]
 
 
-@jax.custom_jvp
-def rectified(x: jax.Array) -> jax.Array:
+def rectified(x):
     """``jax.nn.relu``, the same in values and gradients, traced in a third of the time.
 
-    A model has many, and every shape is traced anew.
+    A model has many, and every shape is traced anew. Outside of programs JAX's own is
+    quicker, a compiled function.
 
     Example:
         >>> import jax.numpy as jnp
         >>> rectified(jnp.array([-2.0, 3.0])).tolist()
         [0.0, 3.0]
     """
+    return _traced(x) if isinstance(x, Tracer) else jax.nn.relu(x)
+
+
+@jax.custom_jvp
+def _traced(x):
     return lax.max(x, x.dtype.type(0))
 
 
@@ -26,4 +32,4 @@ def _tangent(tangent, out, x):
     return lax.select(lax.gt(x, x.dtype.type(0)), tangent, lax.full_like(tangent, 0))
 
 
-rectified.defjvps(_tangent)
+_traced.defjvps(_tangent)

@@ -52,16 +52,12 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     elif max_value == 6:
         out = jax.nn.relu6(x)
     else:
-        out = _relu(x)
+        out = rectified(x)
     if max_value is not None and (threshold != 0 or max_value != 6):
         out = jnp.clip(out, 0, max_value)
     if negative_slope != 0:
-        out = out - negative_slope * _relu(threshold - x)
+        out = out - negative_slope * rectified(threshold - x)
     return out
-
-
-def _relu(x):
-    return rectified(x) if isinstance(x, jax.Array) else jax.nn.relu(x)  # of a Symbol
 
 
 def leaky_relu(x, negative_slope=0.2):

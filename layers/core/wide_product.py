@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from exburn import context
 from exburn.layers.layout import biased
@@ -65,6 +66,6 @@ def wide_product(
 
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """``x @ kernel``, traced in a quarter of the time."""
-    if x.dtype != kernel.dtype:
+    if x.dtype != kernel.dtype or not isinstance(x, Tracer):
         return jnp.matmul(x, kernel)
     return lax.dot_general(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
