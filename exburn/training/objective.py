@@ -78,12 +78,16 @@ class Objective:
             pred_spec: Specs of the model's outputs.
             y_spec, w_spec: Specs of targets and sample weights, or ``None``.
             names: Output names of a functional model, or ``None``.
-            probabilities: For each output whether it ends in a softmax or sigmoid.
+            probabilities: For each output whether it ends in a softmax or sigmoid; or
+                a function that tells, called if other shapes were built before.
         """
-        key = repr((pred_spec, y_spec, w_spec, probabilities))
-        if key == self._built_for:
+        form = repr((pred_spec, y_spec, w_spec))
+        before, told = self._built_for or (None, None)
+        if form == before and (callable(probabilities) or probabilities == told):
             return
         self._built_for = None  # until this build succeeds
+        if callable(probabilities):
+            probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or _names_of(pred_spec, len(preds)))
         targets = self.split_targets(y_spec)
@@ -91,7 +95,7 @@ class Objective:
         self.exact_rows = False
         self.terms = self._terms(preds, targets, weights, probabilities)
         self.meters = self._meters(preds, targets)
-        self._built_for = key
+        self._built_for = form, probabilities
 
     def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
