@@ -6,6 +6,8 @@ import threading
 import time
 import traceback
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.training.batches import Batches, X, Y
@@ -13,6 +15,7 @@ from tests.training.batches import Batches, X, Y
 import exburn as keras
 from exburn.dataset import PyDataset, StreamDataset
 from exburn.errors import DataError
+from exburn.training import chunking, filling, gather, stream_feed
 from exburn.training.feed import StreamFeed
 from exburn.training.prefetch import Prefetch
 
@@ -204,3 +207,53 @@ def test_a_loader_may_use_its_memory_again(model, buffers, op):
             model.compile("sgd", loss="cross_entropy", seed=1)
             results.append(model.fit(source(), epochs=2, verbose=0).history["loss"])
     np.testing.assert_array_equal(*results)
+
+
+def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
+    """As on a GPU: chunks in parts, whose memory is free when they were sent."""
+    x = np.random.default_rng(0).standard_normal((120, 6)).astype("float32")
+    y = x.sum(-1, keepdims=True)
+    taken = []
+
+    def trained(lends):
+        def shuffled(x, y):
+            rng = np.random.default_rng(1)
+            while True:
+                order = rng.permutation(len(x))
+                x[:], y[:] = x[order], y[order]
+                for i in range(0, len(x), 10):
+                    batch = x[i : i + 10], y[i : i + 10]
+                    yield batch if lends else (batch[0].copy(), batch[1].copy())
+
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        batches = shuffled(x.copy(), y.copy())
+        return model.fit(batches, steps_per_epoch=45, epochs=4, verbose=0).history
+
+    expected = trained(False)
+
+    class Sending:  # a CPU takes memory as it is, a GPU copies it
+        def __getattr__(self, name):
+            return getattr(jax, name)
+
+        def device_put(self, tree):
+            return jax.tree.map(lambda v: jnp.array(v, copy=True), tree)
+
+    found = gather.Gatherer._taken
+
+    def spy(self, size):
+        free = len(self._free)
+        memory = found(self, size)
+        taken.append(len(self._free) < free)
+        return memory
+
+    monkeypatch.setattr(gather.Gatherer, "_taken", spy)
+    monkeypatch.setattr(gather, "_COPYING", {"cpu"})
+    monkeypatch.setattr(gather, "_PART", 64)
+    monkeypatch.setattr(filling, "jax", Sending())
+    monkeypatch.setattr(stream_feed, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(stream_feed, "_PART", (256, 512))
+    monkeypatch.setattr(chunking, "loader_steps", lambda _: 5)
+    assert trained(True) == expected
+    assert sum(taken) > 10
