@@ -224,8 +224,9 @@ def enable_gpu_kernels() -> None:
 def disable_gpu_kernels() -> None:
     """Leaves all arrays to XLA, in programs that are compiled from now on.
 
-    ExBurn's own kernels (layer normalization, attention's gradients, cross-entropy over
-    thousands of classes) know no forward-mode derivatives, ``jax.jvp``.
+    There are kernels for layer normalization, attention's gradients, GELU after a bias
+    and cross-entropy over thousands of classes. The first two know no forward-mode
+    derivatives, ``jax.jvp``.
 
     Example:
         >>> disable_gpu_kernels()

@@ -23,6 +23,7 @@ from exburn.errors import ArgumentError
 
 __all__ = [
     "chosen_device",
+    "chosen_platform",
     "cuda_available",
     "default_device",
     "device",
@@ -219,6 +220,12 @@ def chosen_device() -> Any:
     return jax.config.jax_default_device  # type: ignore[attr-defined]
 
 
+def chosen_platform() -> str:
+    """The platform of the device that JAX puts new arrays on now, in this thread."""
+    chosen = chosen_device()
+    return getattr(chosen, "platform", chosen) or jax.default_backend()
+
+
 @functools.cache
 def wake() -> None:
     """Has a thread take the GPU's memory, while a model is built.
@@ -226,14 +233,14 @@ def wake() -> None:
     JAX does so when the first array is put there: 1.4 s for the 105 GB of an H200, in
     which Python's interpreter is free.
     """
-    device = chosen_device() or jax.local_devices()[0]
-    if getattr(device, "platform", device) != "gpu":
+    if chosen_platform() not in ("gpu", "cuda"):
         return
+    device = chosen_device()
 
     def work() -> None:
         # If it fails, whoever needs the device is told.
-        with contextlib.suppress(RuntimeError):
-            jax.device_put(np.zeros(1, np.float32), device)
+        with contextlib.suppress(RuntimeError), jax.default_device(device):
+            jax.device_put(np.zeros(1, np.float32))
 
     threading.Thread(target=work, name="exburn-wake").start()
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from exburn.config import is_gpu_kernels_enabled
-from exburn.device import chosen_device
+from exburn.device import chosen_platform
 
 __all__ = ["options", "runs_kernels", "why_not"]
 
@@ -33,8 +33,7 @@ def why_not() -> str | None:
     """
     if not is_gpu_kernels_enabled():
         return "config.disable_gpu_kernels() was called"
-    chosen = chosen_device()
-    platform = getattr(chosen, "platform", chosen) or jax.default_backend()
+    platform = chosen_platform()
     if platform not in ("gpu", "cuda"):
         return f"the device is a {platform}"
     if jax.device_count() != 1:

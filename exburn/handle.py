@@ -14,7 +14,7 @@ from jax.core import Tracer
 
 from exburn.errors import ShapeError
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "own_array"]
 
 
 class Handle(abc.ABC):
@@ -69,10 +69,10 @@ class Handle(abc.ABC):
         old, value = self.value, _plain(value)
         if isinstance(value, int | float | np.ndarray | np.generic):
             new = np.asarray(value, old.dtype)
+        elif isinstance(value, jax.Array):
+            new = own_array(value, old.dtype)
         else:
             new = jnp.asarray(value).astype(old.dtype)
-            if new is value and not isinstance(value, Tracer):
-                new = jnp.copy(value)  # training consumes its arrays, but not others'
         if new.shape != old.shape:
             if new.shape != ():
                 raise ShapeError(
@@ -142,3 +142,17 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
     setattr(Handle, f"__r{_name}__", _operator(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge"):
     setattr(Handle, f"__{_name}__", _operator(getattr(operator, _name), False))
+
+
+def own_array(value: jax.Array, dtype: Any) -> jax.Array:
+    """The array in the dtype, and a copy if that is itself.
+
+    Training consumes its arrays, and must not consume others'.
+
+    Example:
+        >>> x = jnp.ones(2)
+        >>> own_array(x, x.dtype) is x
+        False
+    """
+    new = value.astype(dtype)
+    return jnp.copy(value) if new is value and not isinstance(value, Tracer) else new

@@ -15,6 +15,7 @@ from exburn import initializers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, BusyError, ShapeError
+from exburn.handle import own_array
 from exburn.shapes import describe
 
 __all__ = [
@@ -58,10 +59,7 @@ def assign(variable: nnx.Variable, value: Any) -> None:
     # A variable made of NumPy's float64 becomes float32, like every array of JAX.
     dtype = jax.dtypes.canonicalize_dtype(variable.get_raw_value().dtype)
     if isinstance(value, jax.Array):
-        new = value.astype(dtype)
-        if new is value and not isinstance(value, Tracer):
-            new = jnp.copy(value)  # training consumes its arrays, but not others'
-        variable.set_raw_value(new)
+        variable.set_raw_value(own_array(value, dtype))
     else:
         variable.set_raw_value(jax.device_put(np.array(value, dtype)))
 

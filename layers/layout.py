@@ -95,10 +95,9 @@ def biased(y: jax.Array, bias: jax.Array, axis: int = -1) -> jax.Array:
         >>> biased(jnp.zeros((2, 2)), jnp.arange(2.0)).tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """
-    axis %= y.ndim
     if y.dtype == bias.dtype and isinstance(y, Tracer):
-        return lax.add(y, lax.broadcast_in_dim(bias, y.shape, (axis,)))
-    return y + bias.reshape(bias.shape + (1,) * (y.ndim - 1 - axis))
+        return lax.add(y, lax.broadcast_in_dim(bias, y.shape, (axis % y.ndim,)))
+    return y + on_channels(bias, y.ndim, axis)
 
 
 def check_output(op: str, x: Any, y: Any) -> Any:

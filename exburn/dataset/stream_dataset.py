@@ -185,18 +185,15 @@ class StreamDataset:
     @property
     def lends(self) -> bool:
         """Whether batches come uncopied although the loader may still write to them."""
-        return not self.copies and not self._borrowing.looks and self._borrowed
-
-    @property
-    def _borrowed(self) -> bool:
-        return bool(self._borrowing.paths)
+        borrowing = self._borrowing
+        return not self.copies and not borrowing.looks and bool(borrowing.paths)
 
     def _own(self, batch: tuple) -> tuple:
         """The batch, copied if the loader may still write to it."""
         if self._borrowing.looks:
             self._borrowing.look(batch)
             return map_leaves(lambda _, leaf: leaf.copy(), batch, "")
-        if not self.copies or not self._borrowed:
+        if not self.copies or not self._borrowing.paths:
             return batch
         return map_leaves(self._copied, batch, "")
 

@@ -15,7 +15,6 @@ from exburn.losses.crossentropy import (
     categorical_crossentropy,
     class_axis,
 )
-from exburn.losses.long_rows import gives_gradient
 from exburn.losses.probabilities import check_smoothing, label_log_likelihood
 from exburn.losses.shapes import as_float, check_labels, check_one_hot, class_labels
 from exburn.losses.targets import check_class_range, check_unit_interval
@@ -137,12 +136,6 @@ class CrossEntropy(FormulaLoss):
         last = self.axis in (-1, len(y_pred.shape) - 1)
         plain = self.from_logits is not False and not self.label_smoothing
         return last and plain and not _has_class_axis(y_true, y_pred, self.axis)
-
-    def labels_of_logits(self, y_true: Any, y_pred: Any) -> jax.Array | None:
-        """Labels, if a kernel may compute the loss from the logits and them."""
-        if not self.takes_spare_classes(y_true, y_pred) or not gives_gradient(y_pred):
-            return None
-        return class_labels(self.name, y_true, y_pred, self.axis)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         self.check_shapes(y_true, y_pred)

@@ -14,12 +14,17 @@ import jax.numpy as jnp
 
 from exburn import registry
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.long_rows import reduced_cross_entropy, row_factors
+from exburn.losses.long_rows import (
+    gives_gradient,
+    reduced_cross_entropy,
+    row_factors,
+)
 from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
 from exburn.losses.shapes import (
     as_arrays,
     as_float,
     check_same,
+    class_labels,
     same_rank,
     stand_ins,
     unsqueezed,
@@ -123,10 +128,11 @@ class Loss:
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         y_true, y_pred = self._converted(y_true, y_pred)
-        given = sample_weight, mask, row_mask
+        reduce = functools.partial(
+            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+        )
         labels = self._kernel_labels(y_true, y_pred)
         if labels is not None:
-            reduce = functools.partial(self._reduced, y_true, y_pred, *given)
             return reduced_cross_entropy(y_pred, labels, reduce)
         for valid in _booleans(mask, row_mask):
             y_true = blanked(y_true, valid, 0)
@@ -135,7 +141,7 @@ class Loss:
         self._note_rank(values)
         if values.ndim == 0:
             return reduce_values(values, self.reduction, sample_weight)
-        return self._reduced(y_true, y_pred, *given, values)
+        return reduce(values)
 
     def row_factors(
         self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
@@ -145,17 +151,20 @@ class Loss:
         labels = self._kernel_labels(y_true, y_pred)
         if labels is None:
             return None
-        given = sample_weight, mask, row_mask
-        reduce = functools.partial(self._reduced, y_true, y_pred, *given)
+        reduce = functools.partial(
+            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+        )
         return row_factors(reduce, labels.shape)
 
     def _kernel_labels(self, y_true: Any, y_pred: Any) -> jax.Array | None:
         """The labels, if the loss is their cross-entropy, which a kernel computes."""
         # Not by inheritance: a subclass may compute something else.
-        labels_of_logits = vars(type(self)).get("labels_of_logits")
-        if labels_of_logits is None or self.reduction in (None, "none"):
+        may = vars(type(self)).get("takes_spare_classes")
+        if may is None or not may(self, y_true, y_pred) or not gives_gradient(y_pred):
             return None
-        return labels_of_logits(self, y_true, y_pred)
+        if self.reduction in (None, "none"):
+            return None
+        return class_labels(self.name, y_true, y_pred)
 
     def _reduced(
         self, y_true, y_pred, sample_weight, mask, row_mask, values

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
-from exburn.losses.long_rows import gives_gradient
 from exburn.losses.probabilities import (
     EPSILON,
     check_smoothing,
@@ -314,12 +313,6 @@ class SparseCategoricalCrossentropy(FormulaLoss):
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
         return bool(self.from_logits) and self.axis in (-1, len(y_pred.shape) - 1)
-
-    def labels_of_logits(self, y_true: Any, y_pred: Any) -> jax.Array | None:
-        """Labels, if a kernel may compute the loss from the logits and them."""
-        if not self.takes_spare_classes(y_true, y_pred) or not gives_gradient(y_pred):
-            return None
-        return class_labels(self.name, y_true, y_pred, self.axis)
 
     def ignored(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         if self.ignore_class is None:

@@ -108,12 +108,12 @@ def _log_sum_exp_jvp(primals, tangents):
     return total, jnp.sum(share * tangents[0], axis=-1)
 
 
-def gives_gradient(scores: Any, axis: int = -1) -> bool:
+def gives_gradient(scores: Any) -> bool:
     """Whether the kernel computes the gradient of a cross-entropy as well.
 
     It is of the order of 1 / rows, which float16 cannot hold.
     """
-    return is_long(scores, axis) and scores.dtype == jnp.bfloat16
+    return is_long(scores) and scores.dtype == jnp.bfloat16
 
 
 def row_factors(

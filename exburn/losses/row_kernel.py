@@ -41,7 +41,8 @@ def read(
         labels: ``[rows]``, int32, each a class.
         classes: Columns that are classes; the others may hold anything.
     """
-    return tuple(_call(scores, (labels,), classes))  # type: ignore[return-value]
+    total, first = _call(scores, (labels,), classes)
+    return total, first
 
 
 def read_with_gradient(
@@ -55,8 +56,8 @@ def read_with_gradient(
         factors: ``[rows]``, float32. Where they are 0, the gradient is.
         classes: As for ``read``.
     """
-    *read, gradient = _call(scores, (labels, factors), classes)
-    return *read, gradient.reshape(scores.shape)  # type: ignore[return-value]
+    total, first, gradient = _call(scores, (labels, factors), classes)
+    return total, first, gradient.reshape(scores.shape)
 
 
 def _call(scores: jax.Array, numbers: tuple, classes: int) -> Any:

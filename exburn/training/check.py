@@ -18,6 +18,7 @@ from exburn.shapes import describe, plain
 __all__ = [
     "Forward",
     "ends_in_probabilities",
+    "in_batch",
     "check_ids",
     "lookups",
     "noted",
@@ -111,6 +112,16 @@ def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
         error.add_note(f"{where}: received {received}")
         notes = error.__notes__
         notes[:] = [n for n in notes if n != where]  # the loss' own, shorter one
+        raise
+
+
+@contextlib.contextmanager
+def in_batch(done: int, of: str) -> Iterator[None]:
+    """Errors of the block say where: a loader's batches may change their shape."""
+    try:
+        yield
+    except ExBurnError as error:
+        error.add_note(f"in batch {done} of the {of}, or after it")
         raise
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from exburn.building import spec_like
 from exburn.callback import CallbackList
-from exburn.errors import ExBurnError
 from exburn.training import memory
 from exburn.training.averaging import Averaging
+from exburn.training.check import in_batch
 from exburn.training.checkpointing import Checkpointing
 from exburn.training.chunking import phase_of
 from exburn.training.feed import ArrayFeed, Feed
@@ -214,12 +214,10 @@ class Epochs:
         arguments = chunk.data, chunk.index, chunk.count
         self.guard.begin()
         try:
-            trainer.state, readings = memory.run_safely(
-                self.programs, name, trainer.state, arguments, trainer.restore
-            )
-        except ExBurnError as error:  # a loader's batches may change their shape
-            error.add_note(f"in batch {done} of the epoch, or after it")
-            raise
+            with in_batch(done, "epoch"):
+                trainer.state, readings = memory.run_safely(
+                    self.programs, name, trainer.state, arguments, trainer.restore
+                )
         finally:
             self.guard.end()
         return readings

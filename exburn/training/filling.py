@@ -35,6 +35,10 @@ class Filling:
         first: Number of the chunk's first batch.
         split: Whether each part is sent by itself; else the memory as a whole.
         lent: Whether batches have to be copied as soon as they are added.
+
+    Attributes:
+        memory: What the batches are copied to, a chunk of each leaf; ``None`` if each
+            part is joined in memory of its own.
     """
 
     def __init__(
@@ -57,10 +61,10 @@ class Filling:
         self._gatherer, self._look, self._part = gatherer, look, part
         leaves, self._structure = jax.tree.flatten(like)
         shapes = [(steps, rows, *leaf.shape[1:]) for leaf in leaves]
-        self._memory: list[np.ndarray] | None = None
+        self.memory: list[np.ndarray] | None = None
         if lent or not split:
             pairs = zip(shapes, leaves, strict=True)
-            self._memory = [gatherer.empty(s, leaf.dtype) for s, leaf in pairs]
+            self.memory = [gatherer.empty(s, leaf.dtype) for s, leaf in pairs]
         # Of a step.
         self._nbytes = sum(v.nbytes // len(v) for v in leaves) * rows
         self._device = chosen_device()
@@ -94,10 +98,8 @@ class Filling:
             ExBurnError: ``look`` refused a part.
         """
         parts = [job.result() for job in self._jobs]
-        if self._memory is not None and self._split:
-            self._gatherer.reuse_later(self._memory, parts)
-        elif self._memory is not None:
-            return jax.device_put(self._tree([m[: self._steps] for m in self._memory]))
+        if self.memory is not None and not self._split:
+            return jax.device_put(self._tree([m[: self._steps] for m in self.memory]))
         return parts if len(parts) > 1 else parts[0]
 
     def _begin(self, stop: int) -> None:
@@ -111,9 +113,9 @@ class Filling:
 
     def _kept(self, batch: tuple, rows: int) -> tuple:
         """The batch in this chunk's memory."""
-        assert self._memory is not None
+        assert self.memory is not None
         step, kept = len(self.batches), []
-        for memory, leaf in zip(self._memory, leaves_of(batch), strict=True):
+        for memory, leaf in zip(self.memory, leaves_of(batch), strict=True):
             memory[step, :rows] = leaf
             memory[step, rows:] = leaf[:1]
             kept.append(memory[step, :rows])
@@ -130,10 +132,10 @@ class Filling:
             return jax.device_put(self._tree(steps))
 
     def _steps_kept(self, start: int, stop: int) -> tuple[list, list]:
-        assert self._memory is not None
-        for memory in self._memory:
+        assert self.memory is not None
+        for memory in self.memory:
             memory[max(len(self.batches), start) : stop] = memory[:1]
-        steps = [memory[start:stop] for memory in self._memory]
+        steps = [memory[start:stop] for memory in self.memory]
         return [v.reshape(-1, *v.shape[2:]) for v in steps], steps
 
     def _steps_joined(self, start: int, stop: int) -> tuple[list, list]:
@@ -148,7 +150,7 @@ class Filling:
             leaves += [spare] * missing
         rows = [_joined(arrays) for arrays in zip(*leaves, strict=True)]
         steps = [v.reshape(stop - start, self.rows, *v.shape[1:]) for v in rows]
-        for memory, part in zip(self._memory or (), steps, strict=False):
+        for memory, part in zip(self.memory or (), steps, strict=False):
             memory[start:stop] = part
         return rows, steps
 

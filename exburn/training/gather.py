@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -53,7 +52,6 @@ class Gatherer:
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[np.ndarray] = []
         self._lock = threading.Lock()  # of what is free
-        self._sending: deque[tuple[Any, Any]] = deque()
 
     def __enter__(self) -> Gatherer:
         return self
@@ -66,7 +64,6 @@ class Gatherer:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(cancel_futures=True)
-        self._sending.clear()
         with self._lock:
             self._free.clear()
 
@@ -128,33 +125,26 @@ class Gatherer:
         return self._pool
 
     @contextlib.contextmanager
-    def reusing(self) -> Iterator[Callable[[Any, Any], None]]:
-        """Gives ``reuse(copies, sent)``, which takes back memory that this filled.
+    def reusing(self, under_way: int = 1) -> Iterator[Callable[[Any, Any], None]]:
+        """Gives ``reuse(copies, sent)``, which takes back memory that this gave.
 
-        Its arguments are what ``take`` (not ``straight``) gave, which nobody else may
-        hold, and the same on the device. It waits for what was sent
-        before that, so that one transfer may be under way. Where the device's arrays
+        Its arguments are what ``take`` (not ``straight``) or ``empty`` gave, which
+        nobody else may hold by then, and the same on the device. It waits for what was
+        sent before, but for so many that may be under way. Where the device's arrays
         may be the host's memory, as on a CPU, it does nothing.
         """
         sending: list[tuple[Any, Any]] = []
 
         def reuse(copies: Any, sent: Any) -> None:
-            if _is_copied(sent):
+            leaves = jax.tree.leaves(sent)
+            if all(d.platform in _COPYING for v in leaves for d in v.devices()):
                 sending.append((copies, sent))
-            if len(sending) > 1:
+            if len(sending) > under_way:
                 self._take_back(*sending.pop(0))
 
         yield reuse
         for pair in sending:
             self._take_back(*pair)
-
-    def reuse_later(self, copies: list[np.ndarray], sent: Any) -> None:
-        """Takes back memory of ``empty``, when two more were sent after it."""
-        if not _is_copied(sent):
-            return
-        self._sending.append((copies, sent))
-        if len(self._sending) > 2:
-            self._take_back(*self._sending.popleft())
 
     def _take_back(self, copies: Any, sent: Any) -> None:
         jax.block_until_ready(sent)
@@ -179,9 +169,3 @@ class Gatherer:
                 if memory.nbytes == size:
                     return self._free.pop(index)
         return np.empty(size, np.uint8)
-
-
-def _is_copied(sent: Any) -> bool:
-    """Whether arrays that were sent are no memory of the host."""
-    leaves = jax.tree.leaves(sent)
-    return all(d.platform in _COPYING for v in leaves for d in v.devices())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from exburn.callback import CallbackList
-from exburn.errors import ExBurnError
+from exburn.training.check import in_batch
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
 from exburn.training.preparation import Preparation
@@ -68,7 +68,7 @@ def evaluate(
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
             start = np.int32(done) if done else kept(0)
-            with _at(done, "evaluation" if alone else "validation"):
+            with in_batch(done, "evaluation" if alone else "validation"):
                 totals, readings = programs.evaluate(
                     arrays, totals, chunk.data, chunk.index, chunk.count, start
                 )
@@ -118,7 +118,7 @@ def predict(
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
             start = np.int32(done) if done else kept(0)
-            with _at(done, "prediction"):
+            with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)
             done += chunk.steps
@@ -133,13 +133,3 @@ def predict(
     callbacks.on_predict_chunk_end(done)
     callbacks.on_predict_end()
     return sink.result()
-
-
-@contextlib.contextmanager
-def _at(done: int, what: str) -> Generator[None]:
-    """Errors of the block say where: a loader's batches may change their shape."""
-    try:
-        yield
-    except ExBurnError as error:
-        error.add_note(f"in batch {done} of the {what}, or after it")
-        raise

@@ -126,8 +126,9 @@ class Programs:
         compiled = jax.jit(counted, donate_argnums=donate, compiler_options=options)
         if name not in _DATA:
             return compiled
-        traces = lambda: self.counts[name]  # noqa: E731
-        return self.log.watched(compiled, name, traces, _DATA[name], self.settings)
+        return self.log.watched(
+            compiled, name, lambda: self.counts[name], _DATA[name], self.settings
+        )
 
     def trace(self, kind: str, state: Any, data: Any) -> Any:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.

@@ -112,13 +112,18 @@ class StreamFeed:
         reading = Prefetch(
             lambda: self._fillings(epoch, phase, over), waiting=lambda: self.waiting()
         )
-        with short_turns(default_backend() != "cpu"), reading as fillings:
+        turns, reusing = short_turns(default_backend() != "cpu"), self._gatherer.reusing
+        with turns, reusing(2) as reuse, reading as fillings:
             try:
                 for made, steps in fillings:
                     skipped = min(max(start - done, 0), steps)
                     done += steps
                     if not skipped:
-                        yield self._chunk(made, steps)
+                        chunk = self._chunk(made, steps)
+                        yield chunk
+                        if made.memory is not None:
+                            reuse(made.memory, chunk.data)
+                        del chunk  # not held while the next one is awaited
                         continue
                     # Another chunk than before: its other batches one by one.
                     for at in range(skipped, steps):

@@ -43,7 +43,10 @@ def test_nothing_is_shown_before_a_quick_step_unless_it_is_compiled():
     bar = ProgressBar(console=terminal())
     bar.quick = True
     callbacks = CallbackList([bar], params=FIT)
-    shown = lambda: bar.console.file.getvalue()  # noqa: E731
+
+    def shown():
+        return bar.console.file.getvalue()
+
     callbacks.on_train_begin()
     callbacks.on_compile("evaluate")  # ahead: there is no epoch yet
     callbacks.on_epoch_begin(0)
