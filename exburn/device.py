@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError
+from exburn.memory_pool import use_memory_pool
 
 __all__ = [
     "chosen_device",
@@ -230,9 +231,9 @@ def chosen_platform() -> str:
 def wake() -> None:
     """Has a thread take the GPU's memory, while a model is built.
 
-    JAX does so when the first array is put there: 1.4 s for the 105 GB of an H200, in
-    which Python's interpreter is free.
+    JAX does so when the first array is put there; Python's interpreter is free then.
     """
+    use_memory_pool()
     if chosen_platform() not in ("gpu", "cuda"):
         return
     device = chosen_device()

@@ -18,6 +18,7 @@ from exburn.selection import frozen_paths, train_only
 from exburn.shapes import dim, plain
 from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
 from exburn.training.compiled import CompileLog
+from exburn.training.compiler_options import compiler_options
 from exburn.training.custom import CustomSteps
 from exburn.training.likeness import Likeness
 from exburn.training.live_state import LiveState
@@ -350,6 +351,7 @@ class Preparation(LiveState):
                 ),
                 custom=self.custom,
                 unroll=self.unroll,
+                options=compiler_options(self.first_cost(), jax.default_backend()),
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,

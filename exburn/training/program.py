@@ -24,14 +24,6 @@ __all__ = ["Programs"]
 
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 2, "evaluate": 2, "predict": 1}
-_GPU_OPTIONS = {
-    # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
-    # to see whether they write there: most of the peak of memory of small models.
-    "xla_gpu_redzone_padding_bytes": 1 << 20,
-    # Two compilers to choose from for each elementwise kernel: a sixth of the time that
-    # many small layers take to compile, for 1 % of their steps' at most.
-    "xla_gpu_experimental_enable_fusion_autotuner": False,
-}
 
 
 class Programs:
@@ -45,6 +37,7 @@ class Programs:
         settings: What the programs have built in, for the log.
         custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
+        options: What the compiler is told.
         eager: Runs without compiling, for debugging.
         log: Where compilations are noted.
         compiling: Called with a program's name before it is compiled.
@@ -60,11 +53,12 @@ class Programs:
         settings: Settings,
         custom: CustomSteps | None = None,
         unroll: int = 1,
+        options: dict[str, Any] | None = None,
         eager: bool = False,
         log: CompileLog | None = None,
         compiling: Callable[[str], None] | None = None,
     ):
-        self._compiling = compiling
+        self._compiling, self._options = compiling, options
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
@@ -122,8 +116,9 @@ class Programs:
         counted.__name__ = f"exburn_{name}"
         if self.eager:
             return fn
-        options = _GPU_OPTIONS if jax.default_backend() == "gpu" else None
-        compiled = jax.jit(counted, donate_argnums=donate, compiler_options=options)
+        compiled = jax.jit(
+            counted, donate_argnums=donate, compiler_options=self._options
+        )
         if name not in _DATA:
             return compiled
         return self.log.watched(

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
-from exburn.layers.attention.scaled_dot_product import masked_softmax, position_mask
+from exburn.layers.attention.scaled_dot_product import position_mask
+from exburn.layers.attention.softmax import masked_softmax
 from exburn.layers.layout import check_choice
 from exburn.layers.regularization.noise import keep_mask
 from exburn.registry import register_builtin

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.layers.attention.softmax import masked_softmax
 from exburn.traced_once import traced_once
 
 __all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
@@ -155,10 +156,3 @@ def attend_by_weights(
 def _by_weights(query, key, value, mask, causal, window, scale):
     options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
     return attend_by_weights(query, key, value, **options)[0]
-
-
-def masked_softmax(scores, mask):
-    """Softmax over the last axis; rows that see nothing are uniform, not NaN."""
-    if mask is not None:
-        scores = jnp.where(mask, scores, 0.7 * jnp.finfo(scores.dtype).min)
-    return jax.nn.softmax(scores, axis=-1)

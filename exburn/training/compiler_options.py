@@ -1,0 +1,63 @@
+"""What XLA is told when it compiles programs for a GPU."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+
+from exburn.flops import Cost
+
+__all__ = ["compiler_options"]
+
+_ALWAYS: dict[str, Any] = {
+    # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
+    # to see whether they write there: most of the peak of memory of small models.
+    "xla_gpu_redzone_padding_bytes": 1 << 20,
+    # Two compilers to choose from for each elementwise kernel: a sixth of the time that
+    # many small layers take to compile, for 1 % of their steps' at most.
+    "xla_gpu_experimental_enable_fusion_autotuner": False,
+}
+# cuBLAS offers six to eight ways to multiply two matrices, the likeliest first. For 214
+# products of small models the best of the first two and of Triton's took 0.13 % longer
+# than the best of all; to try all was a sixth of the time that 50 layers compiled.
+_SMALL: dict[str, Any] = {"xla_gpu_blas_max_algorithms": 2}
+_SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
+
+
+def compiler_options(forward: Cost | None, platform: str) -> dict[str, Any] | None:
+    """Options for the programs of a model.
+
+    Args:
+        forward: Cost of the forward pass of one batch, if it is known.
+        platform: ``"cpu"``, ``"gpu"`` …
+
+    Returns:
+        Those of them that this version of XLA knows.
+
+    Example:
+        >>> print(compiler_options(None, "cpu"))
+        None
+    """
+    if platform != "gpu":
+        return None
+    small = forward is not None and forward.flops < _SMALL_FLOPS
+    options = {**_ALWAYS, **(_SMALL if small else {})}
+    return {name: value for name, value in options.items() if name in _known()}
+
+
+@functools.cache
+def _known() -> set[str]:
+    """The options that this version of XLA has: with another one nothing compiles."""
+    options = {**_ALWAYS, **_SMALL}
+    while True:
+        try:
+            jax.jit(lambda: ()).lower().compile(options)
+        except jax.errors.JaxRuntimeError as error:
+            strange = [name for name in options if f"'{name}'" in str(error)]
+            if not strange:
+                raise
+            del options[strange[0]]
+        else:
+            return set(options)

@@ -1,0 +1,56 @@
+"""Softmax of attention's scores, as it is computed on a GPU."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from exburn.layers.attention import softmax
+from exburn.layers.attention.softmax import masked_softmax
+
+SCORES = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 3)
+MASK = jnp.array([True, True, False, True, False])
+
+
+def total(scores: Any) -> Any:
+    return (masked_softmax(scores, MASK) ** 3).sum()
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Runs as it would on a GPU, beside what it is on a CPU."""
+
+    def of(function: Any) -> tuple[Any, Any]:
+        plain = function(SCORES)
+        monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+        text = str(jax.make_jaxpr(function)(SCORES))
+        assert "optimization_barrier" in text
+        return plain, function(SCORES)
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: masked_softmax(x, MASK),
+        lambda x: masked_softmax(x - 1e4, None),
+        lambda x: masked_softmax(x, ~jnp.ones(5, bool)),
+        jax.grad(lambda x: total(x)),
+        jax.vmap(jax.grad(lambda x: total(x))),
+        lambda x: jax.jvp(jax.grad(total), (x,), (x,))[1],
+    ],
+    ids=["masked", "far", "unseen", "gradient", "by rows", "second derivative"],
+)
+def test_in_steps_it_is_the_same(on_gpu, function):
+    plain, apart = on_gpu(function)
+    np.testing.assert_allclose(apart, plain, rtol=2e-5, atol=2e-6)
+
+
+def test_many_scores_are_left_to_one_kernel(monkeypatch):
+    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    many = jax.ShapeDtypeStruct((1 << 12, 1 << 10), jnp.float32)
+    text = str(jax.make_jaxpr(lambda x: masked_softmax(x, None))(many))
+    assert "optimization_barrier" not in text
