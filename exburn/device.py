@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.compiler_options import known_options
 from exburn.errors import ArgumentError
 from exburn.memory_pool import use_memory_pool
 
@@ -229,9 +230,10 @@ def chosen_platform() -> str:
 
 @functools.cache
 def wake() -> None:
-    """Has a thread take the GPU's memory, while a model is built.
+    """Has a thread take the GPU's memory and start XLA, while a model is built.
 
-    JAX does so when the first array is put there; Python's interpreter is free then.
+    JAX does the one when the first array is put there, the other when the first program
+    is compiled; Python's interpreter is free then.
     """
     use_memory_pool()
     if chosen_platform() not in ("gpu", "cuda"):
@@ -242,6 +244,7 @@ def wake() -> None:
         # If it fails, whoever needs the device is told.
         with contextlib.suppress(RuntimeError), jax.default_device(device):
             jax.device_put(np.zeros(1, np.float32))
+            known_options()
 
     threading.Thread(target=work, name="exburn-wake").start()
 

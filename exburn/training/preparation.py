@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from exburn.building import infer, materialize, spec_like, untouched_metrics
+from exburn.compiler_options import compiler_options
 from exburn.dataset import check_finite
 from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
@@ -18,7 +19,6 @@ from exburn.selection import frozen_paths, train_only
 from exburn.shapes import dim, plain
 from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
 from exburn.training.compiled import CompileLog
-from exburn.training.compiler_options import compiler_options
 from exburn.training.custom import CustomSteps
 from exburn.training.likeness import Likeness
 from exburn.training.live_state import LiveState
@@ -341,6 +341,7 @@ class Preparation(LiveState):
         if key not in self._programs:
             while len(self._programs) >= _VARIANTS:
                 del self._programs[next(iter(self._programs))]
+            cost = self.first_cost()
             self._programs[key] = Programs(
                 self.split,
                 self.objective,
@@ -351,7 +352,7 @@ class Preparation(LiveState):
                 ),
                 custom=self.custom,
                 unroll=self.unroll,
-                options=compiler_options(self.first_cost(), jax.default_backend()),
+                options=compiler_options(cost and cost.flops, jax.default_backend()),
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn.flops import Cost
-from exburn.training import compiler_options as module
-from exburn.training.compiler_options import compiler_options
+from exburn import compiler_options as module
+from exburn.compiler_options import compiler_options, known_options
 
 FEWER = "xla_gpu_blas_max_algorithms"
 
@@ -17,12 +16,12 @@ FEWER = "xla_gpu_blas_max_algorithms"
 @pytest.fixture
 def knows_all(monkeypatch):
     names = {*module._ALWAYS, *module._SMALL}
-    monkeypatch.setattr(module, "_known", lambda: names)
+    monkeypatch.setattr(module, "known_options", lambda: names)
 
 
 @pytest.mark.parametrize(("flops", "few"), [(1e9, True), (1e12, False)])
 def test_fewer_products_are_tried_for_small_models(knows_all, flops, few):
-    options: Any = compiler_options(Cost(flops=flops), "gpu")
+    options: Any = compiler_options(flops, "gpu")
     assert (FEWER in options) == few
     assert module._ALWAYS.items() <= options.items()
 
@@ -32,16 +31,16 @@ def test_of_an_unknown_model_all_are_tried(knows_all):
 
 
 def test_other_platforms_get_none(knows_all):
-    assert compiler_options(Cost(flops=1e9), "cpu") is None
+    assert compiler_options(1e9, "cpu") is None
 
 
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.setattr(module, "_SMALL", {"xla_gpu_of_tomorrow": 1, "xla_of_old": 2})
-    module._known.cache_clear()
+    known_options.cache_clear()
     try:
-        assert compiler_options(Cost(flops=1.0), "gpu") == module._ALWAYS
+        assert compiler_options(1.0, "gpu") == module._ALWAYS
     finally:
-        module._known.cache_clear()
+        known_options.cache_clear()
 
 
 def test_another_failure_is_not_taken_for_that(monkeypatch):
@@ -49,16 +48,16 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
         raise jax.errors.JaxRuntimeError("INTERNAL: out of luck")
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", fails)
-    module._known.cache_clear()
+    known_options.cache_clear()
     with pytest.raises(jax.errors.JaxRuntimeError, match="out of luck"):
-        module._known()
+        known_options()
 
 
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 
-    def noted(forward, platform):
-        given.append((forward.flops, platform))
+    def noted(flops, platform):
+        given.append((flops, platform))
         return {"xla_llvm_disable_expensive_passes": True}
 
     jit, told = jax.jit, []

@@ -7,9 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.flops import Cost
-
-__all__ = ["compiler_options"]
+__all__ = ["compiler_options", "known_options"]
 
 _ALWAYS: dict[str, Any] = {
     # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
@@ -26,11 +24,11 @@ _SMALL: dict[str, Any] = {"xla_gpu_blas_max_algorithms": 2}
 _SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
 
 
-def compiler_options(forward: Cost | None, platform: str) -> dict[str, Any] | None:
+def compiler_options(flops: float | None, platform: str) -> dict[str, Any] | None:
     """Options for the programs of a model.
 
     Args:
-        forward: Cost of the forward pass of one batch, if it is known.
+        flops: Operations of the forward pass of one batch, if that is known.
         platform: ``"cpu"``, ``"gpu"`` …
 
     Returns:
@@ -42,14 +40,18 @@ def compiler_options(forward: Cost | None, platform: str) -> dict[str, Any] | No
     """
     if platform != "gpu":
         return None
-    small = forward is not None and forward.flops < _SMALL_FLOPS
+    small = flops is not None and flops < _SMALL_FLOPS
     options = {**_ALWAYS, **(_SMALL if small else {})}
-    return {name: value for name, value in options.items() if name in _known()}
+    return {name: value for name, value in options.items() if name in known_options()}
 
 
 @functools.cache
-def _known() -> set[str]:
-    """The options that this version of XLA has: with another one nothing compiles."""
+def known_options() -> set[str]:
+    """Those of our options that this version of XLA has: else nothing would compile.
+
+    Its first program costs a process a tenth of a second on a GPU: `device.wake` makes
+    it this one.
+    """
     options = {**_ALWAYS, **_SMALL}
     while True:
         try:
