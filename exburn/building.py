@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.errors import TraceContextError
 
 from exburn import context, registry
 from exburn.device import wake
@@ -63,7 +64,11 @@ def materialize(root: Any, seed: int | None = None) -> None:
     seed = context.global_seed() if seed is None else seed
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
     made: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+    # Values, not tracers, if a function that JAX traces uses them first.
+    with (
+        jax.ensure_compile_time_eval(),
+        ThreadPoolExecutor(os.cpu_count() or 1) as threads,
+    ):
         for path, weight, _ in iter_weights(root):
             spec = weight.get_raw_value()
             if not isinstance(spec, jax.ShapeDtypeStruct):
@@ -73,11 +78,14 @@ def materialize(root: Any, seed: int | None = None) -> None:
             draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
             apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
             made[top + path] = weight, threads.submit(draw) if apart else draw()
-    for path, (weight, value) in made.items():  # all are made while a GPU starts
-        value = value.result() if isinstance(value, Future) else value
-        placed = jax.device_put(np.asarray(value, weight.get_raw_value().dtype))
-        weight.set_raw_value(placed)
-        root._book.value.initial[path] = placed
+        for path, (weight, value) in made.items():  # all are made while a GPU starts
+            value = value.result() if isinstance(value, Future) else value
+            placed = jax.device_put(np.asarray(value, weight.get_raw_value().dtype))
+            root._book.value.initial[path] = placed
+            try:
+                weight.set_raw_value(placed)
+            except TraceContextError:  # which other threads are outside of
+                threads.submit(weight.set_raw_value, placed).result()
     if made:
         place(root)
 
@@ -89,11 +97,7 @@ def place(root: Any) -> None:
         if path and hasattr(module, "_book"):
             module._book.value.path = top + path
     for path, weight, _ in iter_weights(root):
-        # A holder, compared by identity: another path makes no other program.
-        held = weight.get_metadata().get("place")
-        if held is None:
-            weight.set_metadata("place", Static(top + path))
-        else:
+        if (held := weight.get_metadata().get("place")) is not None:  # not flax's own
             held.value = top + path
 
 
@@ -327,7 +331,7 @@ def twin(module: Any) -> Any:
     for _, part in iter_modules(result):
         if hasattr(part, "_book"):
             book = copy.copy(part._book.value)
-            book.calls, book.initial = [], {}
+            book.calls, book.initial = [], type(book.initial)()
             object.__setattr__(part, "_book", Static(book))
     return result
 

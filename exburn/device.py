@@ -21,7 +21,6 @@ import numpy as np
 
 from exburn.compiler_options import known_options
 from exburn.errors import ArgumentError
-from exburn.memory_pool import use_memory_pool
 
 __all__ = [
     "chosen_device",
@@ -232,10 +231,9 @@ def chosen_platform() -> str:
 def wake() -> None:
     """Has a thread take the GPU's memory and start XLA, while a model is built.
 
-    JAX does the one when the first array is put there, the other when the first program
-    is compiled; Python's interpreter is free then.
+    JAX does the one when the first array is put there, 1.4 s for the 105 GB of an H200,
+    the other when the first program is compiled. Python's interpreter is free then.
     """
-    use_memory_pool()
     if chosen_platform() not in ("gpu", "cuda"):
         return
     device = chosen_device()

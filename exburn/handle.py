@@ -68,11 +68,16 @@ class Handle(abc.ABC):
         """Replaces the array; a scalar fills it."""
         old, value = self.value, _plain(value)
         if isinstance(value, int | float | np.ndarray | np.generic):
-            new = np.asarray(value, old.dtype)
+            # A copy: what was given may be changed in place later.
+            new = np.array(value, old.dtype)
         elif isinstance(value, jax.Array):
             new = own_array(value, old.dtype)
         else:
             new = jnp.asarray(value).astype(old.dtype)
+        self._put(new, old)
+        return self
+
+    def _put(self, new: Any, old: Any) -> None:
         if new.shape != old.shape:
             if new.shape != ():
                 raise ShapeError(
@@ -83,15 +88,19 @@ class Handle(abc.ABC):
                 new, old.shape
             )
         self._replace(new)
-        return self
 
     def assign_add(self, value: Any) -> Self:
         """Adds to the array."""
-        return self.assign(jnp.add(self.value, _plain(value)))
+        return self._apply(jnp.add, value)
 
     def assign_sub(self, value: Any) -> Self:
         """Subtracts from the array."""
-        return self.assign(jnp.subtract(self.value, _plain(value)))
+        return self._apply(jnp.subtract, value)
+
+    def _apply(self, function: Callable[[Any, Any], Any], value: Any) -> Self:
+        old = self.value  # the result is nobody else's, and is not copied
+        self._put(function(old, _plain(value)).astype(old.dtype), old)
+        return self
 
     def numpy(self) -> np.ndarray:
         """A copy on the host."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import abc
+import reprlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.errors import TraceContextError
 from jax.core import Tracer
 
 from exburn import initializers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
-from exburn.errors import ArgumentError, BusyError, ShapeError
+from exburn.errors import ArgumentError, BusyError, DTypeError, ShapeError
 from exburn.handle import own_array
 from exburn.shapes import describe
 
@@ -26,6 +28,7 @@ __all__ = [
     "Variable",
     "Weight",
     "alive",
+    "as_array",
     "assign",
     "scalars",
 ]
@@ -43,25 +46,72 @@ class Static:
         return "…"
 
 
-def assign(variable: nnx.Variable, value: Any) -> None:
+def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
     """Replaces a variable's value by one of the same shape, in the variable's dtype.
+
+    Args:
+        variable: The variable.
+        value: Its value, of which it gets a copy.
+        fresh: Whether the value is an array that nobody else has, so that it gets that.
 
     Raises:
         ShapeError: The shape differs.
+        DTypeError: The value cannot become an array of numbers.
+        ArgumentError: JAX traces a function that the variable comes from outside of.
     """
+    value = as_array("assign", "the weight", value)
     if tuple(np.shape(value)) != tuple(variable.shape):
         raise ShapeError(
             "assign",
             f"the weight has shape {tuple(variable.shape)}, received {np.shape(value)}",
             hint="A weight keeps its shape: give an array of that one.",
         )
-    value = value.get_value() if isinstance(value, nnx.Variable) else value
     # A variable made of NumPy's float64 becomes float32, like every array of JAX.
     dtype = jax.dtypes.canonicalize_dtype(variable.get_raw_value().dtype)
     if isinstance(value, jax.Array):
-        variable.set_raw_value(own_array(value, dtype))
+        new = value.astype(dtype) if fresh else own_array(value, dtype)
     else:
-        variable.set_raw_value(jax.device_put(np.array(value, dtype)))
+        new = jax.device_put(np.array(value, dtype))
+    try:
+        variable.set_raw_value(new)
+    except TraceContextError as error:
+        raise ArgumentError(
+            variable.get_metadata().get("label", "variable"),
+            "a weight cannot be set inside a function that JAX traces: jax.jit, "
+            "jax.grad, jax.vmap",
+            hint="layer.stateless_call(…) returns the new values beside the outputs.",
+        ) from error
+
+
+def as_array(op: str, name: str, value: Any) -> Any:
+    """A variable's array, or what another library or Python calls one, as NumPy's.
+
+    Args:
+        op: The operation named in the error.
+        name: What is set to it.
+        value: An array, a variable, a number, a list, a tensor of another library.
+
+    Raises:
+        DTypeError: It cannot become an array of numbers.
+    """
+    if isinstance(value, jax.Array):
+        return value
+    if isinstance(value, nnx.Variable):
+        return value.get_value()
+    hint = "Make an array of it: np.array(…); tensor.detach().cpu().numpy()."
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # whatever it refuses with
+        received = {"received": reprlib.repr(value), "cause": error}
+        raise DTypeError(
+            op,
+            f"{name} must hold numbers, received {type(value).__name__}",
+            received,
+            hint=hint,
+        ) from error
+    if not (jnp.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
+        raise DTypeError(op, f"{name} must hold numbers, received {describe(array)}")
+    return array
 
 
 def alive(array: Any) -> Any:
@@ -84,16 +134,33 @@ def alive(array: Any) -> Any:
 class Weight(nnx.Variable):
     """What Keras code expects of a variable, on top of ``flax.nnx.Variable``."""
 
+    def __init__(self, value: Any, **metadata: Any):
+        # A holder, compared by identity: another path makes no other program. It is
+        # there from the start: what is told inside of a trace could not add it.
+        metadata.setdefault("place", Static(None))
+        super().__init__(value, **metadata)
+
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
         assign(self, value)
         return self
 
+    def set_value(self, value: Any, **index: Any) -> None:
+        """As in flax; ``weight[...] = value`` calls it, too."""
+        concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)
+        if concrete and value.committed:
+            # `jax.device_put(array, device)` may have the memory of another array,
+            # which training would consume: it knows of no such relation.
+            value = jnp.copy(value)
+        super().set_value(value, **index)
+
     def assign_add(self, value) -> Weight:
-        return self.assign(self.get_value() + jnp.asarray(value))
+        assign(self, self.get_value() + jnp.asarray(value), fresh=True)
+        return self
 
     def assign_sub(self, value) -> Weight:
-        return self.assign(self.get_value() - jnp.asarray(value))
+        assign(self, self.get_value() - jnp.asarray(value), fresh=True)
+        return self
 
     @property
     def value(self) -> jax.Array:
@@ -137,8 +204,8 @@ class Weight(nnx.Variable):
 
         It is what ``summary()``, ``OptimizerMap`` and ``freeze`` go by.
         """
-        place = self.get_metadata().get("place")
-        return self.name if place is None else place.value
+        place = self.get_metadata()["place"].value
+        return self.name if place is None else place
 
 
 class Parameter(Weight, nnx.Param):

@@ -264,4 +264,7 @@ def _read_off(jaxpr, consts, arguments) -> list:
                 raise _NotConstant(name)
         return known[atom]
 
-    return [value(var) for var in jaxpr.outvars]
+    try:
+        return [value(var) for var in jaxpr.outvars]
+    finally:
+        known.clear()  # `value` refers to itself: until it is collected, it holds them

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from exburn.dataset.arrays import KEPT, as_array
-from exburn.dataset.borrowing import Borrowing
 from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
 from exburn.errors import DataError, ExBurnError
@@ -41,9 +40,6 @@ class StreamDataset:
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
-
-    Batches are kept while others are read. If a loader keeps their memory, too, to fill
-    it anew for others or to shuffle it, each is copied.
 
     Raises:
         DataError: While iterating: no batch, an exhausted generator, unequal lengths
@@ -78,8 +74,6 @@ class StreamDataset:
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
         self._form: Any = None
         self._ranks: list[int] | None = None  # where the parts are single arrays
-        self._borrowing = Borrowing()
-        self.copies = True  # else whoever reads the batches has to: see `lends`
 
     @property
     def steps_option(self) -> str:
@@ -95,11 +89,21 @@ class StreamDataset:
             if batch is None:
                 raise self._nothing()
             self._drop_ahead()
-            self._ahead = (key, source, batch)
+            self._ahead = (key, source, _copy(batch))
         return self._ahead[2]
 
-    def iterate(self, epoch: int = 0, seed: int | None = None) -> Iterator[tuple]:
-        """Yields NumPy batches ``(x, y, sample_weight)``; the last two may be None."""
+    def iterate(
+        self, epoch: int = 0, seed: int | None = None, *, lent: bool = False
+    ) -> Generator[tuple, None, None]:
+        """Yields NumPy batches ``(x, y, sample_weight)``; the last two may be None.
+
+        Args:
+            epoch: Number of the epoch.
+            seed: Of the order of the batches; ``None`` for the source's own.
+            lent: Whether a batch is used up before the next one is asked for. Else each
+                is copied, since the loader may then write to the same arrays: fill them
+                anew, or shuffle what they are slices of.
+        """
         key, count = self._key(epoch, seed), 0
         ahead = None if self.shared else self._ahead
         if ahead and (not self.reiterable or ahead[0] == key):
@@ -115,7 +119,7 @@ class StreamDataset:
             while batch is not None:
                 count += 1
                 self._started = True
-                yield batch
+                yield batch if lent else _copy(batch)
                 batch = self._read(source, epoch, count)
             if not count:
                 raise self._nothing()
@@ -131,7 +135,7 @@ class StreamDataset:
                 otherwise from then on.
         """
         return StreamDataset(
-            lambda epoch, seed=None: map(function, self.iterate(epoch, seed)),
+            lambda *when: map(function, self.iterate(*when, lent=True)),
             batches=self.batches,
             reiterable=self.reiterable,
             batch_size=self.batch_size,
@@ -180,27 +184,9 @@ class StreamDataset:
             raise
         if raw is _END:
             return None
-        return self._own(self._plain(raw) or self._batch(raw, index))
+        return self._plain(raw) or self._batch(raw, index)
 
-    @property
-    def lends(self) -> bool:
-        """Whether batches come uncopied although the loader may still write to them."""
-        borrowing = self._borrowing
-        return not self.copies and not borrowing.looks and bool(borrowing.paths)
-
-    def _own(self, batch: tuple) -> tuple:
-        """The batch, copied if the loader may still write to it."""
-        if self._borrowing.looks:
-            self._borrowing.look(batch)
-            return map_leaves(lambda _, leaf: leaf.copy(), batch, "")
-        if not self.copies or not self._borrowing.paths:
-            return batch
-        return map_leaves(self._copied, batch, "")
-
-    def _copied(self, path: str, leaf: np.ndarray) -> np.ndarray:
-        return leaf.copy() if path in self._borrowing.paths else leaf
-
-    def check_rows(self, rows: tuple, batches: list[tuple], first: int) -> None:
+    def check_rows(self, rows: tuple, batches: Iterable[tuple], first: int) -> None:
         """Checks the values of some batches.
 
         Args:
@@ -292,3 +278,7 @@ class StreamDataset:
             f"the {self.name} yielded no batches",
             hint="A generator that was used up must be made anew.",
         )
+
+
+def _copy(batch: tuple) -> tuple:
+    return map_leaves(lambda _, leaf: leaf.copy(), batch, "")

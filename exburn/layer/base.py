@@ -6,6 +6,7 @@ import contextlib
 import inspect
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -25,6 +26,13 @@ _MISSING = object()
 _PARTS = (nnx.Module, nnx.Variable, np.ndarray, jax.Array)
 
 
+class Filled(WeakValueDictionary[str, Any]):
+    """Weights as they were first filled, by path, as long as they are weights."""
+
+    def __reduce__(self):
+        return type(self), ()  # a copy's weights are others
+
+
 class Book:
     """What a layer remembers that is neither its state nor its graph.
 
@@ -41,7 +49,7 @@ class Book:
     def __init__(self, args: tuple, kwargs: dict):
         self.args, self.kwargs = args, kwargs
         self.calls: list[Any] = []
-        self.initial: dict[str, Any] = {}
+        self.initial = Filled()
         self.traced: tuple[Any, list] | None = None
         self.path = ""
         self.building = False

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from flax.errors import TraceContextError
 
 from exburn import context, rematerialize, taps
 from exburn.building import infer, intact, materialize, spec_like
@@ -177,24 +178,35 @@ class Calling(Buildable):
             self._build(shapes)
             pass_.builds.append((id(self), shapes))
             return
-        if context.tracing():
-            if type(self).build is Buildable.build and not any(children(self)):
-                return  # nothing to build
-            with intact(self):
-                # One made in a call, as by `layers.add([x, y])`, may have no weights.
-                if not any(children(self)):
-                    self._build(shapes)
-                if not any(children(self)):
-                    return
-                raise NotBuiltError(
-                    self.name,
-                    "a layer must be built before it is called inside jax.jit",
-                    hint="Call it once on data, or give the model an Input(shape).",
-                )
-        # The layer remembers the call, not the data.
-        arrays, rebuild = rematerialize.arrays_of((args, kwargs))
-        infer(self, rebuild, [spec_like(v) for v in arrays])
+        try:
+            if context.tracing():
+                self._build_in_trace(shapes)
+                return
+            # The layer remembers the call, not the data.
+            arrays, rebuild = rematerialize.arrays_of((args, kwargs))
+            infer(self, rebuild, [spec_like(v) for v in arrays])
+        except TraceContextError as error:
+            raise self._not_built() from error
         materialize(self)
+
+    def _build_in_trace(self, shapes: tuple) -> None:
+        """Builds a layer that was made in a call, as by ``layers.add([x, y])``."""
+        if type(self).build is Buildable.build and not any(children(self)):
+            return  # nothing to build
+        with intact(self):
+            if not any(children(self)):
+                self._build(shapes)
+            if any(children(self)):
+                raise self._not_built()
+
+    def _not_built(self) -> NotBuiltError:
+        return NotBuiltError(
+            self.name,
+            "a layer must be built before it is called inside jax.jit, jax.grad or "
+            "jax.vmap",
+            hint="Call it once on data, call build(shape), or give the model an "
+            "Input(shape).",
+        )
 
     def _check_input(self, args) -> None:
         if self.input_spec is None or not args:
@@ -233,7 +245,7 @@ class Calling(Buildable):
             return done[id(value)]
 
         def convert_one(value):
-            if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+            if not _has_shape(value):
                 return value
             if isinstance(value, nnx.Variable):
                 value = value.get_value()
@@ -261,7 +273,7 @@ class Calling(Buildable):
 
         missing = bool(args) and args[0] is None and not self.built
         for value in [None] if missing else jax.tree.leaves(args[:1]):
-            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            if not _has_shape(value):
                 hint = "Look for a missing `return` in what computed it."
                 raise self._no_array(value, args[0], hint if missing else None)
         args = jax.tree.map(convert, args)
@@ -341,6 +353,13 @@ class Calling(Buildable):
         for leaf, m in zip(leaves, masks, strict=False):
             if m is not None:
                 pass_.set_mask(leaf, m)
+
+
+def _has_shape(value: Any) -> bool:
+    try:
+        return hasattr(value, "shape") and hasattr(value, "dtype")
+    except Exception:  # rows of different lengths: torch's nested tensors raise here
+        return False
 
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.

@@ -11,11 +11,18 @@ import numpy as np
 from exburn import constraints, context, initializers, regularizers
 from exburn.building import materialize
 from exburn.dtypes import is_float
-from exburn.errors import DTypeError, NotBuiltError, ShapeError
+from exburn.errors import NotBuiltError, ShapeError
 from exburn.layer.base import Base
-from exburn.shapes import describe
 from exburn.traversal import held_metrics, is_abstract, iter_weights
-from exburn.weights import Buffer, Parameter, Weight, alive, assign, scalars
+from exburn.weights import (
+    Buffer,
+    Parameter,
+    Weight,
+    alive,
+    as_array,
+    assign,
+    scalars,
+)
 
 __all__ = ["Weighted"]
 
@@ -151,6 +158,7 @@ class Weighted(Base):
 
         Raises:
             ShapeError: The number of arrays or a shape differs; nothing is changed.
+            DTypeError: One of them cannot become an array of numbers; as before.
         """
         own = self.weights
         weights = list(weights)
@@ -162,21 +170,18 @@ class Weighted(Base):
                 {"weights": ", ".join(paths)},
                 hint="Take them from get_weights() of an equal model.",
             )
+        arrays = []
         for path, w, new in zip(paths, own, weights, strict=True):
-            if tuple(np.shape(new)) != tuple(w.shape):
+            array = as_array(f"{self.name}.set_weights", path, new)
+            if array.shape != tuple(w.shape):
                 raise ShapeError(
                     f"{self.name}.set_weights",
-                    f"{path} has shape {tuple(w.shape)}, received {np.shape(new)}",
+                    f"{path} has shape {tuple(w.shape)}, received {array.shape}",
                     hint="Take them from get_weights() of an equal model.",
                 )
-            dtype = getattr(new, "dtype", None) or np.asarray(new).dtype
-            if not (jnp.issubdtype(dtype, np.number) or dtype == np.bool_):
-                raise DTypeError(
-                    f"{self.name}.set_weights",
-                    f"{path} must hold numbers, received {describe(np.asarray(new))}",
-                )
-        for w, new in zip(own, weights, strict=True):
-            assign(w, new)
+            arrays.append(array)
+        for w, array in zip(own, arrays, strict=True):
+            assign(w, array)
 
     def count_params(self) -> int:
         """Number of scalars in all weights."""

@@ -171,6 +171,15 @@ class Metric:
     def _prepare(self, y_true: Any, y_pred: Any) -> None:
         """Hook for metrics whose state depends on shapes."""
 
+    @property
+    def learns_shapes(self) -> bool:
+        """Whether another :meth:`build` may make another metric of this one."""
+        return any(
+            type(metric).build is not Metric.build
+            or type(metric)._prepare is not Metric._prepare
+            for metric in self._tree()
+        )
+
     # ------------------------------------------------------------------ Keras' surface
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Takes in one batch: ``(y_true, y_pred, sample_weight=None)``."""

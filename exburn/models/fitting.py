@@ -96,7 +96,8 @@ class Fitting(Preparing):
             initial_epoch: Epoch number to begin with.
             steps_per_epoch: Steps of an epoch, for endless loaders; the next epoch goes
                 on in the data where it stopped.
-            validation_steps: The same for validation.
+            validation_steps: Steps of a validation. Each begins with the first row, but
+                for generators, which go on.
             validation_batch_size: Rows of a validation step.
             validation_freq: Validate every so many epochs, or after the listed ones.
             learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,

@@ -18,6 +18,7 @@ from exburn.layer import Layer
 from exburn.losses import Loss
 from exburn.metrics import Metric
 from exburn.models.compiling import Compiling
+from exburn.traversal import iter_weights
 
 __all__ = ["Keeping"]
 
@@ -189,10 +190,15 @@ class Keeping:
         if trainer is None:
             return None
         running = trainer.state
+        opt_state = trainer.opt_state if running is None else running.opt_state
+        if opt_state is not None:  # layers may have been frozen since
+            weights = iter_weights(self)
+            params = {path: w.get_raw_value() for path, w, learns in weights if learns}
+            opt_state = trainer.refitted(opt_state, params)
         return {
             "seed": int(trainer.seed),
             "step": int(trainer.step if running is None else running.step),
-            "opt_state": trainer.opt_state if running is None else running.opt_state,
+            "opt_state": opt_state,
         }
 
     def _set_training_state(self, state: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from exburn.device import device_of
 from exburn.errors import ArgumentError, unknown_name
 from exburn.layer import Layer
 from exburn.taps import Tap
+from exburn.training.ownership import own_leaves, own_variables
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Watching"]
@@ -220,12 +221,15 @@ class Watching:
         """
         run = self._run.value
         run.device = device_of(device, "to_device")
-        for _, weight, _ in iter_weights(self):
-            value = weight.get_raw_value()
+        variables = {path: weight for path, weight, _ in iter_weights(self)}
+        arrays = {path: w.get_raw_value() for path, w in variables.items()}
+        own_variables(variables, arrays)  # on one device the memory stays the same
+        for path, value in arrays.items():
             if isinstance(value, jax.Array):
-                weight.set_raw_value(jax.device_put(value, run.device))
+                variables[path].set_raw_value(jax.device_put(value, run.device))
         if run.trainer is not None and run.trainer.opt_state is not None:
-            run.trainer.opt_state = jax.device_put(run.trainer.opt_state, run.device)
+            own = own_leaves(run.trainer.opt_state)
+            run.trainer.opt_state = jax.device_put(own, run.device)
         return self
 
 

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from exburn.context import path_hash
-from exburn.dataset import ArrayDataset
+from exburn.dataset import ArrayDataset, map_leaves
+from exburn.device import chosen_platform
 from exburn.errors import ExBurnError
 from exburn.training.chunk import Chunk
 from exburn.training.gather import Gatherer
@@ -250,9 +251,20 @@ class ArrayFeed:
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
         if self._device is None:
             self._check(self.dataset.tree)
-            self._device = jax.device_put(self.dataset.tree)
+            tree = self.dataset.tree
+            if chosen_platform() == "cpu":
+                # JAX takes some arrays as they are, and would see some changes.
+                tree = map_leaves(self._copied, tree, "")
+            self._device = jax.device_put(tree)
         for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
             yield Chunk(self._device, index, count, steps, samples, grouped)
+
+    def _copied(self, _: str, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        out = self._gatherer.empty(leaf.shape, leaf.dtype)
+        self._gatherer.copy(leaf, out)
+        return out
 
     def _check(self, rows: tuple) -> None:
         """Looks at rows, unless all of them were looked at before."""

@@ -65,6 +65,7 @@ def make_feed(
             dataset,
             longest,
             steps=steps,
+            anew=not training,
             exact_rows=exact,
             seed=seed,
             group=group,

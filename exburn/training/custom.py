@@ -8,6 +8,7 @@ cut from the ``TrainState`` and put back, so that such a model runs in the same 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -46,6 +47,10 @@ class CustomSteps:
     def names(self, kind: str) -> list[str]:
         """Names of the step's logs, known after ``discover``."""
         return list(self._logs.get(kind, ()))
+
+    def recall(self, kind: str, names: Sequence[str]) -> None:
+        """Goes back to the logs of batches of another form."""
+        self._logs[kind] = tuple(names)
 
     def train(self, state: TrainState, batch: tuple) -> TrainState:
         """One update by the model's ``train_step``."""

@@ -68,6 +68,10 @@ class Epochs:
         """
         trainer, resume = self.trainer, self.resume
         trainer.state = trainer.initial_state()
+        if resume is None:
+            trainer.state = trainer.own(trainer.state)
+        else:
+            trainer.state = resume.shown(trainer.state)
         self._fresh = trainer.state.metrics
         with self.guard, self.points, trainer.telling(self.callbacks):
             try:

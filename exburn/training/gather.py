@@ -94,6 +94,17 @@ class Gatherer:
 
         return map_leaves(gather, tree, "")
 
+    def copy(self, source: np.ndarray, out: np.ndarray) -> None:
+        """Copies an array into memory of its shape; a large one by several threads."""
+        if out.nbytes < 2 * _PART:
+            out[...] = source
+            return
+
+        def part(start: int, stop: int) -> None:
+            out[start:stop] = source[start:stop]
+
+        self.share(part, len(out), out.nbytes)
+
     def share(self, work: Callable[[int, int], None], rows: int, nbytes: int) -> None:
         """Calls ``work(start, stop)`` for all rows, cut into parts for the threads."""
         parts = min(self._threads, rows, nbytes // _PART)

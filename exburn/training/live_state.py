@@ -11,11 +11,13 @@ import jax
 import numpy as np
 
 from exburn import context
+from exburn.building import spec_like
 from exburn.callback import CallbackList
 from exburn.errors import BusyError
 from exburn.layer import Layer
 from exburn.optimizers import LossScaleOptimizer
 from exburn.training.module import Arrays, SplitModule
+from exburn.training.ownership import own_leaves
 from exburn.training.state import TrainState, seed_data
 from exburn.traversal import iter_modules
 
@@ -48,6 +50,7 @@ class LiveState:
         self._seed, self._auto_scale_loss = seed, auto_scale_loss
         self.state: TrainState | None = None
         self.opt_state: Any = None
+        self._was_read = False  # whether others may hold arrays of it
         self.step = 0
         self.shown: Arrays | None = None
         self._split: SplitModule | None = None
@@ -105,6 +108,7 @@ class LiveState:
     # ------------------------------------------------------------------ optimizer
     def current_opt_state(self) -> Any:
         """The optimizer's state, of the run under way if there is one."""
+        self._was_read = True
         return self.opt_state if self.state is None else self.state.opt_state
 
     def _set_opt_state(self, value: Any) -> None:
@@ -146,15 +150,25 @@ class LiveState:
             split: The module as it is from now on; as it was if ``None``.
         """
         split = split or self._split
-        if self.opt_state is None or split is None:
-            return
-        fresh = self.optimizer.init(split.read()[0])
-        kept = dict(jax.tree_util.tree_leaves_with_path(self.opt_state))
-        self.opt_state = jax.tree_util.tree_map_with_path(
+        if self.opt_state is not None and split is not None:
+            self.opt_state = self.refitted(self.opt_state, split.read()[0])
+
+    def refitted(self, opt_state: Any, params: Arrays) -> Any:
+        """The optimizer's state for parameters: fresh, but for slots that it has.
+
+        Args:
+            opt_state: A state for the same parameters, or for others.
+            params: All that are to be trained.
+        """
+        specs = self.optimizer.init(jax.tree.map(spec_like, params))
+        if jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, opt_state):
+            return opt_state
+        kept = dict(jax.tree_util.tree_leaves_with_path(opt_state))
+        return jax.tree_util.tree_map_with_path(
             lambda path, leaf: (
                 kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
             ),
-            fresh,
+            self.optimizer.init(params),
         )
 
     # ------------------------------------------------------------------ arrays
@@ -183,6 +197,18 @@ class LiveState:
     def restore(self, state: TrainState) -> None:
         """Goes on from another state of the run under way."""
         self.state = state
+
+    def own(self, state: TrainState) -> TrainState:
+        """A state that programs may consume: of arrays that nobody else holds.
+
+        Where somebody does, module and state get copies.
+        """
+        self.split.own(state.params, state.frozen, state.others)
+        if not self._was_read:
+            return state
+        self.opt_state = state.opt_state  # not an earlier one, which shares arrays
+        self.opt_state, self._was_read = own_leaves(self.opt_state), False
+        return state.replace(opt_state=self.opt_state)
 
     def adopt(self, state: TrainState, step: int | None = None) -> None:
         """Gives the module and the optimizer the arrays of a state.
@@ -228,13 +254,14 @@ class LiveState:
             hook(*args)
         finally:
             self._lent_to = None
-        changed = split.changed(*self.live_arrays())
+        changed, state = split.changed(*self.live_arrays()), self.state
+        assert state is not None
         if changed is not None:
-            assert self.state is not None
             params, frozen, others = changed
             if self.shown is not None and split.changed(self.shown) is None:
-                params = self.state.params
-            self.state = self.state.replace(params=params, frozen=frozen, others=others)
+                params = state.params
+            state = state.replace(params=params, frozen=frozen, others=others)
+        self.state = self.own(state)
 
     @contextlib.contextmanager
     def telling(self, callbacks: CallbackList) -> Iterator[None]:

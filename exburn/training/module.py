@@ -13,6 +13,7 @@ from flax import nnx
 from exburn import context
 from exburn.building import materialize
 from exburn.layer import Layer
+from exburn.training.ownership import own_variables
 from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["Arrays", "SplitModule"]
@@ -71,7 +72,9 @@ class SplitModule:
         """Puts arrays back into the module."""
         for group in groups:
             for name, value in group.items():
-                self.variables[name].set_raw_value(value, _unsafe_bypass_check=True)
+                variable = self.variables[name]
+                if variable.get_raw_value() is not value:  # ten times as quick
+                    variable.set_raw_value(value, _unsafe_bypass_check=True)
 
     def changed(self, *groups: Arrays) -> tuple[Arrays, ...] | None:
         """The module's arrays, if someone replaced any of the given ones in it."""
@@ -81,6 +84,11 @@ class SplitModule:
             for name, value in group.items()
         )
         return None if same else self.read()
+
+    def own(self, *groups: Arrays) -> None:
+        """Makes arrays the module's own that others hold, too: in it and in groups."""
+        for group in groups:
+            own_variables(self.variables, group)
 
     def bind(self, *groups: Arrays) -> nnx.Module:
         """A copy of the module that holds the given arrays."""

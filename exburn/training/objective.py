@@ -26,6 +26,8 @@ from exburn.training.own_metrics import OwnMetrics
 __all__ = ["Objective"]
 
 _OWN = "metrics of the model"  # key of their states among the totals
+_BUILT = "terms", "meters", "output_names", "exact_rows", "own", "_built_for"
+_KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
 @dataclasses.dataclass
@@ -65,8 +67,8 @@ class Objective:
         self.output_names: list[str] = []
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
-        self._built_for: Any = None
-        self._fresh: Any = (None, {})  # for what, and fresh totals on the device
+        self._built_for: Any = (None, None)
+        self._fresh: dict[Any, Any] = {}  # fresh totals on the device, by what for
 
     # ------------------------------------------------------------------ building
     def build(
@@ -81,11 +83,11 @@ class Objective:
             probabilities: For each output whether it ends in a softmax or sigmoid; or
                 a function that tells, called if other shapes were built before.
         """
-        form = repr((pred_spec, y_spec, w_spec))
-        before, told = self._built_for or (None, None)
+        form = repr((pred_spec, y_spec)), repr(w_spec)
+        before, told = self._built_for
         if form == before and (callable(probabilities) or probabilities == told):
             return
-        self._built_for = None  # until this build succeeds
+        self._built_for = None, None  # until this build succeeds
         if callable(probabilities):
             probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
@@ -96,6 +98,20 @@ class Objective:
         self.terms = self._terms(preds, targets, weights, probabilities)
         self.meters = self._meters(preds, targets)
         self._built_for = form, probabilities
+
+    def built(self) -> dict[str, Any]:
+        """What was made of the last shapes; for ``recall``."""
+        return {name: vars(self)[name] for name in _BUILT}
+
+    def may_recall(self, built: dict[str, Any]) -> bool:
+        """Whether it is still good: metrics may have learnt other shapes since then."""
+        then, now = built["_built_for"][0], self._built_for[0]
+        same = then is not None and now is not None and then[0] == now[0]
+        return same or not any(m.metric.learns_shapes for m in built["meters"])
+
+    def recall(self, built: dict[str, Any]) -> None:
+        """Goes back to what was made of other shapes."""
+        vars(self).update(built)
 
     def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
@@ -308,11 +324,13 @@ class Objective:
     def fresh(self) -> dict[str, Any]:
         """Fresh totals on the device, the same ones each time: none consumes them."""
         wanted = self._built_for, self.own, chosen_device()
-        made_for, totals = self._fresh
-        gone = any(leaf.is_deleted() for leaf in jax.tree.leaves(totals))
-        if made_for != wanted or gone:  # by a program that failed
-            self._fresh = wanted, jax.device_put(self.init())
-        return self._fresh[1]
+        totals = self._fresh.get(wanted)
+        # A program that failed may have deleted them.
+        if totals is None or any(v.is_deleted() for v in jax.tree.leaves(totals)):
+            while len(self._fresh) >= _KEPT:
+                del self._fresh[next(iter(self._fresh))]
+            totals = self._fresh[wanted] = jax.device_put(self.init())
+        return totals
 
     def update(
         self, totals, loss, parts, y, outputs, w, masks, row_mask, rows, *, graded=False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -27,6 +26,7 @@ from exburn.training.objective import Objective
 from exburn.training.own_metrics import OwnMetrics
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
+from exburn.training.readiness import Ready, form_of
 from exburn.training.readings import Readings
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
@@ -83,7 +83,7 @@ class Preparation(LiveState):
         self._programs: dict[Any, Programs] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._seen: Forward | None = None
-        self._ready: dict[tuple[str, Any], _Ready] = {}
+        self._ready: dict[tuple[str, Any], Ready] = {}
         self._built_for: Any = None  # what the objective is
         self._likeness: Likeness | None = None  # of the module, when last prepared
         self._trained: Any = None
@@ -117,47 +117,76 @@ class Preparation(LiveState):
         self._split_anew()
         if own:
             self._prepare_own(kind, specs)
-            self.batch_specs[kind], self._built_for = specs, None
-            return None
-        seen = self.forward(x)
-        if kind != "predict":
-            # A compute_loss of the model's own builds it, too, for all of a batch.
-            own_loss = getattr(self.module, "own_compute_loss", None) is not None
-            form = _form((seen.outputs, y, w), rows=own_loss)
-            wanted = self.objective, self.split, form, seen.probabilities
-            if wanted != self._built_for:
-                self._built_for = None  # until this succeeds
-                named = names(seen.outputs) if names else None
-                self.objective.build(seen.outputs, y, w, named, seen.probabilities)
-                given = [meter.metric for meter in self.objective.meters]
-                self.objective.own = OwnMetrics(self.module, given)
-                self._built_for = wanted
+            self._built_for, seen = None, None
+        else:
+            seen = self.forward(x)
+            if kind != "predict":
+                self._build_objective(seen, y, w, names)
         self.batch_specs[kind] = specs
+        self._keep_ready(kind, batch, seen)
+        return None if seen is None else seen.outputs
+
+    def _build_objective(self, seen: Forward, y: Any, w: Any, names: Any) -> None:
+        """Fits losses and metrics to the outputs, unless that is done."""
+        # A compute_loss of the model's own builds it, too, for all of a batch.
+        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        form = form_of((seen.outputs, y, w), rows=own_loss)
+        wanted = self.objective, self.split, form, seen.probabilities
+        if wanted == self._built_for:
+            return
+        for ready in self._ready.values():  # of another number of rows, maybe
+            if ready.built_for == wanted and self.objective.may_recall(ready.built):
+                self.objective.recall(ready.built)
+                self._built_for = wanted
+                return
+        self._built_for = None  # until this succeeds
+        named = names(seen.outputs) if names else None
+        self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+        given = [meter.metric for meter in self.objective.meters]
+        self.objective.own = OwnMetrics(self.module, given)
+        self._built_for = wanted
+
+    def _keep_ready(self, kind: str, batch: tuple, seen: Forward | None) -> None:
+        """Keeps what was prepared, for other batches of the same form."""
         if self._likeness is None or not self._likeness.holds(self.module):
             self._likeness = Likeness(self.module)
-        made_for = self._likeness, self.split, self.objective, self._built_for
-        ready = _Ready(specs, seen, *made_for)
-        self._ready.pop(key := (kind, _form(batch)), None)
+        assert self.custom is not None
+        self._ready.pop(key := (kind, form_of(batch)), None)
         while len(self._ready) >= _FORMS:
             del self._ready[next(iter(self._ready))]
-        self._ready[key] = ready
-        return seen.outputs
+        self._ready[key] = Ready(
+            self.batch_specs[kind],
+            seen,
+            self._likeness,
+            self.split,
+            self.objective,
+            self._built_for,
+            self.objective.built(),
+            self.custom.names(kind),
+        )
 
     def is_ready(self, kind: str, batch: tuple) -> bool:
         """Whether all is prepared for such a batch: one of the last was like it."""
-        ready = self._ready.get((kind, _form(batch)))
+        ready = self._ready.get((kind, form_of(batch)))
         return (
             ready is not None
             and ready.split is self._split
             and ready.objective is self.objective
-            and (kind == "predict" or self._built_for == ready.built_for)
+            and (kind == "predict" or self.objective.may_recall(ready.built))
             and ready.likeness.holds(self.module)
         )
 
     def recall(self, kind: str, batch: tuple) -> Any:
         """Specs of the outputs, where ``is_ready`` said that all is prepared."""
-        ready = self._ready[kind, _form(batch)]
-        self._seen, self.batch_specs[kind] = ready.seen, ready.specs
+        ready = self._ready[kind, form_of(batch)]
+        self.batch_specs[kind] = ready.specs
+        if kind != "predict":
+            self.objective.recall(ready.built)
+            self._built_for = ready.built_for
+        if ready.seen is None:
+            self.custom.recall(kind, ready.logs)  # type: ignore[union-attr]
+            return None
+        self._seen = ready.seen
         return ready.seen.outputs
 
     def _build(self, x: Any, own: bool) -> None:
@@ -190,7 +219,7 @@ class Preparation(LiveState):
             and old.holds_those_of(split)
         ):
             return
-        if old is not None and old.params != split.params:  # frozen or unfrozen
+        if old is None or old.params != split.params:  # frozen or unfrozen
             self.refit_state(split)
         self._split, self._programs, self._forwards = split, {}, {}
         self._trained = _trained(self.module)
@@ -401,27 +430,6 @@ def _rows_and_row(x: Any) -> tuple[int, str]:
     leaves, treedef = jax.tree.flatten(x)
     row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
     return leaves[0].shape[0] if leaves else 0, row
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ready:
-    """What was prepared, and for what."""
-
-    specs: tuple
-    seen: Forward
-    likeness: Likeness
-    split: SplitModule
-    objective: Objective
-    built_for: Any
-
-
-def _form(tree: Any, *, rows: bool = True) -> Any:
-    """Structure, shapes and dtypes; or those of rows: of one alone, or of several."""
-    leaves, treedef = jax.tree.flatten(tree)
-    if rows:
-        return treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-    shapes = [(leaf.shape[:1] == (1,), leaf.shape[1:]) for leaf in leaves]
-    return treedef, shapes, [leaf.dtype for leaf in leaves]
 
 
 def _trace(split: SplitModule, x: Any) -> Forward:

@@ -122,6 +122,16 @@ class Resume:
         trainer.reseed(self.saved.run["seed"])
         self._state = state
 
+    def shown(self, state: TrainState) -> TrainState:
+        """What hooks see before the restored state takes the place of the module's.
+
+        It is in the same dictionaries: in others its arrays would seem to be somebody
+        else's, too, and would be copied.
+        """
+        own = self._state
+        assert own is not None
+        return state.replace(params=own.params, frozen=own.frozen, others=own.others)
+
     def state(self, callbacks: CallbackList) -> TrainState:
         """The restored state, whatever hooks have made of it in the meantime.
 

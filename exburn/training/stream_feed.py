@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -34,7 +36,11 @@ class StreamFeed:
     Args:
         dataset: The source.
         most_steps: Longest chunk.
-        steps: Steps of an epoch; by default until the source ends.
+        steps: Steps of an epoch; by default until the source ends. The next epoch goes
+            on where it stopped.
+        anew: Each epoch begins with the source's first batch, and ends with its last,
+            unless that is a generator, which cannot: as with arrays, other epochs
+            measure the same rows.
         exact_rows: Short batches run at their own size instead of padded.
         seed: Seed of the source's own shuffling, if it has any; ``None`` for none.
         group, fixed: As for ``ArrayFeed``.
@@ -46,14 +52,16 @@ class StreamFeed:
         most_steps: int,
         *,
         steps: int | None = None,
+        anew: bool = False,
         exact_rows: bool = False,
         seed: int | None = None,
         group: int = 1,
         fixed: bool = False,
     ):
         self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
-        dataset.copies = False  # a chunk's memory takes them: `Filling`
-        self.steps = steps if steps is not None else dataset.batches
+        self._goes_on = steps is not None and not (anew and dataset.reiterable)
+        known = None if self._goes_on else dataset.batches
+        self.steps = steps if known is None else min(known, steps or known)
         most = max(most_steps // group, 1)
         if self.steps is not None:
             groups = max(self.steps // group, 1)
@@ -79,13 +87,13 @@ class StreamFeed:
 
     def position(self, *, begin: bool) -> list[int] | None:
         """Where the source is, or was when the epoch began; for ``go_to``."""
-        if self._limit is None:
+        if not self._goes_on:
             return None
         return list(self._begun if begin else self._position)
 
     def go_to(self, position: list[int] | None) -> None:
         """Takes batches from the source until it is where another one was."""
-        if position is None or self._limit is None:
+        if position is None or not self._goes_on:
             return
         opened, taken = position
         self._position = (opened, 0)
@@ -103,8 +111,8 @@ class StreamFeed:
     ) -> Generator[Chunk, None, None]:
         """The epoch's chunks, but for the first ``start`` steps.
 
-        With ``steps``, the source goes on where it stopped. Nothing is read for the
-        next epoch before that begins: a callback may change the source, or end the run.
+        Nothing is read for the next epoch before that begins: a callback may change the
+        source, or end the run.
         """
         self._begun = self._position
         over = threading.Event()  # the reader looks at it after every batch
@@ -121,8 +129,7 @@ class StreamFeed:
                     if not skipped:
                         chunk = self._chunk(made, steps)
                         yield chunk
-                        if made.memory is not None:
-                            reuse(made.memory, chunk.data)
+                        reuse(made.memory, chunk.data)
                         del chunk  # not held while the next one is awaited
                         continue
                     # Another chunk than before: its other batches one by one.
@@ -138,10 +145,12 @@ class StreamFeed:
         self.dataset.close()
 
     def _batches(self, epoch: int) -> Iterator[tuple]:
-        if self._limit is None:
-            source = self.dataset.iterate(epoch, self.seed)
-            yield from source
+        if not self._goes_on:
+            source = self.dataset.iterate(epoch, self.seed, lent=True)
+            with contextlib.closing(source):
+                yield from itertools.islice(source, self._limit)
             return
+        assert self._limit is not None
         for done in range(self._limit):
             batch = self._next(epoch)
             if batch is None:
@@ -156,7 +165,7 @@ class StreamFeed:
     def _next(self, epoch: int) -> tuple | None:
         for _ in range(2):
             if self._iterator is None:
-                self._iterator = iter(self.dataset.iterate(epoch, self.seed))
+                self._iterator = iter(self.dataset.iterate(epoch, self.seed, lent=True))
                 if self.dataset.reiterable:
                     self._position = (epoch, 0)
             batch = next(self._iterator, None)
@@ -187,7 +196,7 @@ class StreamFeed:
                 varied = varied or now != shape or rows > size
                 if made is not None:
                     yield from self._cut(made) if varied else self._finished(made)
-                    lead = lead or -len(made.batches) % self.group
+                    lead = lead or -len(made.counts) % self.group
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
                 made, size, shape = None, bucket(rows) if often else rows, now
@@ -196,11 +205,9 @@ class StreamFeed:
                 size, shape = rows, now
             steps = 1 if lead else self.length
             made = made or self._filling(batch, size, steps, done)
-            if self.dataset.lends and not made.lent:
-                batch = jax.tree.map(np.copy, batch)
-            made.add(batch, rows)
+            made.add(leaves, rows)
             done += 1
-            if lead or len(made.batches) == self.length:
+            if lead or len(made.counts) == self.length:
                 yield from self._finished(made, steps)
                 made = None
                 if lead:
@@ -216,14 +223,14 @@ class StreamFeed:
         parts = min(-(-nbytes // min(max(nbytes // 2, least), most)), steps)
         look, split = self.dataset.check_rows, default_backend() != "cpu"
         options = {"look": look, "first": first, "split": split}
-        part, lent = -(-steps // parts), self.dataset.lends
-        return Filling(self._gatherer, like, rows, steps, part, lent=lent, **options)
+        part = -(-steps // parts)
+        return Filling(self._gatherer, like, rows, steps, part, **options)
 
     def _finished(
         self, made: Filling, length: int | None = None
     ) -> Iterator[tuple[Filling, int]]:
         """Whole groups as one chunk, and what is left one by one."""
-        steps, length = len(made.batches), length or self.length
+        steps, length = len(made.counts), length or self.length
         whole = steps // self.group * self.group if length > 1 else steps
         if whole:
             made.finish(whole if self.exact_rows else length)
@@ -237,7 +244,7 @@ class StreamFeed:
         Where the form often changes, most steps of chunks of the full length would be
         empty, and they take as long as real ones.
         """
-        at, steps = 0, len(made.batches)
+        at, steps = 0, len(made.counts)
         lengths = _SHORT if self.group == 1 else (self.group,)
         while at < steps:
             length = next((n for n in lengths if n <= steps - at), 1)
@@ -245,10 +252,9 @@ class StreamFeed:
             at += length
 
     def _part(self, chunk: Filling, at: int, steps: int) -> Filling:
-        batches = chunk.batches[at : at + steps]
-        made = self._filling(batches[0], chunk.rows, steps, chunk.first + at)
-        for batch, rows in zip(batches, chunk.counts[at:], strict=False):
-            made.add(batch, rows)
+        made = self._filling(chunk.batch(at), chunk.rows, steps, chunk.first + at)
+        for step in range(at, at + steps):
+            made.add(chunk.leaves(step), chunk.counts[step])
         made.finish(steps)
         return made
 

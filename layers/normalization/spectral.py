@@ -10,6 +10,7 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
 from exburn.registry import register_builtin
+from exburn.weights import assign
 
 __all__ = ["SpectralNormalization"]
 
@@ -86,7 +87,7 @@ class SpectralNormalization(Wrapper):
             self.vector_u.assign(u)
         sigma = (v @ matrix @ u.T)[0, 0]
         sigma = jnp.where(sigma > 0, sigma, 1)  # a kernel of zeros stays zero
-        weight.set_raw_value((raw / sigma).astype(raw.dtype))
+        assign(weight, raw / sigma, fresh=True)
         try:
             return self.layer(inputs)
         finally:

@@ -65,6 +65,7 @@ X1 = np.ones((3, 3))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_torch_loader_and_tensors():
     torch = pytest.importorskip("torch")
     data = torch.utils.data
@@ -96,6 +97,17 @@ def test_torch_loader_and_tensors():
     assert layers.Dense(3)(eye).shape == (2, 3)
     with pytest.raises(DTypeError, match="received Tensor"):
         layers.Dense(3)(eye.to_sparse())
+    rows = [eye, torch.ones(3, 2)]
+    for layout in (torch.strided, torch.jagged):
+        nested, dense = torch.nested.nested_tensor(rows, layout=layout), layers.Dense(3)
+        with pytest.raises(DTypeError, match="received .*Tensor"):
+            dense(nested)
+        dense.build((None, 2))
+        for change in (dense.kernel.assign, lambda v, d=dense: d.set_weights([v] * 2)):
+            with pytest.raises(DTypeError, match="received .*Tensor"):
+                change(nested)
+        dense.set_weights([torch.ones(2, 3), torch.zeros(3)])
+        assert dense(eye).tolist() == [[1] * 3] * 2
     with pytest.raises(DTypeError, match="cannot become an array.*\n.*\n.*no data"):
         as_dataset(eye.to("meta"))
     with pytest.raises(ArgumentError, match="y must not be given"):

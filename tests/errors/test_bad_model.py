@@ -337,6 +337,29 @@ def calling_on_nothing(b):
     layers.Dense(3)(None)
 
 
+class Jagged:
+    """Has rows of different lengths, as torch's nested tensors, which refuse so."""
+
+    dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self):
+        raise RuntimeError("rows of different lengths")
+
+    def __array__(self, dtype=None, copy=None):
+        return self.shape
+
+
+@bad(DTypeError, "on arrays or symbols", "received Jagged", "np.array")
+def calling_on_rows_of_different_lengths(b):
+    b.model(Jagged())
+
+
+@bad(DTypeError, "must hold numbers, received Jagged", "cause: rows of different")
+def a_weight_of_rows_of_different_lengths(b):
+    b.model.weights[0].assign(Jagged())
+
+
 @bad(DTypeError, "must hold numbers", "object[2, 8]")
 def calling_on_objects(b):
     b.model(np.full((2, 8), None))

@@ -192,6 +192,47 @@ def test_a_build_by_hand_makes_the_weights_a_call_makes(make, shape, weights):
     assert [w.shape for w in symbolic.weights] == shapes
 
 
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: layers.Dense(3), (4, 4)),
+        (lambda: layers.BatchNormalization(), (4, 4)),
+        (lambda: layers.Bidirectional(layers.LSTM(2)), (4, 7, 4)),
+        (Half, (4, 7, 4)),
+        (lambda: keras.Sequential([layers.Dense(3), Block()]), (4, 4)),
+    ],
+)
+def test_a_traced_function_may_be_the_first_to_use_a_built_layer(make, shape):
+    x = np.ones(shape, np.float32)
+    by_call = make()
+    expected = np.asarray(by_call(x))
+    for transform in (jax.jit, jax.vmap, lambda f: jax.grad(lambda x: f(x).sum())):
+        layer = make()
+        layer.build(shape)
+        transform(layer)(x[None] if transform is jax.vmap else x)
+        assert [w.path for w in layer.weights] == [w.path for w in by_call.weights]
+        np.testing.assert_array_equal(layer(x), expected)  # no tracer stayed in it
+        layer.weights[0].assign(np.zeros(layer.weights[0].shape))
+        unbuilt = make()
+        with pytest.raises(errors.NotBuiltError, match=r"jax.vmap\n.*build\(shape\)"):
+            transform(unbuilt)(x[None] if transform is jax.vmap else x)
+        assert not unbuilt.built
+
+
+def test_a_weight_that_a_traced_function_would_set_is_an_error():
+    for layer, options in (
+        (layers.BatchNormalization(), {"training": True}),
+        (layers.GRU(2, stateful=True), {}),
+        (layers.SpectralNormalization(layers.Dense(3)), {}),
+    ):
+        x = np.ones((4, 7, 4), np.float32)
+        expected = np.asarray(layer(x))
+        with pytest.raises(errors.ArgumentError, match="stateless_call"):
+            jax.jit(lambda x, f=layer, o=options: f(x, **o))(x)
+        if not getattr(layer, "stateful", False):
+            np.testing.assert_array_equal(layer(x), expected)
+
+
 def test_a_build_by_hand_that_cannot_be_leaves_the_layer_unbuilt():
     for layer, shapes, reason in (
         (layers.TimeDistributed(layers.Dense(3)), [(None, 4)], "rank >= 3"),

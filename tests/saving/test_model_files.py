@@ -108,6 +108,23 @@ def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     assert loaded.optimizer.iterations == model.optimizer.iterations > 0
 
 
+def test_layers_frozen_since_the_last_fit(tmp_path):
+    model, path = sequential(), tmp_path / "m.exburn"
+    model.compile("adam", "sparse_categorical_crossentropy")
+    dense = next(layer for layer in model.layers if layer.trainable_weights)
+    for trainable in (False, True):  # its slots go, and come back empty
+        model.fit(X, LABELS, verbose=0)
+        dense.trainable = trainable
+        model.save(path)
+        loaded = keras.load_model(path)
+        for each in (model, loaded):
+            each.fit(X, LABELS, verbose=0)
+        same(model.get_weights(), loaded.get_weights())
+        fresh = keras.load_model(path)
+        fresh.layers[model.layers.index(dense)].trainable = not trainable
+        fresh.fit(X, LABELS, verbose=0)
+
+
 def test_a_learning_rate_set_between_fits_is_kept(tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
     model.compile("adam", "sparse_categorical_crossentropy")

@@ -207,6 +207,23 @@ def test_streamed_and_resident_training_give_the_same_weights():
         np.testing.assert_array_equal(one, two)
 
 
+def test_arrays_on_the_device_stay_as_they_were():
+    """Also in memory that JAX's CPU backend would take as it is."""
+    x = Gatherer().empty(X.shape, X.dtype)
+    x[:] = X
+
+    def spoil(logs):
+        x[:] = 0
+
+    def trained(x, callbacks):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile("sgd", loss="cross_entropy", seed=3)
+        options = {"epochs": 3, "verbose": 0, "callbacks": callbacks, "resident": True}
+        return model.fit(x, Y, **options).history
+
+    assert trained(x, [spoil]) == trained(X, [])
+
+
 # ---------------------------------------------------------------- values
 def test_the_values_of_a_mapped_file_are_looked_at_when_they_are_read(model, tmp_path):
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)

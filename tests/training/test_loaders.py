@@ -63,6 +63,30 @@ def test_one_generator_for_training_and_validation(model):
     model.fit(batches, steps_per_epoch=2, verbose=0, **held)
 
 
+def test_what_measures_begins_with_the_first_batch_and_ends_with_the_last(model):
+    read = []
+
+    class Numbered(PyDataset):
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            read.append(index)
+            return X[index * 4 : index * 4 + 4], Y[index * 4 : index * 4 + 4]
+
+    loader = Numbered()
+    held = {"validation_data": loader, "validation_steps": 2, "epochs": 3}
+    history = model.fit(X, Y, verbose=0, **held).history
+    assert read == [0, 1] * 3
+    few = model.evaluate(X[:8], Y[:8], verbose=0, return_dict=True)
+    assert history["val_loss"][-1] == pytest.approx(few["loss"])
+    model.fit(loader, shuffle=False, steps_per_epoch=2, epochs=3, verbose=0)
+    assert read[6:] == [0, 1, 2, 3, 4, 0]  # training goes on
+    assert model.predict(loader, steps=9, verbose=0).shape[0] == 20
+    whole = model.evaluate(X[:20], Y[:20], verbose=0)
+    assert model.evaluate(loader, steps=9, verbose=0) == pytest.approx(whole)
+
+
 def test_what_never_ends_needs_steps(model):
     class Endless(PyDataset):
         def __getitem__(self, index):

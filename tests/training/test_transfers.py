@@ -104,17 +104,83 @@ def test_small_outputs_of_a_gpu_are_written_into_memory_of_the_host(rows, monkey
     assert kinds == [{"device"}, {"device"}, often, often]
 
 
-def test_a_model_stays_prepared_for_batches_of_several_shapes(model, monkeypatch):
+def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch):
     train, test = model.train_on_batch, model.test_on_batch
-    calls = [(train, 8), (train, 20), (test, 8), (test, 5)]
-    for call, rows in calls:
-        call(X[:rows], Y[:rows])
+    weights = np.linspace(0, 2, 20, dtype=np.float32)
+    calls = [
+        (train, (X[:8], Y[:8])),
+        (train, (X, Y)),
+        (train, (X, Y, weights)),
+        (train, (X, Y[:, 0])),
+        (test, (X[:8], Y[:8])),
+        (test, (X[:5], Y[:5], weights[:5])),
+    ]
+    for call, batch in calls:
+        call(*batch)
+    monkeypatch.setattr(Objective, "init", None)  # fresh totals are still there
     monkeypatch.setattr(Objective, "build", None)  # other rows are nothing new to it
-    train(X[:9], Y[:9])
+    for call, batch in calls:
+        call(*[part[:7] for part in batch])
     monkeypatch.setattr(Preparation, "_prepare_anew", None)
-    for call, rows in calls:
-        values = call(X[:rows], Y[:rows], return_dict=True)
+    for call, batch in [*calls, *calls[::-1]]:
+        values = call(*batch, return_dict=True)
         assert np.isfinite(list(values.values())).all()
+    error = np.square(np.asarray(model(X)) - Y)[:, 0]
+    for given in (weights, 2 * weights):
+        loss = test(X[:5], Y[:5], given[:5])[0]
+        assert loss == pytest.approx(np.mean(error[:5] * given[:5]), rel=1e-5)
+
+
+class _WithStep(exburn.Model):
+    """Logs the weights' mean where there are weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = exburn.layers.Dense(1)
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, state, data):
+        logs = {"loss": data[1].sum()}
+        if len(data) > 2:
+            logs["weight"] = data[2].mean()
+        return logs, state
+
+
+def test_a_model_with_its_own_step_stays_prepared(monkeypatch):
+    model = _WithStep()
+    model.compile("sgd", "mse")
+    batches = [(X, Y), (X, Y, np.full(20, 0.5, np.float32))]
+    wanted = [model.train_on_batch(*b, return_dict=True) for b in batches]
+    assert [list(logs) for logs in wanted] == [["loss"], ["loss", "weight"]]
+    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    for _ in range(2):
+        assert wanted == [model.train_on_batch(*b, return_dict=True) for b in batches]
+
+
+class _Ranks(exburn.metrics.Metric):
+    """The rank of the targets that it was built for."""
+
+    def build(self, y_true, y_pred):
+        self.rank = len(y_true.shape)
+
+    def init(self):
+        return {"rank": np.zeros(self.rank, np.float32)}
+
+    def update(self, state, y_true, y_pred, sample_weight=None):
+        return {"rank": state["rank"] + 1}
+
+    def compute(self, state):
+        return state["rank"].sum()
+
+
+def test_a_metric_that_learnt_other_shapes_is_built_again():
+    model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[_Ranks(name="rank")])
+    for rows in (20, 8):  # the second ones are compiled after both were prepared
+        for targets, rank in [(Y, 2), (Y[:, 0], 1)] * 2:
+            assert model.test_on_batch(X[:rows], targets[:rows])[1] == rank
 
 
 def test_a_batch_is_measured_alone_whatever_another_thread_does(model):
