@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import jax
 
-__all__ = ["compiler_options", "known_options"]
+__all__ = ["FEWER_PRODUCTS", "compiler_options", "known_options"]
+
+FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
 
 _ALWAYS: dict[str, Any] = {
     # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
@@ -20,7 +23,7 @@ _ALWAYS: dict[str, Any] = {
 # cuBLAS offers six to eight ways to multiply two matrices, the likeliest first. For 214
 # products of small models the best of the first two and of Triton's took 0.13 % longer
 # than the best of all; to try all was a sixth of the time that 50 layers compiled.
-_SMALL: dict[str, Any] = {"xla_gpu_blas_max_algorithms": 2}
+_SMALL: dict[str, Any] = {FEWER_PRODUCTS: 2}
 _SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
 
 
@@ -32,7 +35,7 @@ def compiler_options(flops: float | None, platform: str) -> dict[str, Any] | Non
         platform: ``"cpu"``, ``"gpu"`` …
 
     Returns:
-        Those of them that this version of XLA knows.
+        Those of them that this version of XLA knows, and ``XLA_FLAGS`` does not set.
 
     Example:
         >>> print(compiler_options(None, "cpu"))
@@ -42,7 +45,9 @@ def compiler_options(flops: float | None, platform: str) -> dict[str, Any] | Non
         return None
     small = flops is not None and flops < _SMALL_FLOPS
     options = {**_ALWAYS, **(_SMALL if small else {})}
-    return {name: value for name, value in options.items() if name in known_options()}
+    given = os.environ.get("XLA_FLAGS", "")
+    free = known_options() - {name for name in options if f"--{name}" in given}
+    return {name: value for name, value in options.items() if name in free}
 
 
 @functools.cache

@@ -226,7 +226,8 @@ def disable_gpu_kernels() -> None:
 
     There are kernels for layer normalization, attention's gradients, GELU after a bias
     and cross-entropy over thousands of classes. The first two know no forward-mode
-    derivatives, ``jax.jvp``.
+    derivatives, ``jax.jvp``. Attention's softmax, which XLA makes three kernels of, is
+    one then.
 
     Example:
         >>> disable_gpu_kernels()

@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
+from exburn.compiler_options import FEWER_PRODUCTS, compiler_options
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
+from exburn.flops import Cost
 from exburn.gpu_kernels import why_not
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
@@ -106,7 +108,8 @@ class Reporting:
             >>> [decision.choice for decision in model.explain_plan()][:2]
             ['data', 'steps per call']
         """
-        decisions = self._trainer("explain_plan").decisions
+        trainer = self._trainer("explain_plan")
+        decisions = trainer.decisions
         if not decisions:
             raise ArgumentError(
                 "explain_plan", "nothing was planned yet", hint="Call fit first."
@@ -114,7 +117,7 @@ class Reporting:
         modules = [module for _, module in iter_modules(self)]
         if any(hasattr(module, "flash_attention") for module in modules):
             decisions = [*decisions, _attention()]
-        return ExecutionPlan([*decisions, _kernels()])
+        return ExecutionPlan([*decisions, _kernels(), _trials(trainer.first_cost())])
 
 
 def _attention() -> Decision:
@@ -139,6 +142,19 @@ def _kernels() -> Decision:
         "kernels of XLA" if reason else "kernels of ExBurn, where it has some",
         reason or "one NVIDIA GPU",
         "config.disable_gpu_kernels()",
+    )
+
+
+def _trials(forward: Cost | None) -> Decision:
+    platform = jax.default_backend()
+    flops = forward and forward.flops
+    few = FEWER_PRODUCTS in (compiler_options(flops, platform) or {})
+    reason = "a small model" if few else "a large model, an older JAX, or XLA_FLAGS"
+    return Decision(
+        "products that XLA tries",
+        "two of cuBLAS', all of Triton's" if few else "all that it has",
+        reason if platform == "gpu" else f"the device is a {platform}",
+        f"XLA_FLAGS=--{FEWER_PRODUCTS}=n",
     )
 
 

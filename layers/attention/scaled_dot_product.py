@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.layers.attention.softmax import masked_softmax
+from exburn.layers.attention.softmax import goes_by_steps, masked_softmax
 from exburn.traced_once import traced_once
 
 __all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
@@ -81,7 +81,8 @@ def attend(
         ``[batch, targets, heads, value size]``
     """
     if not cudnn:
-        return _by_weights(query, key, value, mask, causal, window, scale)
+        options = mask, causal, window, scale, goes_by_steps()
+        return _by_weights(query, key, value, *options)
     targets, sources = query.shape[1], key.shape[1]
     read = None
     if window is not None and not causal:
@@ -119,12 +120,22 @@ def _without_blind_rows(mask, causal: bool, window: int | None):
 
 
 def attend_by_weights(
-    query, key, value, *, mask=None, causal=False, window=None, scale, drop=None
+    query,
+    key,
+    value,
+    *,
+    mask=None,
+    causal=False,
+    window=None,
+    scale,
+    drop=None,
+    by_steps=None,
 ):
     """Attention of heads that also returns the weights.
 
     Args: those of :func:`attend`, and
         drop: Function applied to the weights before they are used, or None.
+        by_steps: As for ``masked_softmax``.
 
     Returns:
         ``[batch, targets, heads, value size]``, ``[batch, heads, targets, sources]``
@@ -143,7 +154,7 @@ def attend_by_weights(
     seen = position_mask(targets, sources, causal=causal, window=window)
     if mask is not None:
         seen = mask if seen is None else mask & seen
-    weights = masked_softmax(scores, seen).astype(query.dtype)
+    weights = masked_softmax(scores, seen, by_steps).astype(query.dtype)
     used = weights if drop is None else drop(weights)
     if groups == heads:
         return jnp.einsum("bnts,bsnh->btnh", used, value), weights
@@ -152,7 +163,8 @@ def attend_by_weights(
     return out.reshape(batch, targets, heads, value.shape[-1]), weights
 
 
-@traced_once("causal", "window", "scale")
-def _by_weights(query, key, value, mask, causal, window, scale):
-    options = {"mask": mask, "causal": causal, "window": window, "scale": scale}
+@traced_once("causal", "window", "scale", "by_steps")
+def _by_weights(query, key, value, mask, causal, window, scale, by_steps):
+    options = {"causal": causal, "window": window, "scale": scale}
+    options |= {"mask": mask, "by_steps": by_steps}
     return attend_by_weights(query, key, value, **options)[0]

@@ -6,18 +6,32 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.config import is_gpu_kernels_enabled
 from exburn.device import chosen_platform
 from exburn.memory_bound import memory_bound
 
-__all__ = ["masked_softmax"]
+__all__ = ["goes_by_steps", "masked_softmax"]
 
 
-def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
+def goes_by_steps() -> bool:
+    """Whether few scores are to go through three kernels here, not one.
+
+    Example:
+        >>> goes_by_steps() and chosen_platform() == "cpu"
+        False
+    """
+    return chosen_platform() != "cpu" and is_gpu_kernels_enabled()
+
+
+def masked_softmax(
+    scores: jax.Array, mask: jax.Array | None, by_steps: bool | None = None
+) -> jax.Array:
     """Softmax over the last axis; rows that see nothing are uniform, not NaN.
 
     Args:
         scores: ``[…, sources]``
         mask: Booleans that broadcast to ``scores``: which sources are seen; or None.
+        by_steps: What ``goes_by_steps()`` said, if that was before.
 
     Example:
         >>> masked_softmax(jnp.zeros((1, 4)), jnp.array([1, 1, 0, 0], bool)).tolist()
@@ -25,7 +39,8 @@ def masked_softmax(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
     """
     if mask is not None:
         scores = jnp.where(mask, scores, 0.7 * jnp.finfo(scores.dtype).min)
-    if chosen_platform() == "cpu" or memory_bound(scores):
+    by_steps = goes_by_steps() if by_steps is None else by_steps
+    if not by_steps or memory_bound(scores):
         return jax.nn.softmax(scores, axis=-1)
     return _by_steps(scores)
 

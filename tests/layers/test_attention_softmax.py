@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from exburn import config, layers
 from exburn.layers.attention import softmax
 from exburn.layers.attention.softmax import masked_softmax
 
@@ -54,3 +55,26 @@ def test_many_scores_are_left_to_one_kernel(monkeypatch):
     many = jax.ShapeDtypeStruct((1 << 12, 1 << 10), jnp.float32)
     text = str(jax.make_jaxpr(lambda x: masked_softmax(x, None))(many))
     assert "optimization_barrier" not in text
+
+
+def test_it_can_be_left_to_xla(on_gpu):
+    config.disable_gpu_kernels()
+    try:
+        with pytest.raises(AssertionError, match="optimization_barrier"):
+            on_gpu(lambda x: masked_softmax(x, MASK))
+    finally:
+        config.enable_gpu_kernels()
+
+
+def test_a_traced_layer_follows_the_switch(monkeypatch):
+    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    layer = layers.MultiHeadAttention(2, 3)
+    x = jnp.ones((1, 4, 6))
+    layer(x, x)
+    traced = lambda: str(jax.make_jaxpr(lambda x: layer(x, x))(x))  # noqa: E731
+    assert "optimization_barrier" in traced()
+    config.disable_gpu_kernels()
+    try:
+        assert "optimization_barrier" not in traced()
+    finally:
+        config.enable_gpu_kernels()

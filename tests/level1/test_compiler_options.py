@@ -10,7 +10,7 @@ import exburn as keras
 from exburn import compiler_options as module
 from exburn.compiler_options import compiler_options, known_options
 
-FEWER = "xla_gpu_blas_max_algorithms"
+FEWER = module.FEWER_PRODUCTS
 
 
 @pytest.fixture
@@ -24,6 +24,11 @@ def test_fewer_products_are_tried_for_small_models(knows_all, flops, few):
     options: Any = compiler_options(flops, "gpu")
     assert (FEWER in options) == few
     assert module._ALWAYS.items() <= options.items()
+
+
+def test_the_users_flags_come_first(knows_all, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=/tmp --{FEWER}=64")
+    assert compiler_options(1e9, "gpu") == module._ALWAYS
 
 
 def test_of_an_unknown_model_all_are_tried(knows_all):

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 import exburn
-from exburn import layers, optimizers
+from exburn import compiler_options, layers, optimizers
 from exburn.errors import ArgumentError, NotCompiledError, RecompileWarning
 from exburn.training.compiled import Watched
 
@@ -225,6 +225,7 @@ def test_the_plan_is_explained_and_can_be_forced():
     assert "fit(resident" in str(model.explain_plan())
     assert "attention" not in taken
     assert "cpu" in taken["large half-precision arrays"].reason
+    assert "cpu" in taken["products that XLA tries"].reason
     model.fit(x, y, batch_size=2, verbose=0, resident=False)
     assert model.explain_plan()[0].taken == "streamed by threads"
     model.compile("sgd", loss="mse", steps_per_execution=3)
@@ -241,6 +242,22 @@ def test_the_plan_of_a_model_with_attention_names_it():
     model.fit(np.ones((4, 4, 8)), np.ones((4, 4, 8)), verbose=0)
     taken = {d.choice: d for d in model.explain_plan()}
     assert "disable_flash_attention" in taken["attention"].switch
+
+
+def test_the_plan_names_what_xla_tries(monkeypatch):
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
+    given = []
+
+    def options(flops, platform):
+        given.append(flops)
+        return {compiler_options.FEWER_PRODUCTS: 2}
+
+    monkeypatch.setattr("exburn.models.reporting.compiler_options", options)
+    row = {d.choice: d for d in model.explain_plan()}["products that XLA tries"]
+    assert "two of cuBLAS'" in row.taken and given == [2 * 4 * 4]
+    assert compiler_options.FEWER_PRODUCTS in row.switch
 
 
 class EveryThird(exburn.callbacks.Callback):
