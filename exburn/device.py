@@ -222,9 +222,13 @@ def chosen_device() -> Any:
 
 
 def chosen_platform() -> str:
-    """The platform of the device that JAX puts new arrays on now, in this thread."""
+    """The platform of the device that JAX puts new arrays on now, in this thread.
+
+    ``"gpu"`` for those of CUDA, by whichever name it was chosen.
+    """
     chosen = chosen_device()
-    return getattr(chosen, "platform", chosen) or jax.default_backend()
+    name = getattr(chosen, "platform", chosen) or jax.default_backend()
+    return "gpu" if name == "cuda" else name
 
 
 @functools.cache
@@ -234,7 +238,7 @@ def wake() -> None:
     JAX does the one when the first array is put there, 1.4 s for the 105 GB of an H200,
     the other when the first program is compiled. Python's interpreter is free then.
     """
-    if chosen_platform() not in ("gpu", "cuda"):
+    if chosen_platform() != "gpu":
         return
     device = chosen_device()
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import inspect_call, spec_like
-from exburn.training.check import ends_in_probabilities
+from exburn.training.forward import ends_in_probabilities
 
 __all__ = ["OwnSteps"]
 

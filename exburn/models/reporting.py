@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
-from exburn.compiler_options import FEWER_PRODUCTS, compiler_options
+from exburn.compiler_options import FEWER_PRODUCTS
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
-from exburn.flops import Cost
 from exburn.gpu_kernels import why_not
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
@@ -117,7 +116,9 @@ class Reporting:
         modules = [module for _, module in iter_modules(self)]
         if any(hasattr(module, "flash_attention") for module in modules):
             decisions = [*decisions, _attention()]
-        return ExecutionPlan([*decisions, _kernels(), _trials(trainer.first_cost())])
+        return ExecutionPlan(
+            [*decisions, _kernels(), _trials(trainer.compiler_options)]
+        )
 
 
 def _attention() -> Decision:
@@ -145,10 +146,9 @@ def _kernels() -> Decision:
     )
 
 
-def _trials(forward: Cost | None) -> Decision:
+def _trials(options: dict[str, Any] | None) -> Decision:
     platform = jax.default_backend()
-    flops = forward and forward.flops
-    few = FEWER_PRODUCTS in (compiler_options(flops, platform) or {})
+    few = FEWER_PRODUCTS in (options or {})
     reason = "a small model" if few else "a large model, an older JAX, or XLA_FLAGS"
     return Decision(
         "products that XLA tries",

@@ -20,7 +20,8 @@ from exburn.models.arguments import check_rows
 from exburn.serving.hooks import Hooks
 from exburn.serving.inputs import Inputs
 from exburn.shapes import describe, held
-from exburn.training.check import check_ids, lookups
+from exburn.training.check import check_ids
+from exburn.training.forward import lookups
 from exburn.training.module import SplitModule
 from exburn.training.plan import unrolled
 from exburn.training.trainer import Trainer

@@ -7,18 +7,18 @@ from typing import Any
 
 import jax
 
-from exburn.building import infer, materialize, spec_like, untouched_metrics
+from exburn.building import infer, materialize, spec_like
 from exburn.compiler_options import compiler_options
 from exburn.dataset import check_finite
-from exburn.errors import ExBurnError
-from exburn.flops import Cost, count
+from exburn.flops import Cost
 from exburn.garbage import starting
 from exburn.layer import Layer
 from exburn.selection import frozen_paths, train_only
-from exburn.shapes import dim, plain
-from exburn.training.check import Forward, check_ids, ends_in_probabilities, lookups
+from exburn.shapes import dim
+from exburn.training.check import check_ids
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
+from exburn.training.forward import Forward, trace
 from exburn.training.likeness import Likeness
 from exburn.training.live_state import LiveState
 from exburn.training.module import SplitModule
@@ -184,7 +184,8 @@ class Preparation(LiveState):
             self.objective.recall(ready.built)
             self._built_for = ready.built_for
         if ready.seen is None:
-            self.custom.recall(kind, ready.logs)  # type: ignore[union-attr]
+            assert self.custom is not None
+            self.custom.recall(kind, ready.logs)
             return None
         self._seen = ready.seen
         return ready.seen.outputs
@@ -287,7 +288,7 @@ class Preparation(LiveState):
         """What one abstract forward pass tells; traced once for each shape."""
         key = _rows_and_row(x)
         if key not in self._forwards:
-            self._forwards[key] = _trace(self.split, x)
+            self._forwards[key] = trace(self.split, x)
         self._seen = self._forwards[key]
         return self._seen
 
@@ -321,6 +322,12 @@ class Preparation(LiveState):
             return int(self.asked_unroll)
         cost = self.first_cost()
         return 1 if cost is None else unrolled(cost, jax.default_backend())
+
+    @property
+    def compiler_options(self) -> dict[str, Any] | None:
+        """What XLA is told when it compiles the programs."""
+        cost = self.first_cost()
+        return compiler_options(cost and cost.flops, jax.default_backend())
 
     def owns(self, kind: str) -> bool:
         """Whether the module brings its own ``train_step`` or ``test_step``."""
@@ -370,7 +377,6 @@ class Preparation(LiveState):
         if key not in self._programs:
             while len(self._programs) >= _VARIANTS:
                 del self._programs[next(iter(self._programs))]
-            cost = self.first_cost()
             self._programs[key] = Programs(
                 self.split,
                 self.objective,
@@ -381,7 +387,7 @@ class Preparation(LiveState):
                 ),
                 custom=self.custom,
                 unroll=self.unroll,
-                options=compiler_options(cost and cost.flops, jax.default_backend()),
+                options=self.compiler_options,
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,
@@ -430,25 +436,3 @@ def _rows_and_row(x: Any) -> tuple[int, str]:
     leaves, treedef = jax.tree.flatten(x)
     row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
     return leaves[0].shape[0] if leaves else 0, row
-
-
-def _trace(split: SplitModule, x: Any) -> Forward:
-    """One abstract forward pass in training."""
-    told: dict[str, Any] = {}
-
-    def forward(groups, x):
-        key = jax.random.key(0)
-        out, _, pass_ = split.forward(groups, x, training=True, key=key)
-        told["losses"] = len(pass_.losses)
-        told["lookups"] = lookups(x, pass_)
-        return out
-
-    groups = jax.tree.map(spec_like, split.read())
-    try:
-        with untouched_metrics(split.module):
-            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
-    except ExBurnError as error:
-        plain(error)
-        raise
-    told["probabilities"] = ends_in_probabilities(jaxpr)
-    return Forward(count(jaxpr), specs, **told)

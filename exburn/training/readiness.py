@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.training.check import Forward
+from exburn.training.forward import Forward
 from exburn.training.likeness import Likeness
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective

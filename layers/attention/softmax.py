@@ -20,7 +20,7 @@ def goes_by_steps() -> bool:
         >>> goes_by_steps() and chosen_platform() == "cpu"
         False
     """
-    return chosen_platform() != "cpu" and is_gpu_kernels_enabled()
+    return chosen_platform() == "gpu" and is_gpu_kernels_enabled()
 
 
 def masked_softmax(

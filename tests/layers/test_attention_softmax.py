@@ -71,7 +71,10 @@ def test_a_traced_layer_follows_the_switch(monkeypatch):
     layer = layers.MultiHeadAttention(2, 3)
     x = jnp.ones((1, 4, 6))
     layer(x, x)
-    traced = lambda: str(jax.make_jaxpr(lambda x: layer(x, x))(x))  # noqa: E731
+
+    def traced() -> str:
+        return str(jax.make_jaxpr(lambda x: layer(x, x))(x))
+
     assert "optimization_barrier" in traced()
     config.disable_gpu_kernels()
     try:

@@ -254,7 +254,7 @@ def test_the_plan_names_what_xla_tries(monkeypatch):
         given.append(flops)
         return {compiler_options.FEWER_PRODUCTS: 2}
 
-    monkeypatch.setattr("exburn.models.reporting.compiler_options", options)
+    monkeypatch.setattr("exburn.training.preparation.compiler_options", options)
     row = {d.choice: d for d in model.explain_plan()}["products that XLA tries"]
     assert "two of cuBLAS'" in row.taken and given == [2 * 4 * 4]
     assert compiler_options.FEWER_PRODUCTS in row.switch

@@ -1,0 +1,119 @@
+"""What one abstract forward pass tells of a module, before anything is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from exburn import context
+from exburn.building import spec_like, untouched_metrics
+from exburn.errors import ExBurnError
+from exburn.flops import Cost, count
+from exburn.shapes import plain
+from exburn.training.module import SplitModule
+
+__all__ = ["Forward", "ends_in_probabilities", "lookups", "trace"]
+
+_PASSING = {"convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """What one abstract forward pass tells.
+
+    Attributes:
+        cost: Cost of the pass.
+        outputs: Specs of the outputs.
+        losses: Number of losses that layers added.
+        probabilities: For each output whether it ends in a softmax or sigmoid.
+        lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
+    """
+
+    cost: Cost
+    outputs: Any
+    losses: int = 0
+    probabilities: tuple[bool, ...] = ()
+    lookups: tuple[tuple[int, int, str], ...] = ()
+
+
+def trace(split: SplitModule, x: Any) -> Forward:
+    """One abstract forward pass in training.
+
+    Args:
+        split: The module.
+        x: Specs of the inputs of a batch.
+    """
+    told: dict[str, Any] = {}
+
+    def forward(groups, x):
+        key = jax.random.key(0)
+        out, _, pass_ = split.forward(groups, x, training=True, key=key)
+        told["losses"] = len(pass_.losses)
+        told["lookups"] = lookups(x, pass_)
+        return out
+
+    groups = jax.tree.map(spec_like, split.read())
+    try:
+        with untouched_metrics(split.module):
+            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+    except ExBurnError as error:
+        plain(error)
+        raise
+    told["probabilities"] = ends_in_probabilities(jaxpr)
+    return Forward(count(jaxpr), specs, **told)
+
+
+def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int, str], ...]:
+    """The inputs that were looked up in a table as they are, or cast at most."""
+    inputs = jax.tree.leaves(x)
+    found = []
+    for indices, rows, layer in pass_.lookups:
+        source = pass_.source_of(indices)
+        found += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
+    return tuple(found)
+
+
+def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
+    """For each output of a program whether a softmax or sigmoid makes it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> program = jax.make_jaxpr(lambda x: (jax.nn.softmax(x), x * 2))(jnp.ones(3))
+        >>> ends_in_probabilities(program)
+        (True, False)
+    """
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    made = {id(var): eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+
+    def trail(var: Any) -> tuple[Any, Any]:
+        """The variable that this one is a copy of, and what computes that."""
+        while (eqn := made.get(id(var))) and eqn.primitive.name in _PASSING:
+            var = eqn.invars[0]
+        return var, eqn
+
+    def source(var: Any) -> Any:
+        return trail(var)[1]
+
+    def is_probability(var: Any) -> bool:
+        origin, eqn = trail(var)
+        if eqn is None:
+            return False
+        if "jaxpr" in eqn.params:  # a function that was jitted by itself
+            inner = ends_in_probabilities(eqn.params["jaxpr"])
+            return inner[eqn.outvars.index(origin)]
+        if eqn.primitive.name == "div":
+            top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
+            while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
+                bottom = made.get(id(bottom.invars[0]))
+            return (
+                top is not None
+                and bottom is not None
+                and top.primitive.name == "exp"
+                and bottom.primitive.name == "reduce_sum"
+                and source(bottom.invars[0]) is top
+            )
+        return eqn.primitive.name == "logistic"
+
+    return tuple(is_probability(var) for var in jaxpr.outvars)
