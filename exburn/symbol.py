@@ -27,6 +27,7 @@ from exburn.errors import (
     GraphError,
     ShapeError,
 )
+from exburn.integer_products import matmul
 from exburn.shapes import describe, public_shape, trace_shapes
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift"]
@@ -190,7 +191,7 @@ for _name, _fn in {
     "floordiv": jnp.floor_divide,
     "mod": jnp.mod,
     "pow": jnp.power,
-    "matmul": jnp.matmul,
+    "matmul": matmul,
     "and": jnp.bitwise_and,
     "or": jnp.bitwise_or,
     "xor": jnp.bitwise_xor,
@@ -220,7 +221,7 @@ OPERATIONS: dict[str, Callable] = {
         fn.__name__: fn  # pyright: ignore[reportAttributeAccessIssue]
         for fn in (
             jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
-            jnp.mod, jnp.power, jnp.matmul, jnp.bitwise_and, jnp.bitwise_or,
+            jnp.mod, jnp.power, matmul, jnp.bitwise_and, jnp.bitwise_or,
             jnp.bitwise_xor, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
             jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.transpose,
         )

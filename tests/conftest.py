@@ -68,6 +68,13 @@ def pytest_configure_node(node):
     node.workerinput["compiled"] = node.config.stash[FOLDER]
 
 
+def pytest_runtest_setup(item):
+    import jax
+
+    if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
+        pytest.skip("is about programs for a CPU")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(request):
     """Compiles tiny programs fast rather than well."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn.ops.binding import bind, listed
+from exburn import integer_products
+from exburn.ops.binding import bind, listed, op
 
 # fmt: off
 __all__ = [
@@ -19,7 +20,7 @@ cross = bind(jnp.cross, "x1, x2, /, axisa, axisb, axisc, axis")
 dot = bind(jnp.dot, "x1, x2, /")
 inner = bind(jnp.inner, "x1, x2, /")
 kron = bind(jnp.kron, "x1, x2, /")
-matmul = bind(jnp.matmul, "x1, x2, /")
+matmul = op(integer_products.matmul)
 outer = bind(jnp.outer, "x1, x2, /")
 slogdet = bind(jnp.linalg.slogdet, "x, /")
 tensordot = bind(jnp.tensordot, "x1, x2, /, axes")
@@ -28,7 +29,7 @@ vdot = bind(jnp.vdot, "x1, x2, /")
 
 @listed
 def einsum(subscripts, *operands, **kwargs):
-    """Sums of products, in Einstein's notation.
+    """Sums of products, in Einstein's notation; of arrays of int8 in int32.
 
     Args:
         subscripts: Axes of the operands and of the result, ``"bij,bjk->bik"``.
@@ -39,4 +40,6 @@ def einsum(subscripts, *operands, **kwargs):
         >>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 10]).tolist()
         [21, 43]
     """
+    if all(getattr(x, "dtype", None) == jnp.int8 for x in operands):
+        operands = [jnp.asarray(x, jnp.int32) for x in operands]
     return jnp.einsum(subscripts, *operands, **kwargs)

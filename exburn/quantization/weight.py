@@ -12,6 +12,7 @@ from flax import nnx
 from jax import lax
 
 from exburn.initializers import Zeros
+from exburn.integer_products import filled
 from exburn.quantization.scheme import Scheme
 from exburn.weights import Buffer, Weight
 
@@ -162,7 +163,7 @@ def _dynamic(x: Any, values: Any, scale: Any) -> jax.Array:
         y = (values.astype(jnp.int32) * row).sum(-1)
         y = y.reshape(*x.shape[:-1], -1)
     else:
-        y = _dot(whole, values, jnp.int32)
+        y = _dot(filled(whole, -1), filled(values, -1), jnp.int32)
     return (y * step * scale.astype(jnp.float32)).astype(x.dtype)
 
 

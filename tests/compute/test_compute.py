@@ -248,6 +248,7 @@ def test_bad_pipelines():
 # --- commands -----------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_commands_run_while_the_host_goes_on():
     @jax.jit
     def slow(x):

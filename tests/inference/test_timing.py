@@ -11,6 +11,7 @@ from exburn.errors import ArgumentError, DataError
 from exburn.timing import Timing
 
 
+@pytest.mark.cpu
 def test_the_machine():
     report = exburn.benchmark(size=64, iterations=3, dtypes=["float32", "bfloat16"])
     assert [row["dtype"] for row in report.rows] == ["float32", "bfloat16"]

@@ -208,6 +208,7 @@ def test_the_setting_of_flash_attention_counts_where_the_layer_has_none(
     assert layer._cudnn(X, X, X, None) is runs
 
 
+@pytest.mark.cpu
 def test_flash_attention_on_a_cpu_says_why_not():
     layer = layers.MultiHeadAttention(2, 8, flash_attention=True)
     with pytest.raises(errors.ArgumentError, match="JAX runs on cpu"):

@@ -27,6 +27,7 @@ def test_values_and_gradients_are_those_of_a_plain_product(monkeypatch, backend)
         np.testing.assert_allclose(ours, plain, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.cpu
 def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
     def widths():
         text = str(jax.make_jaxpr(lambda x: wide_product(x, KERNEL))(X))

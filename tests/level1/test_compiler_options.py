@@ -58,6 +58,7 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
         known_options()
 
 
+@pytest.mark.cpu
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 

@@ -20,6 +20,7 @@ K, J = ints(3, 4), ints(3, 4, low=1)
 B, C = X > 0.5, Y > 0.5
 V, W = floats(4), floats(4)
 Z = X + 1j * Y
+I8 = np.full((3, 5), 100, "int8")  # whose products are no int8
 M = floats(2, 3, 3) + 3 * np.eye(3, dtype="float32")  # well conditioned
 P = M @ M.transpose(0, 2, 1)
 IDS = np.array([0, 0, 2], "int32")
@@ -189,10 +190,14 @@ CASES = {
     "correlate": [case(V, W), case(V, W[:2], "full")],
     "cross": [case(X[:, :3], Y[:, :3])],
     "dot": [case(X, Y.T), case(V, W)],
-    "einsum": [case("ij,kj->ik", X, Y), case("bij,bjk->bik", M, M)],
+    "einsum": [
+        case("ij,kj->ik", X, Y),
+        case("bij,bjk->bik", M, M),
+        case("ij,kj->ik", I8, I8),
+    ],
     "inner": [case(V, W), case(X, Y)],
     "kron": [case(X, Y[:2])],
-    "matmul": [case(X, Y.T), case(M, P), case(K, J.T)],
+    "matmul": [case(X, Y.T), case(M, P), case(K, J.T), case(I8, I8.T), case(I8, I8[0])],
     "outer": [case(V, W)],
     "tensordot": [case(X, Y, [[0], [0]]), case(X, Y.T, 1)],
     "vdot": [case(V, W)],

@@ -101,7 +101,8 @@ def test_values_are_those_of_keras(name, i):
             assert a == b
             continue
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+        if name not in ("empty", "empty_like"):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
 def symbolic(tree, batch):

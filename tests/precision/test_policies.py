@@ -210,6 +210,7 @@ def products(fn, *args):
     return found
 
 
+@pytest.mark.cpu
 def test_matmul_precision_of_the_process_and_of_layers():
     highest, high = jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGH
     model = exburn.Sequential(
@@ -230,6 +231,7 @@ def test_matmul_precision_of_the_process_and_of_layers():
     assert highest in products(gradient, x)[2:]  # the backward pass has it, too
 
 
+@pytest.mark.cpu
 def test_another_matmul_precision_compiles_again():
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", "mse")

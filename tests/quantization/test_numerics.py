@@ -1,5 +1,7 @@
 """Every layer and scheme against quantization written plainly in NumPy."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -246,6 +248,27 @@ def test_a_single_row_by_sums_equals_a_matrix_product(rng, monkeypatch, dtype):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert "dot_general" not in str(jax.make_jaxpr(small.multiply)(x))
     np.testing.assert_allclose(small.multiply(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [3, 4, 70])
+def test_integer_products_on_a_gpu_sum_a_multiple_of_four_terms(
+    rng, monkeypatch, columns
+):
+    """Of others XLA's kernels there give twice the product."""
+    x = jnp.asarray(rng.integers(-127, 128, (2, columns)), jnp.int8)
+    y = jnp.asarray(rng.integers(-127, 128, (columns, 5)), jnp.int8)
+    scheme = Scheme("int8", (columns, 5), (0,), dynamic=True)
+    weight = QuantizedWeight(Parameter(y.astype(jnp.float32)), scheme)
+    exact = weight.multiply(x.astype(jnp.float32))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for product, wanted, given in (
+        (ops.matmul, np.asarray(x, int) @ np.asarray(y, int), (x, y)),
+        (weight.multiply, exact, (x.astype(jnp.float32),)),
+    ):
+        np.testing.assert_array_equal(product(*given), wanted)
+        text = jax.jit(product).lower(*given).as_text()
+        (terms,) = re.findall(r"dot_general.*\(tensor<2x(\d+)xi8>", text)
+        assert int(terms) % 4 == 0
 
 
 def test_the_gradient_of_dynamic_rounding_is_that_of_the_product(rng):

@@ -13,6 +13,7 @@ from exburn.errors import ArgumentError, BatchFailedError
 from exburn.serving import emit, programs
 
 
+@pytest.mark.cpu
 def test_full_batches_that_wait_run_in_one_call(gate):
     options = {"batch_size": 2, "batch_timeout": 0.0, "example": gate.row(0)}
     with Serving(gate, burst=4, **options) as serving:

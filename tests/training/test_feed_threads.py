@@ -213,6 +213,7 @@ def test_a_loader_may_use_its_memory_again(model, buffers, begins, op):
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.cpu
 def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
     """As on a GPU: chunks in parts, whose memory is free when they were sent."""
     x = np.random.default_rng(0).standard_normal((120, 6)).astype("float32")

@@ -37,6 +37,7 @@ def test_gathered_rows_are_those_of_numpy(threads, tmp_path, monkeypatch):
             assert found[name].dtype == array.dtype
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("straight", [True, False])
 def test_memory_that_was_sent_is_filled_again_and_nobody_sees_it(monkeypatch, straight):
     """As with an accelerator, whose arrays are copies."""

@@ -213,6 +213,7 @@ def test_batch_sizes_are_expected_up_to_a_number():
         model.train_on_batch(x[:10], y[:10])
 
 
+@pytest.mark.cpu
 def test_the_plan_is_explained_and_can_be_forced():
     x, y = batches(4)[0]
     model = sequence_model()
@@ -267,6 +268,7 @@ class EveryThird(exburn.callbacks.Callback):
         self.seen = [*getattr(self, "seen", []), batch]
 
 
+@pytest.mark.cpu
 def test_steps_of_a_call_are_as_they_were_asked_for():
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse", seed=1, steps_per_execution=4, unroll=2)
@@ -291,6 +293,7 @@ def train_program(model, steps):
     return str(make(trainer.initial_state(), (*batch, None), None, None))
 
 
+@pytest.mark.cpu
 def test_convolutions_on_a_cpu_run_one_step_a_call():
     model = exburn.Sequential(
         [

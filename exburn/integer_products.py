@@ -1,0 +1,51 @@
+"""Products of arrays of int8, which are summed in int32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["filled", "matmul"]
+
+
+def matmul(x1: Any, x2: Any) -> jax.Array:
+    """The product of two matrices, of stacks of them, or of vectors.
+
+    That of two arrays of int8 is int32, as in Keras.
+
+    Args:
+        x1: ``[…, n, k]`` or ``[k]``.
+        x2: ``[…, k, m]`` or ``[k]``.
+
+    Example:
+        >>> import numpy as np
+        >>> ones = np.full((2, 2), 100, np.int8)
+        >>> matmul(ones, ones).tolist()
+        [[20000, 20000], [20000, 20000]]
+    """
+    if not _all_int8(x1, x2) or not (jnp.ndim(x1) and jnp.ndim(x2)):
+        return jnp.matmul(x1, x2)
+    x1, x2 = filled(jnp.asarray(x1), -1), filled(jnp.asarray(x2), -min(2, x2.ndim))
+    return jnp.matmul(x1, x2, preferred_element_type=jnp.int32)
+
+
+def filled(x: jax.Array, axis: int) -> jax.Array:
+    """An array of int8 whose products along an axis are right on a GPU, too.
+
+    XLA's kernels of Triton (jax 0.11.2, on an H200) give twice the product of two
+    arrays of int8 where the number of terms is no multiple of four. So there are zeros
+    behind the last term.
+    """
+    size = x.shape[axis]
+    if jax.default_backend() != "gpu" or not isinstance(size, int) or size % 4 == 0:
+        return x
+    widths = [(0, 0, 0)] * x.ndim
+    widths[axis] = (0, -size % 16, 0)
+    return jax.lax.pad(x, np.int8(0), widths)
+
+
+def _all_int8(*arrays: Any) -> bool:
+    return all(getattr(array, "dtype", None) == jnp.int8 for array in arrays)
