@@ -27,7 +27,7 @@ from throughput import fit_and_time, in_own_process
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
 
 
-def run_exburn(work: Large, x, y, epochs) -> list[float]:
+def exburn_model(work: Large) -> Any:
     import jax.numpy as jnp
 
     import exburn
@@ -39,10 +39,10 @@ def run_exburn(work: Large, x, y, epochs) -> list[float]:
     )
     model = keras_like(work, exburn, places)
     model.compile("adam", loss="cross_entropy", metrics=["accuracy"])
-    return fit_and_time(model, exburn.callbacks, x, y, work.batch, epochs, verbose=1)
+    return model
 
 
-def run_keras(work: Large, x, y, epochs) -> list[float]:
+def keras_model(work: Large) -> Any:
     os.environ["KERAS_BACKEND"] = "jax"
     import keras
     from keras import ops
@@ -58,7 +58,21 @@ def run_keras(work: Large, x, y, epochs) -> list[float]:
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    return fit_and_time(model, keras.callbacks, x, y, work.batch, epochs, verbose=0)
+    return model
+
+
+def run_exburn(work: Large, x, y, epochs) -> list[float]:
+    from exburn import callbacks
+
+    model = exburn_model(work)
+    return fit_and_time(model, callbacks, x, y, work.batch, epochs, verbose=1)
+
+
+def run_keras(work: Large, x, y, epochs) -> list[float]:
+    model = keras_model(work)
+    from keras import callbacks
+
+    return fit_and_time(model, callbacks, x, y, work.batch, epochs, verbose=0)
 
 
 def run_scan(work: Large, x, y, epochs) -> list[float]:

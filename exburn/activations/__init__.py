@@ -114,6 +114,16 @@ for _name in (
 _catalogue = registry.Catalogue("activation", _names)
 
 
+def acts_on_rows(activation: Callable[..., Any]) -> bool:
+    """Whether an activation is known to look at the last axis at most.
+
+    Example:
+        >>> acts_on_rows(relu), acts_on_rows(softmax), acts_on_rows(lambda x: x[:1])
+        (True, True, False)
+    """
+    return any(activation is known for known in _names.values())
+
+
 def get(identifier: Any) -> Callable[..., Any]:
     """The activation that an identifier stands for.
 

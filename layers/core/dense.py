@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+
 from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.layers.core.adaptable import Adaptable
@@ -98,6 +100,15 @@ class Dense(Adaptable):
     def call(self, x):
         x, kernel = self.cast(x), self.cast(self.kernel)
         bias = self.cast(self.bias) if self.use_bias else None
+        by_rows = activations.acts_on_rows(self.activation)
+        if x.ndim < 3 or jax.default_backend() != "cpu" or not by_rows:
+            return self._product(x, kernel, bias)
+        # XLA's CPU backend computes what follows a product with it, but not behind
+        # another shape: a fifth of the time of a product of 384 terms.
+        y = self._product(x.reshape(-1, x.shape[-1]), kernel, bias)
+        return y.reshape(*x.shape[:-1], y.shape[-1])
+
+    def _product(self, x, kernel, bias):
         if self.activation is activations.gelu and bias is not None:
             return biased_gelu(wide_product(x, kernel), bias)
         return self.activation(wide_product(x, kernel, bias))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from exburn import activations
+from exburn.layers import Dense
 from exburn.layers.core import wide_product as module
 from exburn.layers.core.wide_product import wide_product
 
@@ -36,6 +37,24 @@ def test_columns_are_filled_up_on_a_gpu_only(monkeypatch):
     assert not widths()
     monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
     assert widths()
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("activation", ["relu", "softmax", "gelu", "glu"])
+def test_on_a_cpu_rows_get_bias_and_activation_before_they_are_sequences(activation):
+    layer = Dense(6, activation=activation, bias_initializer="random_normal")
+    out = layer(X)
+    wanted = layer.activation(X @ layer.kernel.numpy() + layer.bias.numpy())
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+    *_, last = jax.make_jaxpr(layer)(X).eqns
+    assert last.primitive.name == "reshape"
+
+
+def test_a_function_of_ones_own_sees_sequences():
+    seen = []
+    layer = Dense(6, activation=lambda y: seen.append(y.shape) or y[:, ::-1])
+    assert layer(X).shape == (2, 3, 6)
+    assert set(seen) == {(2, 3, 6)}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
