@@ -15,7 +15,7 @@ from exburn.device import chosen_platform
 from exburn.errors import ExBurnError
 from exburn.training.chunk import Chunk
 from exburn.training.gather import Gatherer
-from exburn.training.plan import balanced, bucket, power_of_two
+from exburn.training.plan import balanced, bucket, power_of_two, shared
 from exburn.training.prefetch import Prefetch
 from exburn.training.transfer import kept
 
@@ -82,16 +82,14 @@ class ArrayFeed:
         most = most_steps // group
         self.length = min(groups, most) if fixed else balanced(groups, most)
         if few_shapes:
-            if not fixed:  # equal chunks, so that the last one is nearly full, too
-                self.length = math.ceil(groups / math.ceil(groups / most))
-            self.length = min(bucket(self.length), most)
+            self.length = min(bucket(groups), most) if fixed else shared(groups, most)
         chunks = math.ceil(groups / self.length)
         padded = chunks * self.length != groups or not even
         self.length *= group
         short = rest < self.batch_size and not self.tail
-        shared = few_shapes and not exact_rows
-        self.counted = padded or short or shared
-        self.padded = padded or shared
+        many = few_shapes and not exact_rows
+        self.counted = padded or short or many
+        self.padded = padded or many
         self._whole = whole
         self._device: Any = None
         self.waiting: Callable[[], None] = lambda: None

@@ -99,6 +99,8 @@ class Gatherer:
         if out.nbytes < 2 * _PART:
             out[...] = source
             return
+        if source.flags.c_contiguous and out.flags.c_contiguous:
+            source, out = source.reshape(-1), out.reshape(-1)  # of few rows, maybe
 
         def part(start: int, stop: int) -> None:
             out[start:stop] = source[start:stop]

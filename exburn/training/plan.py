@@ -16,6 +16,7 @@ __all__ = [
     "grouped",
     "loader_steps",
     "power_of_two",
+    "shared",
     "unrolled",
 ]
 
@@ -197,6 +198,29 @@ def balanced(steps: int, most: int) -> int:
         return max(steps, 1)
     near = range(2 * most, most // 4, -1)
     return min(near, key=lambda k: (-steps % k, abs(k - most)))
+
+
+def shared(steps: int, most: int) -> int:
+    """A length out of a few that cuts ``steps`` into chunks with few empty steps.
+
+    Data of many sizes share programs so. An empty step takes the time of a real one, a
+    further chunk that of the two-hundredth part of a planned one: 0.5 ms.
+
+    Args:
+        steps: Steps of the data.
+        most: Longest chunk.
+
+    Example:
+        >>> shared(512, 222), shared(32, 5), shared(1875, 222), shared(33, 2048)
+        (128, 4, 112, 40)
+    """
+    fewest = -(-steps // most)
+    lengths = {min(bucket(-(-steps // n)), most) for n in range(fewest, 2 * fewest + 8)}
+
+    def cost(length: int) -> float:
+        return -(-steps // length) * (length + most / 200)
+
+    return min(sorted(lengths, reverse=True), key=cost)
 
 
 def grouped(steps: int, group: int) -> int:

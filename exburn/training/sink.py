@@ -10,7 +10,8 @@ import numpy as np
 
 from exburn.errors import DataError
 from exburn.training.feed import Chunk
-from exburn.training.transfer import brought
+from exburn.training.gather import Gatherer
+from exburn.training.transfer import brought, in_parts, is_large
 
 __all__ = ["Sink"]
 
@@ -26,6 +27,7 @@ class Sink:
         self._parts: list[Any] = []
         self._whole: Any = None
         self._filled = 0
+        self._gatherer = Gatherer()
 
     def put(self, chunk: Chunk, outputs: Any) -> None:
         self._pending.append((chunk.rows, chunk.samples, brought(outputs)))
@@ -41,34 +43,63 @@ class Sink:
                     "an output has no batch axis, so rows cannot be told apart",
                 )
 
-        def rows(leaf):
-            host = np.asarray(leaf)
-            flat = host.reshape((-1, *host.shape[2:]))
-            if count is None or all(n == host.shape[1] for n in count[:-1]):
-                return flat[:samples]
-            keep = np.arange(host.shape[1]) < np.array(count)[:, None]
-            return host[: len(count)][keep]
-
-        part = jax.tree.map(rows, outputs)
         if self._rows is None:
-            self._parts.append(part)
+            self._parts.append(
+                jax.tree.map(lambda v: self._rows_of(v, count, samples), outputs)
+            )
             return
         if self._whole is None:
             total = self._rows
-            self._whole = jax.tree.map(
-                lambda v: np.empty((total, *v.shape[1:]), v.dtype), part
-            )
+            self._whole = jax.tree.map(lambda v: _empty(total, v), outputs)
         stop = self._filled + samples
+        parts = jax.tree.map(lambda v: v[self._filled : stop], self._whole)
         jax.tree.map(
-            lambda whole, v: whole.__setitem__(slice(self._filled, stop), v),
-            self._whole,
-            part,
+            lambda v, out: self._rows_of(v, count, samples, out), outputs, parts
         )
         self._filled = stop
+
+    def _rows_of(
+        self,
+        outputs: Any,
+        count: list[int] | None,
+        samples: int,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The real rows of ``[steps, batch, …]`` on the host, in ``out`` if given.
+
+        Args:
+            outputs: Of the steps of a chunk.
+            count: Real rows of each step.
+            samples: How many there are.
+            out: Memory for them.
+        """
+        if count is not None and all(n == outputs.shape[1] for n in count[:-1]):
+            count = None  # they follow one another
+        if count is None and is_large(outputs):
+            out = _empty(samples, outputs) if out is None else out
+            for start, rows in in_parts(outputs):
+                part = out[start : start + len(rows)]
+                self._gatherer.copy(rows[: len(part)], part)
+            return out
+        host = np.asarray(outputs)
+        if count is None:
+            rows = host.reshape((-1, *host.shape[2:]))[:samples]
+        else:
+            keep = np.arange(host.shape[1]) < np.array(count)[:, None]
+            rows = host[: len(count)][keep]
+        if out is None:
+            return rows
+        self._gatherer.copy(rows, out)
+        return out
 
     def result(self) -> Any:
         while self._pending:
             self._take()
+        self._gatherer.close()
         if self._rows is None:
             return jax.tree.map(lambda *v: np.concatenate(v), *self._parts)
         return jax.tree.map(lambda v: v[: self._filled], self._whole)
+
+
+def _empty(rows: int, leaf: Any) -> np.ndarray:
+    return np.empty((rows, *leaf.shape[2:]), leaf.dtype)

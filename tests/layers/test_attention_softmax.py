@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import config, layers
+from exburn import config, context, layers
 from exburn.layers.attention import softmax
 from exburn.layers.attention.softmax import masked_softmax
 
@@ -17,6 +17,12 @@ MASK = jnp.array([True, True, False, True, False])
 
 def total(scores: Any) -> Any:
     return (masked_softmax(scores, MASK) ** 3).sum()
+
+
+@pytest.fixture(autouse=True)
+def training():
+    with context.forward(context.Context(training=True)):
+        yield
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def test_a_traced_layer_follows_the_switch(monkeypatch):
     layer(x, x)
 
     def traced() -> str:
-        return str(jax.make_jaxpr(lambda x: layer(x, x))(x))
+        return str(jax.make_jaxpr(lambda x: layer(x, x, training=True))(x))
 
     assert "optimization_barrier" in traced()
     config.disable_gpu_kernels()
@@ -81,3 +87,10 @@ def test_a_traced_layer_follows_the_switch(monkeypatch):
         assert "optimization_barrier" not in traced()
     finally:
         config.enable_gpu_kernels()
+
+
+def test_outside_of_training_it_is_one_kernel(monkeypatch):
+    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    with context.forward(context.Context(training=False)):
+        text = str(jax.make_jaxpr(lambda x: masked_softmax(x, MASK))(SCORES))
+    assert "optimization_barrier" not in text

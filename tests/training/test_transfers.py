@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training import transfer
+from exburn.training import sink, transfer
 from exburn.training.compiled import Watched
 from exburn.training.objective import Objective
 from exburn.training.preparation import Preparation
@@ -102,6 +102,40 @@ def test_small_outputs_of_a_gpu_are_written_into_memory_of_the_host(rows, monkey
     np.testing.assert_array_equal(found["a"], np.arange(rows))
     often = {"pinned_host" if rows == 2 else "device"}
     assert kinds == [{"device"}, {"device"}, often, often]
+
+
+def test_large_outputs_of_a_gpu_go_to_memory_that_it_writes_to(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    large = jax.numpy.arange(3 << 20).reshape(2, 3, 1 << 19)
+    found = transfer.brought(large)
+    assert found.sharding.memory_kind == "pinned_host"
+    ((start, rows),) = transfer.in_parts(found)
+    np.testing.assert_array_equal(rows, large.reshape(6, -1))
+    monkeypatch.setattr(transfer, "_PART", 8 << 20)
+    assert transfer.brought(large) is large  # it comes in parts
+    assert start == 0 and len(list(transfer.in_parts(large))) == 2
+
+
+@pytest.mark.parametrize("part", [100, 1_000, 100_000])
+@pytest.mark.parametrize("known", [True, False])
+def test_large_outputs_of_a_gpu_come_in_parts(part, known, monkeypatch):
+    model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(5)])
+    model.compile(steps_per_execution=4)
+    x = np.random.default_rng(0).standard_normal((61, 3)).astype("float32")
+
+    def batches():
+        yield from (x[i : i + 7] for i in range(0, 61, 7))
+
+    given = (lambda: x) if known else batches
+    expected = model.predict(given(), 7, verbose=0)
+    sent, take = [], transfer.in_parts
+    monkeypatch.setattr(transfer, "_PART", part)
+    monkeypatch.setattr(sink, "is_large", lambda array: True)
+    monkeypatch.setattr(
+        sink, "in_parts", lambda array: sent.append(array.shape) or take(array)
+    )
+    np.testing.assert_array_equal(model.predict(given(), 7, verbose=0), expected)
+    assert len(sent) > 1
 
 
 def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch):
