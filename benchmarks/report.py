@@ -230,6 +230,20 @@ def inference(results: dict[str, Any]) -> Iterator[str]:
                 yield _row(work, named[peer], *(f"{spent[c]:,.0f}" for c in calls))
 
 
+def large_inference(results: dict[str, Any]) -> Iterator[str]:
+    named = PEERS | {"torch": "PyTorch", "torch-compiled": "PyTorch, compiled"}
+    del named["exburn"]
+    named = {p: n for p, n in named.items() if any(p in r for r in results.values())}
+    yield from _head(
+        "workload", "", "ExBurn, samples/s", *(f"against {n}" for n in named.values())
+    )
+    for work, runs in results.items():
+        for kind, speed in runs["exburn"]["samples_per_s"].items():
+            rates = (runs[p]["samples_per_s"][kind] if p in runs else 0 for p in named)
+            ratios = (f"{speed / rate:.2f} ×" if rate else "–" for rate in rates)
+            yield _row(work, kind, f"{speed:,.0f}", *ratios)
+
+
 def kernels(results: dict[str, Any]) -> Iterator[str]:
     heads = ("ExBurn, ms", "XLA, ms", "XLA / ExBurn", "greatest difference")
     yield from _head("value and gradients", "dtype", *heads)
@@ -248,6 +262,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "scaling": scaling,
     "feeding": feeding,
     "inference": inference,
+    "large_inference": large_inference,
     "kernels": kernels,
 }
 

@@ -48,6 +48,7 @@ CASES = (
     Case("inference", 120),
     Case("feeding", 120),
     Case("large", 400),
+    Case("large_inference", 300),
     Case("kernels", 25),
     Case("precision", 80),
     Case("quantization", 100, ("--size", "large", "--kernels")),
