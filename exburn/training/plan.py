@@ -214,8 +214,8 @@ def shared(steps: int, most: int) -> int:
         >>> shared(512, 222), shared(32, 5), shared(1875, 222), shared(33, 2048)
         (128, 4, 112, 40)
     """
-    fewest = -(-steps // most)
-    lengths = {min(bucket(-(-steps // n)), most) for n in range(fewest, 2 * fewest + 8)}
+    longest = min(bucket(steps), most)
+    lengths = {min(bucket(-(-longest * n // 32)), most) for n in range(4, 33)}
 
     def cost(length: int) -> float:
         return -(-steps // length) * (length + most / 200)

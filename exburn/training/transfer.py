@@ -74,8 +74,16 @@ def _sent(array: jax.Array) -> jax.Array:
     if not is_large(array):
         array.copy_to_host_async()
     elif array.nbytes <= _PART:
-        return jax.device_put(array, array.sharding.with_memory_kind("pinned_host"))
+        return _pinned(array)
     return array
+
+
+def _pinned(array: jax.Array) -> jax.Array:
+    try:
+        return jax.device_put(array, array.sharding.with_memory_kind("pinned_host"))
+    except jax.errors.JaxRuntimeError:  # the system gives no more of it
+        array.copy_to_host_async()
+        return array
 
 
 def is_large(array: jax.Array) -> bool:
@@ -107,7 +115,6 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
     lead = min(max(_PART // size, 1), steps)
     rows = batch if size <= _PART else max(batch * _PART // size, 1)
     shape = (lead, rows, *array.shape[2:])
-    place = array.sharding.with_memory_kind("pinned_host")
     sent: deque[tuple[int, jax.Array]] = deque()
 
     def arrived() -> tuple[int, np.ndarray]:
@@ -122,7 +129,7 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
     for step, row in corners:
         corner = (step, row, *[0] * (array.ndim - 2))
         part = jax.lax.dynamic_slice(array, corner, shape)
-        sent.append((step * batch + row, jax.device_put(part, place)))
+        sent.append((step * batch + row, _pinned(part)))
         if len(sent) > _UNDER_WAY:
             yield arrived()
     while sent:

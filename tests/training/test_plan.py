@@ -3,7 +3,7 @@
 import pytest
 
 from exburn.flops import Cost
-from exburn.training.plan import balanced, chunk_steps
+from exburn.training.plan import balanced, chunk_steps, shared
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
 
@@ -33,3 +33,16 @@ def test_few_empty_steps(most):
         length = balanced(steps, most)
         assert most // 4 < length <= 2 * most or length == steps
         assert -steps % length <= (2 if steps > most else 0), (steps, length)
+
+
+@pytest.mark.parametrize(("most", "empty"), [(1, 0), (5, 0.01), (222, 0.02)])
+def test_data_of_many_sizes_share_few_lengths_with_few_empty_steps(most, empty):
+    sizes = range(most, 5_000, 7)
+    lengths = [shared(steps, most) for steps in sizes]
+    assert all(1 <= k <= most for k in lengths)
+    assert len(set(lengths)) <= 24
+    taken = [
+        -(-steps // k) * k / steps for steps, k in zip(sizes, lengths, strict=True)
+    ]
+    assert sum(taken) / len(taken) - 1 <= empty
+    assert max(taken) < 1.2

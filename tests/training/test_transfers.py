@@ -116,6 +116,20 @@ def test_large_outputs_of_a_gpu_go_to_memory_that_it_writes_to(monkeypatch):
     assert start == 0 and len(list(transfer.in_parts(large))) == 2
 
 
+def test_where_no_memory_is_left_that_a_gpu_writes_to_outputs_come_as_others(
+    monkeypatch,
+):
+    def full(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED")
+
+    large = jax.numpy.arange(3 << 20).reshape(2, 3, 1 << 19)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "device_put", full)
+    found = transfer.brought(large)
+    ((_, rows),) = transfer.in_parts(found)
+    np.testing.assert_array_equal(rows, large.reshape(6, -1))
+
+
 @pytest.mark.parametrize("part", [100, 1_000, 100_000])
 @pytest.mark.parametrize("known", [True, False])
 def test_large_outputs_of_a_gpu_come_in_parts(part, known, monkeypatch):
