@@ -265,6 +265,7 @@ def view_as_complex(x):
         >>> view_as_complex([[1.0, 2.0]]).tolist()
         [(1+2j)]
     """
+    x = x if x.dtype == jnp.float64 else x.astype(jnp.float32)
     return jax.lax.complex(x[..., 0], x[..., 1])
 
 

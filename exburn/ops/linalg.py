@@ -104,6 +104,7 @@ def lu_factor(x):
         >>> lu_factor([[2.0, 0.0], [1.0, 3.0]])[0].tolist()
         [[2.0, 0.0], [0.5, 3.0]]
     """
+    x = x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)
     return tuple(jax.lax.linalg.lu(x)[:2])
 
 

@@ -118,7 +118,8 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
     shift = -_along(_wide(mean), x, axes) * factor
     if offset is not None:
         shift = shift + _along(offset, x, axes)
-    return (x * factor + shift).astype(x.dtype)
+    y = x * factor + shift
+    return y.astype(x.dtype) if is_float(x.dtype) else y
 
 
 @op

@@ -115,7 +115,8 @@ def adaptive_average_pool(inputs, output_size, data_format=None):
         share = ((place >= starts) & (place < ends)) / (ends - starts)  # [n, size]
         return jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ share.astype("f4"), -1, axis)
 
-    return _adapt("adaptive_average_pool", pool, inputs, output_size, data_format)
+    out = _adapt("adaptive_average_pool", pool, inputs, output_size, data_format)
+    return out.astype(inputs.dtype) if is_float(inputs.dtype) else out
 
 
 @op
@@ -148,8 +149,7 @@ def _adapt(name, pool, inputs, output_size, data_format):
     axes = _spatial(name, inputs, data_format)
     sizes = spread(name, "output_size", output_size, len(axes))
     steps = zip(axes, sizes, strict=True)
-    out = functools.reduce(lambda x, step: pool(x, *step), steps, inputs)
-    return out.astype(inputs.dtype)
+    return functools.reduce(lambda x, step: pool(x, *step), steps, inputs)
 
 
 def _bounds(n: int, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -209,7 +209,7 @@ CASES = {
     "inv": [case(M)],
     "logdet": [case(P)],
     "lstsq": [case(X, V[:3]), case(X.T, Y.T)],
-    "lu_factor": [case(M[0]), case(M)],
+    "lu_factor": [case(M[0]), case(M), case(K[:, :3])],
     "matrix_rank": [case(M), case(np.ones((3, 3), "float32"))],
     "norm": [case(X), case(M, "fro", (1, 2)), case(X, 1, 1, True), case(K)],
     "pinv": [case(X)],
@@ -256,7 +256,7 @@ CASES = {
         case((floats(11, 5), floats(11, 5)), 8, 2, 8, center=False, window="hamming"),
     ],
     "polar": [case(X, Y)],
-    "view_as_complex": [case(floats(3, 2))],
+    "view_as_complex": [case(floats(3, 2)), case(K[:, :2])],
     "view_as_real": [case(Z)],
     # networks
     "gelu": [case(S), case(S, False)],
@@ -342,11 +342,17 @@ CASES = {
         case(VOLUMES, 2, 2),
         case(SEQUENCE, 3, 2, "same"),
     ],
-    "adaptive_average_pool": [case(IMAGES, 4), case(SEQUENCE, 2), case(VOLUMES, 3)],
+    "adaptive_average_pool": [
+        case(IMAGES, 4),
+        case(SEQUENCE, 2),
+        case(VOLUMES, 3),
+        case(ints(2, 5, 3), 2),
+    ],
     "adaptive_max_pool": [case(IMAGES, (4, 3)), case(SEQUENCE, 2)],
     "batch_normalization": [
         case(X, V, W, -1),
         case(X, V, W, -1, W, V, 0.1),
+        case(K, V, W, -1),
         case(IMAGES, floats(6), floats(6), 1, scale=floats(6)),
     ],
     "layer_normalization": [
