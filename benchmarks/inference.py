@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from process import options, read, write
-from throughput import in_own_process
+from process import options
+from throughput import compared
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
 PEERS = ("exburn", "scan", "step", "keras")
@@ -85,44 +85,68 @@ def run_keras(work, x, y, batch, rounds):
     return timed(model, x, y, batch, rounds)
 
 
-def run_hand_written(work, x, y, batch, rounds, scanned):
+def judging(forward: Callable[..., Any]) -> Callable[..., tuple]:
+    """Mean loss and accuracy of a batch, by ``forward(params, x)``."""
+    import jax.numpy as jnp
+    import optax
+
+    def judged(params, x, y):
+        logits = forward(params, x).astype(jnp.float32)
+        loss = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+        return loss, (logits.argmax(-1) == y).mean()
+
+    return judged
+
+
+def by_scan(forward, params, x, y, batch, some) -> tuple[Callable, Callable]:
+    """One compiled scan over all batches, and one over those of the first samples.
+
+    Args:
+        forward: ``forward(params, x)`` of a batch.
+        params: Its parameters, on the device.
+        x, y: NumPy arrays of whole batches.
+        batch: Samples of one.
+        some: How many samples are predicted.
+    """
+    import jax
+    import numpy as np
+
+    judged = judging(forward)
+
+    @jax.jit
+    def evaluated(params, xs, ys):
+        found = jax.lax.scan(lambda c, b: (c, judged(params, *b)), None, (xs, ys))[1]
+        return jax.tree.map(lambda v: v.mean(), found)
+
+    @jax.jit
+    def predicted(params, xs):
+        return jax.lax.scan(lambda c, v: (c, forward(params, v)), None, xs)[1]
+
+    def batches(array):
+        return array.reshape(-1, batch, *array.shape[1:])
+
+    xs, ys, part = batches(x), batches(y), batches(x[:some])
+    return (
+        lambda: jax.device_get(evaluated(params, *jax.device_put((xs, ys)))),
+        lambda: np.asarray(predicted(params, jax.device_put(part))),
+    )
+
+
+def run_scan(work, x, y, batch, rounds):
+    params, forward = hand_written(work)
+    evaluate, predict = by_scan(forward, params, x, y, batch, len(x))
+    return {"evaluate": spans(evaluate, rounds), "predict": spans(predict, rounds)}
+
+
+def run_steps(work, x, y, batch, rounds):
     import jax
     import numpy as np
     import optax
 
     params, forward = hand_written(work)
-    steps = len(x) // batch
-
-    def losses(params, x, y):
-        logits = forward(params, x)
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-        return loss, (logits.argmax(-1) == y).mean()
-
-    if scanned:
-        xs = x[: steps * batch].reshape(steps, batch, *x.shape[1:])
-        ys = y[: steps * batch].reshape(steps, batch, *y.shape[1:])
-        evaluating = jax.jit(
-            lambda p, xs, ys: jax.tree.map(
-                lambda v: v.mean(),
-                jax.lax.scan(lambda c, b: (c, losses(p, *b)), None, (xs, ys))[1],
-            )
-        )
-        predicting = jax.jit(
-            lambda p, xs: jax.lax.scan(lambda c, v: (c, forward(p, v)), None, xs)[1]
-        )
-
-        def evaluate_all():
-            return jax.device_get(evaluating(params, *jax.device_put((xs, ys))))
-
-        def predict_all():
-            return np.asarray(predicting(params, jax.device_put(xs)))
-
-        return {
-            "evaluate": spans(evaluate_all, rounds),
-            "predict": spans(predict_all, rounds),
-        }
+    losses = judging(forward)
     evaluating, predicting = jax.jit(losses), jax.jit(forward)
-    cuts = [slice(i * batch, (i + 1) * batch) for i in range(steps)]
+    cuts = [slice(i, i + batch) for i in range(0, len(x), batch)]
 
     def evaluate():
         found = [evaluating(params, x[c], y[c]) for c in cuts]
@@ -163,8 +187,8 @@ def child(work: str, peer: str, rounds: int, samples: int | None) -> None:
     runners = {
         "exburn": lambda: run_exburn(*args),
         "keras": lambda: run_keras(*args),
-        "scan": lambda: run_hand_written(*args, True),
-        "step": lambda: run_hand_written(*args, False),
+        "scan": lambda: run_scan(*args),
+        "step": lambda: run_steps(*args),
     }
     medians = {name: statistics.median(t[1:]) for name, t in runners[peer]().items()}
     out: dict[str, Any] = {
@@ -189,26 +213,22 @@ def main() -> None:
         work, peer = args.child
         child(work, peer, args.epochs, args.samples)
         return
-    report: dict[str, dict] = read(args.json)
-    for work in args.work.split(","):
-        results: dict[str, dict] = report.setdefault(work, {})
-        for peer in args.peers.split(","):
-            new = results.get(peer) or in_own_process(
-                __file__, work, peer, args.epochs, args.samples
-            )
-            if new is None:
-                continue
-            results[peer] = new
-            line = f"{work:12} {peer:8}"
-            for name, rate in new["samples_per_s"].items():
-                line += f"  {name} {rate:>12,.0f}/s"
-                if "exburn" in results and peer != "exburn":
-                    ours = results["exburn"]["samples_per_s"][name]
-                    line += f" (ExBurn {ours / rate:.2f} ×)"
-            calls = ", ".join(f"{n} {us:,.0f}" for n, us in new["call_us"].items())
-            print(line + (f"   µs: {calls}" if calls else ""), flush=True)
-        if args.json:  # after every workload: the machine may be taken away
-            write(args.json, report)
+    for work, peer, results in compared(__file__, args):
+        line = rates_line(work, peer, results)
+        calls = results[peer]["call_us"].items()
+        spent = ", ".join(f"{name} {us:,.0f}" for name, us in calls)
+        print(line + (f"   µs: {spent}" if spent else ""), flush=True)
+
+
+def rates_line(work: str, peer: str, results: dict[str, dict]) -> str:
+    """Samples/s of a peer, and how many times as fast ExBurn is."""
+    line = f"{work:12} {peer:15}"
+    for name, rate in results[peer]["samples_per_s"].items():
+        line += f"  {name} {rate:>12,.1f}/s"
+        if "exburn" in results and peer != "exburn":
+            ours = results["exburn"]["samples_per_s"][name]
+            line += f" (ExBurn {ours / rate:.2f} ×)"
+    return line
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
-from process import options, read, write
-from throughput import fit_and_time, in_own_process
+from process import options
+from throughput import compared, fit_and_time
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
 
@@ -202,23 +202,14 @@ def main() -> None:
         name, peer = args.child
         child(name, peer, args.epochs, args.samples)
         return
-    report = read(args.json)
-    for name in args.work.split(","):
-        results = report.setdefault(name, {})
-        for peer in args.peers.split(","):
-            if peer in results:
-                continue
-            result = in_own_process(__file__, name, peer, args.epochs, args.samples)
-            if result is None:
-                continue
-            results[peer] = result
-            result["samples_per_s"] = result["samples"] / statistics.median(
-                result["warm"]
-            )
-            print(_line(LARGE[name], peer, result, results, args.peak_tflops))
-            sys.stdout.flush()
-            if args.json:  # at once: the machine may be taken away
-                write(args.json, report)
+    for name, peer, results in compared(__file__, args):
+        result = results[peer]
+        if "samples_per_s" in result:  # of an earlier run
+            continue
+        warm = statistics.median(result["warm"])
+        result["samples_per_s"] = result["samples"] / warm
+        line = _line(LARGE[name], peer, result, results, args.peak_tflops)
+        print(line, flush=True)
 
 
 def _line(work: Large, peer: str, result: dict, results: dict, tflops: float) -> str:

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import numpy as np
-from inference import spans
+from inference import by_scan, rates_line, spans
 from large import PEERS, exburn_model, keras_model
 from large_models import LARGE, Large, data, flax_module, torch_module
-from process import options, read, write
-from throughput import in_own_process
+from process import options
+from throughput import compared
 
 KINDS = ("evaluate", "predict")
 PREDICTED = {"gpt2": 48, "gpt32": 1_024, "gpt128": 1_024}  # samples, whose logits fit
@@ -40,10 +39,7 @@ def by_model(model: Any, work: Large, x, y, some: int) -> Passes:
     )
 
 
-def by_scan(work: Large, x, y, some: int) -> Passes:
-    import jax
-    import jax.numpy as jnp
-    import optax
+def by_flax(work: Large, x, y, some: int) -> Passes:
     from flax import nnx
 
     module = flax_module(work)
@@ -53,28 +49,7 @@ def by_scan(work: Large, x, y, some: int) -> Passes:
     def forward(state, x):
         return nnx.merge(graph, state, copy=True)(x)
 
-    def judged(state, x, y):
-        logits = forward(state, x).astype(jnp.float32)
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-        return loss, (logits.argmax(-1) == y).mean()
-
-    @jax.jit
-    def evaluated(state, xs, ys):
-        found = jax.lax.scan(lambda c, b: (c, judged(state, *b)), None, (xs, ys))[1]
-        return jax.tree.map(jnp.mean, found)
-
-    @jax.jit
-    def predicted(state, xs):
-        return jax.lax.scan(lambda c, v: (c, forward(state, v)), None, xs)[1]
-
-    def batches(array):
-        return array.reshape(-1, work.batch, *array.shape[1:])
-
-    xs, ys, part = batches(x), batches(y), batches(x[:some])
-    return (
-        lambda: jax.device_get(evaluated(state, *jax.device_put((xs, ys)))),
-        lambda: np.asarray(predicted(state, jax.device_put(part))),
-    )
+    return by_scan(forward, state, x, y, work.batch, some)
 
 
 def by_torch(work: Large, x, y, some: int, compiled: bool = False) -> Passes:
@@ -121,7 +96,7 @@ def by_torch(work: Large, x, y, some: int, compiled: bool = False) -> Passes:
 
 RUNNERS: dict[str, Callable[..., Passes]] = {
     "exburn": lambda work, *a: by_model(exburn_model(work), work, *a),
-    "scan": by_scan,
+    "scan": by_flax,
     "keras": lambda work, *a: by_model(keras_model(work), work, *a),
     "torch": by_torch,
     "torch-compiled": lambda *a: by_torch(*a, compiled=True),
@@ -149,25 +124,8 @@ def main() -> None:
         name, peer = args.child
         child(name, peer, args.epochs, args.samples)
         return
-    report: dict[str, dict] = read(args.json)
-    for name in args.work.split(","):
-        results: dict[str, dict] = report.setdefault(name, {})
-        for peer in args.peers.split(","):
-            if peer in results:
-                continue
-            new = in_own_process(__file__, name, peer, args.epochs, args.samples)
-            if new is None:
-                continue
-            results[peer] = new
-            line = f"{name:9} {peer:15}"
-            for kind, rate in new["samples_per_s"].items():
-                line += f"  {kind} {rate:>11,.1f}/s"
-                if "exburn" in results and peer != "exburn":
-                    ours = results["exburn"]["samples_per_s"][kind]
-                    line += f" (ExBurn {ours / rate:.2f} ×)"
-            print(line, flush=True)
-            if args.json:  # at once: the machine may be taken away
-                write(args.json, report)
+    for name, peer, results in compared(__file__, args):
+        print(rates_line(name, peer, results), flush=True)
 
 
 if __name__ == "__main__":

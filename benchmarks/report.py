@@ -25,7 +25,13 @@ ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
 AXES = {"rows": "rows", "batch": "batch size", "width": "width", "depth": "layers"}
-PEERS = {"exburn": "ExBurn", "scan": "hand-written scan", "keras": "Keras"}
+OTHERS = {
+    "scan": "hand-written scan",
+    "keras": "Keras",
+    "torch": "PyTorch",
+    "torch-compiled": "PyTorch, compiled",
+}
+PEERS = {"exburn": "ExBurn", **{peer: OTHERS[peer] for peer in ("scan", "keras")}}
 _PART = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -89,8 +95,7 @@ def throughput(results: dict[str, Any]) -> Iterator[str]:
 
 
 def large(results: dict[str, Any]) -> Iterator[str]:
-    named = PEERS | {"torch": "PyTorch", "torch-compiled": "PyTorch, compiled"}
-    del named["exburn"]
+    named = OTHERS
     yield from _head(
         "workload", "ExBurn, samples/s", "tokens/s", "share of the card's rate",
         *(f"against {name}" for name in named.values()),
@@ -231,9 +236,7 @@ def inference(results: dict[str, Any]) -> Iterator[str]:
 
 
 def large_inference(results: dict[str, Any]) -> Iterator[str]:
-    named = PEERS | {"torch": "PyTorch", "torch-compiled": "PyTorch, compiled"}
-    del named["exburn"]
-    named = {p: n for p, n in named.items() if any(p in r for r in results.values())}
+    named = {p: n for p, n in OTHERS.items() if any(p in r for r in results.values())}
     yield from _head(
         "workload", "", "ExBurn, samples/s", *(f"against {n}" for n in named.values())
     )

@@ -14,6 +14,7 @@ the end of every epoch. With ``--json`` what is there already is not measured ag
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -21,6 +22,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -182,6 +184,28 @@ def in_own_process(
     """What one process measured; None if it failed."""
     more = ["--samples", str(samples)] if samples else []
     return result_of(script, work, peer, "--epochs", str(epochs), *more)
+
+
+def compared(
+    script: str, args: argparse.Namespace
+) -> Iterator[tuple[str, str, dict[str, dict]]]:
+    """Each workload and peer, and the workload's results so far.
+
+    What the file of ``--json`` holds is not measured again. The rest is written there
+    as soon as the caller has looked at it: the machine may be taken away.
+    """
+    report: dict[str, dict] = read(args.json)
+    for work in args.work.split(","):
+        results: dict[str, dict] = report.setdefault(work, {})
+        for peer in args.peers.split(","):
+            if peer not in results:
+                new = in_own_process(script, work, peer, args.epochs, args.samples)
+                if new is None:
+                    continue
+                results[peer] = new
+            yield work, peer, results
+            if args.json:
+                write(args.json, report)
 
 
 def main() -> None:

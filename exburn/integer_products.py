@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["filled", "matmul"]
+__all__ = ["einsum", "filled", "matmul"]
 
 
 def matmul(x1: Any, x2: Any) -> jax.Array:
@@ -30,6 +30,23 @@ def matmul(x1: Any, x2: Any) -> jax.Array:
         return jnp.matmul(x1, x2)
     x1, x2 = filled(jnp.asarray(x1), -1), filled(jnp.asarray(x2), -min(2, x2.ndim))
     return jnp.matmul(x1, x2, preferred_element_type=jnp.int32)
+
+
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> jax.Array:
+    """Sums of products, in Einstein's notation; of arrays of int8 in int32.
+
+    Args:
+        subscripts: Axes of the operands and of the result, ``"bij,bjk->bik"``.
+        *operands: Arrays.
+        **kwargs: Options of :func:`jax.numpy.einsum`.
+
+    Example:
+        >>> einsum("ij,j->i", jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10])).tolist()
+        [21, 43]
+    """
+    if _all_int8(*operands):
+        operands = tuple(jnp.asarray(x, jnp.int32) for x in operands)
+    return jnp.einsum(subscripts, *operands, **kwargs)
 
 
 def filled(x: jax.Array, axis: int) -> jax.Array:

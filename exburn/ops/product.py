@@ -18,6 +18,7 @@ corrcoef = bind(jnp.corrcoef, "x, /")
 correlate = bind(jnp.correlate, "x1, x2, /, mode")
 cross = bind(jnp.cross, "x1, x2, /, axisa, axisb, axisc, axis")
 dot = bind(jnp.dot, "x1, x2, /")
+einsum = listed(integer_products.einsum)
 inner = bind(jnp.inner, "x1, x2, /")
 kron = bind(jnp.kron, "x1, x2, /")
 matmul = op(integer_products.matmul)
@@ -25,21 +26,3 @@ outer = bind(jnp.outer, "x1, x2, /")
 slogdet = bind(jnp.linalg.slogdet, "x, /")
 tensordot = bind(jnp.tensordot, "x1, x2, /, axes")
 vdot = bind(jnp.vdot, "x1, x2, /")
-
-
-@listed
-def einsum(subscripts, *operands, **kwargs):
-    """Sums of products, in Einstein's notation; of arrays of int8 in int32.
-
-    Args:
-        subscripts: Axes of the operands and of the result, ``"bij,bjk->bik"``.
-        *operands: Arrays.
-        **kwargs: Options of :func:`jax.numpy.einsum`.
-
-    Example:
-        >>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 10]).tolist()
-        [21, 43]
-    """
-    if all(getattr(x, "dtype", None) == jnp.int8 for x in operands):
-        operands = [jnp.asarray(x, jnp.int32) for x in operands]
-    return jnp.einsum(subscripts, *operands, **kwargs)
