@@ -32,6 +32,7 @@ def make_feed(
     reused: bool = False,
     resume: Resume | None = None,
     resident: bool | None = None,
+    passes: int = 3,
 ) -> Feed:
     """Plans the chunks of a run.
 
@@ -46,6 +47,7 @@ def make_feed(
         reused: Whether the data are gone through more than once.
         resume: The run that is taken up, if one is: it keeps its plan.
         resident: Whether arrays stay on the device; chosen if ``None``.
+        passes: How many forward passes a step is worth, for the length of a chunk.
     """
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None
@@ -56,7 +58,7 @@ def make_feed(
         first = dataset.peek(0, seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
-        longest = most or _steps(prepared, x, size, False)
+        longest = most or _steps(prepared, x, size, False, passes)
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
@@ -77,7 +79,7 @@ def make_feed(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
-    longest = most or _steps(prepared, x, size, resident)
+    longest = most or _steps(prepared, x, size, resident, passes)
     longest, group = _grouped(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
@@ -114,6 +116,7 @@ def _steps(
     x: Any,
     batch_bytes: int,
     resident: bool,
+    passes: int,
 ) -> int:
     asked = prepared.steps_per_execution
     if asked != "auto":
@@ -121,7 +124,7 @@ def _steps(
     if prepared.eager:
         return 1
     cost, platform = prepared.cost(x), jax.default_backend()
-    return chunk_steps(cost, platform, batch_bytes, resident)
+    return chunk_steps(cost, platform, batch_bytes, resident, passes)
 
 
 def _grouped(

@@ -120,8 +120,9 @@ def chunk_steps(
     platform: str,
     batch_bytes: int,
     resident: bool,
+    passes: int = 3,
 ) -> int:
-    """Steps of a training chunk, by an estimate of a step's time.
+    """Steps of a chunk, by an estimate of a step's time.
 
     XLA's CPU backend brings convolutions into the layout that its fast kernels need
     only outside of loops. Their gradients are many times slower in a loop (measured,
@@ -132,11 +133,13 @@ def chunk_steps(
         platform: ``"cpu"``, ``"gpu"`` …
         batch_bytes: Size of one batch; streamed chunks stay below a limit.
         resident: Whether the data are on the device already.
+        passes: How many forward passes a step is worth: 3 with gradients.
     """
     if platform == "cpu" and forward.convolutions:
         return 1
     floor, per_equation, rate = _CPU if platform == "cpu" else _GPU
-    seconds = max(floor, 3 * forward.equations * per_equation, 3 * forward.flops / rate)
+    once = max(forward.equations * per_equation, forward.flops / rate)
+    seconds = max(floor, passes * once)
     steps = max(1, min(_MAX_STEPS, round(_TARGET / seconds)))
     if platform == "cpu":
         steps = max(steps, min(_CPU_STEPS, round(_CPU_LONGEST / seconds)))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import untouched_metrics
+from exburn.training import invariants
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
 from exburn.training.module import SplitModule
@@ -290,7 +291,7 @@ class Programs:
             new = one(totals, batch, row_mask, _rows(batch[0], row_mask), key)
             return _if_active(item, new, totals)
 
-        return self._loop(body, totals, data, index, count)
+        return self._loop(body, totals, data, index, count, invariants.scan)
 
     def _predict(self, arrays, data, index, start):
         def one(item):
@@ -308,20 +309,20 @@ class Programs:
         def body(carry, item):
             return carry, one(item)
 
-        return jax.lax.scan(body, None, xs, unroll=unroll)[1]
+        return invariants.scan(body, None, xs, unroll=unroll)[1]
 
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""
         own = totals.get("logs")
         return packed(self.objective.results(totals) if own is None else own)
 
-    def _loop(self, body, carry, data, index, count):
+    def _loop(self, body, carry, data, index, count, scan=jax.lax.scan):
         """Runs ``body`` for every step: a scan, or a single call for one step."""
         items = _items(data, index, count)
         length = len(items[2])
         if length == 1:
             return body(carry, jax.tree.map(lambda v: v[0], items))
-        carry, _ = jax.lax.scan(
+        carry, _ = scan(
             lambda c, item: (body(c, item), None),
             carry,
             items,

@@ -96,6 +96,7 @@ class Trainer(Averaging):
                 most=callbacks.batch_interval("test"),
                 reused=epochs - initial_epoch > 1,
                 resident=resident,
+                passes=1,
             )
         self.decisions = decisions(
             feed,
@@ -129,7 +130,7 @@ class Trainer(Averaging):
         """Exact means over the data set."""
         most = callbacks.batch_interval("test")
         feed = make_feed(
-            self, dataset, batch_size, training=False, steps=steps, most=most
+            self, dataset, batch_size, training=False, steps=steps, most=most, passes=1
         )
         with contextlib.closing(feed):
             return inference.evaluate(self, feed, self.split.read, callbacks, owner)

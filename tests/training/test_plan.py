@@ -22,6 +22,13 @@ def test_length_of_a_chunk(cost, platform, low, high):
     assert low <= chunk_steps(cost, platform, 1 << 20, resident=True) <= high
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_an_evaluation_takes_a_third_of_the_time(platform):
+    cost = Cost(flops=4e11 if platform == "gpu" else 4e8)
+    trained, judged = (chunk_steps(cost, platform, 1, True, n) for n in (3, 1))
+    assert judged == pytest.approx(3 * trained, rel=0.1)
+
+
 def test_streamed_chunks_stay_small():
     assert chunk_steps(HEAVY, "cpu", 64 << 20, resident=False) == 2
     assert chunk_steps(HEAVY, "cpu", 1 << 30, resident=False) == 1
