@@ -158,10 +158,10 @@ def _processes(
 
     def fetch(order: Iterable[int]) -> Iterator:
         pool = kept.pop() if kept else open_pool()
-        healthy = False
+        done = False
         try:
             yield from _ahead(pool, _get, order, dataset.max_queue_size)
-            healthy = not changes
+            done = True
         except BrokenProcessPool as error:
             raise DataError(
                 name,
@@ -171,9 +171,9 @@ def _processes(
                 "if __name__ == '__main__': (workers are spawned, not forked).",
             ) from error
         finally:
-            if healthy:
+            if done and not changes:
                 kept.append(pool)
-            else:
-                pool.shutdown(wait=False, cancel_futures=True)
+            else:  # after an error a worker may be at its batch for long
+                pool.shutdown(wait=done, cancel_futures=True)
 
     return fetch

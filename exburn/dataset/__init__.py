@@ -23,11 +23,12 @@ from exburn.dataset.conversion import (
     with_targets_like,
 )
 from exburn.dataset.py_dataset import PyDataset
-from exburn.dataset.stream_dataset import StreamDataset
+from exburn.dataset.stream_dataset import Exhausted, StreamDataset
 from exburn.dataset.trees import leaves, map_leaves
 
 __all__ = [
     "ArrayDataset",
+    "Exhausted",
     "PyDataset",
     "StreamDataset",
     "as_batch",

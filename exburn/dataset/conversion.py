@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import numpy as np
 from exburn.dataset.adapting import ADAPTERS
 from exburn.dataset.array_dataset import ArrayDataset
 from exburn.dataset.stream_dataset import StreamDataset
-from exburn.dataset.trees import NAMES
+from exburn.dataset.trees import NAMES, in_order
 from exburn.errors import ArgumentError, DataError, DTypeError
 
 __all__ = [
@@ -129,7 +129,9 @@ def as_validation_dataset(
 
 
 def with_targets_like(
-    dataset: ArrayDataset | StreamDataset, targets: Any
+    dataset: ArrayDataset | StreamDataset,
+    targets: Any,
+    names: Sequence[str] | None = None,
 ) -> ArrayDataset | StreamDataset:
     """The data with targets of other targets' rank, where only an axis of one differs.
 
@@ -139,21 +141,25 @@ def with_targets_like(
     Args:
         dataset: The data. A stream is not to be used otherwise from then on.
         targets: Arrays or specs, with the axis of the rows.
+        names: Of the targets, in the order that a list of them has.
 
     Example:
         >>> data = ArrayDataset(np.ones((3, 2)), np.zeros(3))
         >>> with_targets_like(data, np.zeros((8, 1))).tree[1].shape
         (3, 1)
     """
-    forms = [leaf.shape for leaf in jax.tree.leaves(targets)]
+    forms = [leaf.shape for leaf in jax.tree.leaves(in_order(targets, names))]
 
     def alike(batch: tuple) -> tuple:
         x, y, weight = batch
-        leaves, structure = jax.tree.flatten(y)
+        leaves, structure = jax.tree.flatten(ordered := in_order(y, names))
         if len(leaves) != len(forms):
             return batch
         leaves = [_of_form(v, form) for v, form in zip(leaves, forms, strict=True)]
-        return x, structure.unflatten(leaves), weight
+        made = structure.unflatten(leaves)
+        if ordered is not y:
+            made = {**y, **dict(zip(names or (), made, strict=True))}
+        return x, made, weight
 
     before = dataset.tree if isinstance(dataset, ArrayDataset) else dataset.peek()
     now = alike(before)

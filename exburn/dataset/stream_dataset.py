@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
@@ -12,10 +13,15 @@ from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
 from exburn.errors import DataError, ExBurnError
 
-__all__ = ["StreamDataset"]
+__all__ = ["Exhausted", "StreamDataset"]
 
 _END = object()
+_ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
 _STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
+
+
+class Exhausted(DataError):
+    """A source that gives its batches once has given all of them."""
 
 
 class StreamDataset:
@@ -25,7 +31,8 @@ class StreamDataset:
         factory: ``factory(epoch)`` gives an iterator of raw batches: ``x``, ``(x, y)``
             or ``(x, y, sample_weight)``. With ``shuffles=True`` it is called as
             ``factory(epoch, seed)`` and orders its batches by the seed, if any.
-        batches: Batches in an epoch; None if unknown, ``sys.maxsize`` if endless.
+        batches: Batches in an epoch; None if unknown, ``sys.maxsize``, or nearly as
+            many, if endless.
         reiterable: Whether each epoch starts anew. If not, there is one iterator and
             every call to ``iterate`` continues it (as Keras does with generators).
         batch_size: Rows of a full batch, or None if unknown.
@@ -37,6 +44,7 @@ class StreamDataset:
         op: The operation named in errors.
 
     Attributes:
+        first_epoch: The epoch that is read first; ``peek`` looks at its first batch.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -64,7 +72,9 @@ class StreamDataset:
         name: str = "loader",
         op: str = "fit",
     ):
-        self.batches, self.batch_size = batches, batch_size
+        endless = batches is not None and batches > _ENDLESS
+        self.batches, self.batch_size = sys.maxsize if endless else batches, batch_size
+        self.first_epoch = 0
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self._factory, self._release = factory, release
@@ -80,8 +90,9 @@ class StreamDataset:
         """What the operation calls the number of batches to take."""
         return _STEPS.get(self.op, "steps")
 
-    def peek(self, epoch: int = 0, seed: int | None = None) -> tuple:
-        """The first batch; ``iterate`` with the same arguments still yields it."""
+    def peek(self, seed: int | None = None) -> tuple:
+        """The first batch; ``iterate`` of the first epoch still yields it."""
+        epoch = self.first_epoch
         key = self._key(epoch, seed)
         if self._ahead is None or (self.reiterable and self._ahead[0] != key):
             source = self._open(epoch, seed)
@@ -134,8 +145,8 @@ class StreamDataset:
             function: Of ``(x, y, sample_weight)``. This stream is not to be used
                 otherwise from then on.
         """
-        return StreamDataset(
-            lambda *when: map(function, self.iterate(*when, lent=True)),
+        made = StreamDataset(
+            lambda *when: _Mapped(function, lambda: self.iterate(*when, lent=True)),
             batches=self.batches,
             reiterable=self.reiterable,
             batch_size=self.batch_size,
@@ -145,6 +156,8 @@ class StreamDataset:
             name=self.name,
             op=self.op,
         )
+        made.first_epoch = self.first_epoch
+        return made
 
     def close(self) -> None:
         """Closes what ``peek`` opened, and what is kept between epochs.
@@ -267,7 +280,7 @@ class StreamDataset:
 
     def _nothing(self) -> DataError:
         if self._started and not self.reiterable:
-            return DataError(
+            return Exhausted(
                 self.op,
                 f"the {self.name} is exhausted: it gives its batches only once",
                 hint=f"Set {self.steps_option} with an endless generator, or pass an "
@@ -278,6 +291,24 @@ class StreamDataset:
             f"the {self.name} yielded no batches",
             hint="A generator that was used up must be made anew.",
         )
+
+
+class _Mapped(Iterator):
+    """A function of each item; what begins anew when asked to still does."""
+
+    def __init__(self, function: Callable[[tuple], tuple], begin: Callable[[], Any]):
+        self._function, self._begin = function, begin
+        self._items: Any = None
+
+    def __iter__(self) -> Iterator:
+        self._items = self._begin()
+        return self
+
+    def __next__(self) -> tuple:
+        return self._function(next(self._items))
+
+    def close(self) -> None:
+        self._items.close()
 
 
 def _copy(batch: tuple) -> tuple:

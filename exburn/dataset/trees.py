@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NAMES", "Tree", "leaves", "map_leaves"]
+__all__ = ["NAMES", "Tree", "in_order", "leaves", "map_leaves"]
 
 Tree = Any
 NAMES = ("x", "y", "sample_weight")
@@ -31,6 +31,20 @@ def leaves(tree: Tree, name: str, *, nones: bool = False) -> Iterator[tuple[str,
             yield from leaves(value, f"{name}[{index}]", nones=nones)
     else:
         yield name, tree
+
+
+def in_order(tree: Tree, names: Sequence[str] | None) -> Tree:
+    """A dict with an array for each of the names as a list in their order.
+
+    Other trees, which a list of arrays in that order is one of, stay as they are.
+
+    Example:
+        >>> in_order({"a": 1, "b": 2, "id": 3}, ["b", "a"])
+        [2, 1]
+    """
+    if not names or not _is_mapping(tree) or not set(names) <= set(tree):
+        return tree
+    return [tree[name] for name in names]
 
 
 def _is_mapping(tree: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from exburn.arguments import check_count
 from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.dataset.trees import in_order
 from exburn.errors import ArgumentError, DataError, DTypeError
 from exburn.shapes import describe
 
@@ -42,7 +43,7 @@ def first_batch(
         rows: Of a model that takes only so many.
     """
     if isinstance(dataset, StreamDataset):
-        return dataset.peek(0, seed)
+        return dataset.peek(seed)
     size = rows or min(dataset.size, BATCH)
     return jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
@@ -62,10 +63,18 @@ def check_rows(op: str, x: Any, outputs: Any) -> None:
             )
 
 
-def check_form(op: str, batch: tuple, other: tuple) -> None:
-    """Validation data have the structure and shapes of the training data."""
-    for name, a, b in zip(("x", "y"), batch, other, strict=False):
-        shapes = [[tuple(v.shape[1:]) for v in jax.tree.leaves(t)] for t in (a, b)]
+def check_form(op: str, batch: tuple, other: tuple, names: tuple) -> None:
+    """Validation data have the structure and shapes of the training data.
+
+    Args:
+        op: The operation named in errors.
+        batch, other: ``(x, y, …)`` of the one and the other.
+        names: Of the inputs and of the outputs, as far as they are known: a dict by
+            name is as good as a list.
+    """
+    for name, a, b, known in zip(("x", "y"), batch, other, names, strict=False):
+        trees = (jax.tree.leaves(in_order(tree, known)) for tree in (a, b))
+        shapes = [[tuple(v.shape[1:]) for v in leaves] for leaves in trees]
         if len(shapes[0]) != len(shapes[1]):
             raise DataError(
                 op,
@@ -122,14 +131,29 @@ def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) ->
         )
 
 
-def check_repeats(dataset: Any) -> None:
-    """What is trained and validated on begins anew for each of the two."""
-    if isinstance(dataset, StreamDataset) and not dataset.reiterable:
+def check_repeats(dataset: Any, *, whole: bool, steps: int | None) -> None:
+    """What is trained and validated on begins anew for each of the two.
+
+    Args:
+        dataset: The data of both.
+        whole: Whether one of the two takes all of them.
+        steps: Steps of an epoch, if those are a part of the data.
+    """
+    if not isinstance(dataset, StreamDataset):
+        return
+    if whole and not dataset.reiterable:
         raise ArgumentError(
             "fit",
             f"the {dataset.name} cannot be x and validation_data: it gives each of its "
             "batches to only one of them",
             hint="Pass an object whose __iter__ starts anew, or another generator.",
+        )
+    if dataset.shared and steps is not None:
+        raise ArgumentError(
+            "fit",
+            f"the {dataset.name} cannot be x and validation_data with steps_per_epoch: "
+            "it keeps its workers, and begins anew where training is in its middle",
+            hint="Pass a second one for the validation, or leave steps_per_epoch out.",
         )
 
 

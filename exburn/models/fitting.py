@@ -13,6 +13,7 @@ from exburn.callback import CallbackList, History
 from exburn.callbacks import ProgressBar
 from exburn.dataset import (
     ArrayDataset,
+    StreamDataset,
     as_dataset,
     as_validation_dataset,
     split,
@@ -149,11 +150,13 @@ class Fitting(Preparing):
                 "only arrays can stay on the device, received a loader of batches",
                 hint="Leave out resident=True, or give arrays.",
             )
+        if isinstance(dataset, StreamDataset):
+            dataset.first_epoch = initial_epoch
         validation = None
         if validation_data is not None:
             whole = steps_per_epoch is None or validation_steps is None
-            if validation_data is x and whole:
-                check_repeats(dataset)
+            if validation_data is x:
+                check_repeats(dataset, whole=whole, steps=steps_per_epoch)
             validation = as_validation_dataset(
                 validation_data, op="fit (validation data)"
             )
@@ -176,7 +179,8 @@ class Fitting(Preparing):
             seed = trainer.seed if shuffle else None  # as they will be read
             first = first_batch(dataset, seed, self._fixed_rows())
             with _named("in the validation data"):
-                validation = with_targets_like(validation, first[1])
+                names = self._part_names()[1]
+                validation = with_targets_like(validation, first[1], names)
                 with closed_if_it_fails(dataset, validation):
                     self._prepare("fit (validation data)", validation, like=first)
         with closed_if_it_fails(dataset, validation):

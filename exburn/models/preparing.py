@@ -61,7 +61,7 @@ class Preparing(Compiling):
         if train and not ready:
             self._require_trainable(op)
         if like is not None:
-            check_form(op, batch, like)
+            check_form(op, batch, like, self._part_names())
         if ready:
             spec = trainer.recall(kind, batch)
         else:
@@ -139,9 +139,16 @@ class Preparing(Compiling):
         sizes = [] if graph is None else [spec.shape[:1] for spec in graph.inputs]
         return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
 
-    def _output_names_of(self, spec: Any) -> list[str] | None:
+    def _part_names(self) -> tuple[Any, Any]:
+        """Names of the inputs and of the outputs, of a model that has a graph."""
         graph = getattr(self, "graph", None)
-        return None if graph is None else list(graph.output_names)
+        return (
+            (None, None) if graph is None else (graph.input_names, graph.output_names)
+        )
+
+    def _output_names_of(self, spec: Any) -> list[str] | None:
+        names = self._part_names()[1]
+        return None if names is None else list(names)
 
     def _on_device(self) -> Any:
         """Where JAX puts new arrays in the block: the model's device."""

@@ -55,7 +55,7 @@ def make_feed(
     fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
     if isinstance(dataset, StreamDataset):
         seed = prepared.seed if shuffle else None  # without one, a loader keeps order
-        first = dataset.peek(0, seed)
+        first = dataset.peek(seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
         longest = most or _steps(prepared, x, size, False, passes)

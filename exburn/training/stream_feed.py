@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 from jax import default_backend
 
-from exburn.dataset import StreamDataset
+from exburn.dataset import Exhausted, StreamDataset
 from exburn.errors import DataError
 from exburn.training.chunk import Chunk
 from exburn.training.filling import Filling, leaves_of
@@ -60,6 +61,7 @@ class StreamFeed:
     ):
         self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
         self._goes_on = steps is not None and not (anew and dataset.reiterable)
+        self._ends_early = anew
         known = None if self._goes_on else dataset.batches
         self.steps = steps if known is None else min(known, steps or known)
         most = max(most_steps // group, 1)
@@ -153,6 +155,10 @@ class StreamFeed:
         assert self._limit is not None
         for done in range(self._limit):
             batch = self._next(epoch)
+            if batch is None and done and self._ends_early:
+                text = f"the {self.dataset.name} ended after {done} of {self._limit}"
+                warnings.warn(f"{text} steps", stacklevel=2)
+                return
             if batch is None:
                 option = self.dataset.steps_option
                 raise DataError(
@@ -168,8 +174,11 @@ class StreamFeed:
                 self._iterator = iter(self.dataset.iterate(epoch, self.seed, lent=True))
                 if self.dataset.reiterable:
                     self._position = (epoch, 0)
-            batch = next(self._iterator, None)
-            if batch is not None or not self.dataset.reiterable:
+            try:
+                batch = next(self._iterator, None)
+            except Exhausted:  # it was asked to begin anew, and does not
+                break
+            if batch is not None:
                 self._position = (self._position[0], self._position[1] + 1)
                 return batch
             self._iterator = None

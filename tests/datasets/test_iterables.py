@@ -114,7 +114,7 @@ def test_py_dataset_shuffles_by_seed_and_epoch():
     assert values(stream, 0, seed=3) == first
     assert values(stream, 1, seed=3) != first
     assert values(stream, 0, seed=4) != first
-    assert stream.peek(0, 3)[0].flat[0] == first[0]
+    assert stream.peek(3)[0].flat[0] == first[0]
 
 
 def test_the_queue_is_bounded():

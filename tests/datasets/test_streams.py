@@ -95,7 +95,7 @@ def test_peek_of_another_epoch_closes_the_first():
             closed.append(epoch)
 
     stream = StreamDataset(factory)
-    stream.peek(0)
+    stream.peek()
     assert next(stream.iterate(4))[0][0, 0] == 4
     assert 0 in closed
 
@@ -141,7 +141,7 @@ def test_a_seed_opens_another_order_only_where_there_is_one(shuffles):
         return iter([X])
 
     stream = StreamDataset(factory, shuffles=shuffles)
-    stream.peek(0, None)
+    stream.peek()
     list(stream.iterate(0, 7))
     assert opened == ([(0, None), (0, 7)] if shuffles else [(0,)])
 

@@ -1,12 +1,14 @@
 """What ``fit`` asks of loaders, and how it leaves them."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
 from exburn.dataset import PyDataset, StreamDataset
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, DataError, ShapeError
 from exburn.training.feed import StreamFeed
 
 
@@ -140,3 +142,111 @@ def test_batches_of_changing_forms_make_few_empty_steps(form):
     seen = [step for c in chunks for step in np.asarray(c.data[0])[: c.steps]]
     assert [int(step[0, 0, 0]) for step in seen] == list(range(len(batches)))
     assert [n for c in chunks for n in np.asarray(c.count[0])[: c.steps]] == rows
+
+
+class Restarting:
+    """An iterator that begins anew when it is asked for one."""
+
+    def __init__(self, column=False):
+        self.column = column
+
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        self.at = 0
+        return self
+
+    def __next__(self):
+        if self.at == 4:
+            raise StopIteration
+        rows = slice(16 * self.at, 16 * self.at + 16)
+        self.at += 1
+        y = LABELS[rows]
+        return ROWS[rows], y[:, None] if self.column else y
+
+
+ROWS = np.random.default_rng(0).normal(size=(64, 5)).astype(np.float32)
+LABELS = (ROWS[:, 0] > 0).astype(np.int32)
+
+
+def classifier():
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])
+    model.compile("sgd", "cross_entropy", seed=0)
+    return model
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": Restarting(), "class_weight": {0: 1.0, 1: 2.0}},
+        {"x": Restarting(), "steps_per_epoch": 4},
+        {"x": ROWS, "y": LABELS, "validation_data": Restarting(column=True)},
+    ],
+    ids=["class_weight", "steps_per_epoch", "validation_data"],
+)
+def test_iterators_that_begin_anew_do_so_on_every_way(given):
+    history = classifier().fit(epochs=3, verbose=0, **given).history
+    assert all(len(values) == 3 for values in history.values())
+
+
+def test_evaluation_of_fewer_batches_than_steps_warns_and_is_kept():
+    model = classifier()
+    with pytest.warns(UserWarning, match="ended after 4 of 10"):
+        made = model.predict((b for b in Restarting()), steps=10, verbose=0)
+    np.testing.assert_array_equal(made, model.predict(ROWS, batch_size=16, verbose=0))
+    with pytest.warns(UserWarning, match="ended after 4 of 10"):
+        loss = model.evaluate((b for b in Restarting()), steps=10, verbose=0)
+    assert loss == pytest.approx(model.evaluate(ROWS, LABELS, verbose=0))
+    with pytest.raises(DataError, match="steps_per_epoch"):
+        model.fit((b for b in Restarting()), steps_per_epoch=10, verbose=0)
+
+
+def test_the_first_epoch_is_the_one_that_is_looked_at():
+    class Told:
+        epochs: ClassVar = []
+
+        def __iter__(self):
+            return iter([(ROWS, LABELS)])
+
+        def set_epoch(self, epoch):
+            self.epochs.append(epoch)
+
+    classifier().fit(Told(), initial_epoch=3, epochs=5, verbose=0)
+    assert Told.epochs == [3, 4]
+
+
+def test_a_loader_that_keeps_its_workers_is_not_restarted_in_the_middle():
+    stream = StreamDataset(
+        lambda epoch: iter(Restarting()), batches=4, shared=True, name="DataLoader"
+    )
+    model = classifier()
+    model.fit(stream, validation_data=stream, epochs=2, verbose=0)
+    with pytest.raises(ArgumentError, match="steps_per_epoch"):
+        model.fit(stream, validation_data=stream, steps_per_epoch=3, verbose=0)
+
+
+def test_nearly_endless_is_endless():
+    stream = StreamDataset(lambda epoch: iter(Restarting()), batches=2**59)
+    with pytest.raises(ArgumentError, match="never ends"):
+        classifier().fit(stream, verbose=0)
+
+
+@pytest.mark.parametrize("named", ["training", "validation"])
+def test_validation_data_by_name_or_in_a_list(named):
+    image, age = keras.Input((4, 4), name="image"), keras.Input((2,), name="age")
+    h = keras.layers.Concatenate()([keras.layers.Flatten()(image), age])
+    z = keras.layers.Dense(2, name="z")(h)
+    model = keras.Model([image, age], [z, keras.layers.Dense(1, name="a")(h)])
+    model.compile("sgd", {"z": "cross_entropy", "a": "mse"}, seed=0)
+    x = [np.ones((8, 4, 4), np.float32), np.ones((8, 2), np.float32)]
+    y = [np.ones(8, np.int32), np.zeros((8, 1), np.float32)]
+    by_name = (
+        {"image": x[0], "age": x[1], "id": np.arange(8)},
+        {"z": y[0], "a": y[1]},
+    )
+    data, held = (by_name, (x, y)) if named == "training" else ((x, y), by_name)
+    history = model.fit(*data, validation_data=held, verbose=0).history
+    assert history["val_loss"][0] == pytest.approx(
+        model.evaluate(*held, verbose=0, return_dict=True)["loss"]
+    )
