@@ -22,7 +22,7 @@ def start_compilation_cache() -> None:
     """Turns the cache on, unless the user has chosen: called by ``import exburn``.
 
     ``JAX_COMPILATION_CACHE_DIR`` and ``jax.config`` come first, then
-    ``EXBURN_COMPILATION_CACHE``, a folder or ``off``.
+    ``EXBURN_COMPILATION_CACHE``, a folder, ``off`` or ``on``.
     """
     if compilation_cache() is not None:
         _keep_quick_ones()
@@ -30,7 +30,8 @@ def start_compilation_cache() -> None:
     chosen = os.environ.get(SWITCH, "").strip()
     if chosen.lower() in ("off", "none", "0", "false", "no"):
         return
-    folder = chosen or _own_folder()
+    own = chosen.lower() in ("", "on", "1", "true", "yes")
+    folder = _own_folder() if own else chosen
     if folder is None:
         return
     set_compilation_cache(folder)

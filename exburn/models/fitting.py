@@ -33,6 +33,7 @@ from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.models.weighting import class_weights
 from exburn.training.feed import count_steps
+from exburn.training.interrupt import held_back
 from exburn.training.objective import Objective
 from exburn.training.resume import find, load_weights
 
@@ -216,7 +217,7 @@ class Fitting(Preparing):
             nesterov=nesterov,
         )
         guarded = self._guarded("fit", dataset, batch_size, validation)
-        with trainer.training("fit"), guarded, options, exits(callbacks):
+        with held_back(), trainer.training("fit"), guarded, options, exits(callbacks):
             trainer.fit(
                 dataset,
                 batch_size=batch_size,

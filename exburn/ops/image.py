@@ -86,7 +86,7 @@ def rgb_to_hsv(images, data_format=None):
         [(g - b) / safe, (b - r) / safe + 2],
         (r - g) / safe + 4,
     )
-    hue = jnp.where(span > 0, hue / 6 % 1, 0)
+    hue = jnp.where(span > 0, hue / 6 + (hue < 0), 0)
     saturation = jnp.where(high > 0, span / jnp.where(high > 0, high, 1), 0)
     return jnp.stack([hue, saturation, high], axis).astype(images.dtype)
 
@@ -113,7 +113,8 @@ def hsv_to_rgb(images, data_format=None):
     (hue, saturation, value), axis = _colours("hsv_to_rgb", images, data_format)
     planes = []
     for turn in (5, 3, 1):
-        k = (turn + 6 * hue) % 6
+        k = turn + 6 * hue
+        k = k - 6 * jnp.floor(k / 6)  # % is a function call for each pixel on a CPU
         dip = jnp.clip(jnp.minimum(k, 4 - k), 0, 1)
         planes.append(value * (1 - saturation * dip))
     return jnp.stack(planes, axis).astype(images.dtype)

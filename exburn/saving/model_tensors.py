@@ -82,6 +82,9 @@ def fill(variable: nnx.Variable, array: np.ndarray) -> None:
     """Gives a variable its value of a file."""
     spec = variable.get_raw_value()
     if jnp.issubdtype(spec.dtype, jax.dtypes.prng_key):
-        variable.set_raw_value(jax.random.wrap_key_data(jax.device_put(array)))
+        key = jax.random.wrap_key_data(
+            jax.device_put(array), impl=jax.random.key_impl(spec)
+        )
+        variable.set_raw_value(key)
         return
     variable.set_raw_value(put(array, spec.dtype))

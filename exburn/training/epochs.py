@@ -20,7 +20,7 @@ from exburn.training.checkpointing import Checkpointing
 from exburn.training.chunking import phase_of
 from exburn.training.feed import ArrayFeed, Feed
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
-from exburn.training.interrupt import InterruptGuard
+from exburn.training.interrupt import held_back, let_through
 from exburn.training.readings import Readings
 from exburn.training.resume import Resume
 from exburn.training.timing import Timing
@@ -54,7 +54,6 @@ class Epochs:
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
         self.programs, self.timing = trainer.programs, Timing()
         self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
-        self.guard = InterruptGuard()
         self._last = 0
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
@@ -67,36 +66,45 @@ class Epochs:
             validates: Whether an epoch is followed by a validation.
         """
         trainer, resume = self.trainer, self.resume
-        trainer.state = trainer.initial_state()
-        if resume is None:
-            trainer.state = trainer.own(trainer.state)
-        else:
-            trainer.state = resume.shown(trainer.state)
-        self._fresh = trainer.state.metrics
-        with self.guard, self.points, trainer.telling(self.callbacks):
+        state = trainer.initial_state()
+        state = trainer.own(state) if resume is None else resume.shown(state)
+        self._fresh = state.metrics
+        with self.points, trainer.telling(self.callbacks):
+            trainer.state = state
             try:
-                trainer.call_hook(self.callbacks.on_train_begin)
-                logs: dict[str, float] = {}
-                if resume is not None:
-                    trainer.state, logs = resume.state(self.callbacks), resume.logs
-                    first = resume.epoch
-                    if self.owner.stop_training and not resume.within:
-                        last = first
-                self._last = last - 1
-                if first < last and validates(first):
-                    self._compile_validation()
-                for epoch in range(first, last):
-                    logs = self._epoch(epoch, validates)
-                    if self.owner.stop_training:
-                        break
-                trainer.keep_average()
-                trainer.call_hook(self.callbacks.on_train_end, logs)
+                with let_through():
+                    self._run(first, last, validates)
             finally:
-                self.feed.close()
-                if self.held is not None:
-                    self.held.close()
-                trainer.use_average(False)
-                trainer.end_run()
+                try:
+                    with let_through():  # a reader may never come back
+                        self._close()
+                finally:
+                    trainer.use_average(False)
+                    trainer.end_run()
+
+    def _run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
+        trainer, resume = self.trainer, self.resume
+        trainer.call_hook(self.callbacks.on_train_begin)
+        logs: dict[str, float] = {}
+        if resume is not None:
+            trainer.state, logs = resume.state(self.callbacks), resume.logs
+            first = resume.epoch
+            if self.owner.stop_training and not resume.within:
+                last = first
+        self._last = last - 1
+        if first < last and validates(first):
+            self._compile_validation()
+        for epoch in range(first, last):
+            logs = self._epoch(epoch, validates)
+            if self.owner.stop_training:
+                break
+        trainer.keep_average()
+        trainer.call_hook(self.callbacks.on_train_end, logs)
+
+    def _close(self) -> None:
+        self.feed.close()
+        if self.held is not None:
+            self.held.close()
 
     def _compile_validation(self) -> None:
         """Begins to compile it, so that the processor's cores do so while it trains."""
@@ -124,7 +132,9 @@ class Epochs:
             self.callbacks.resume_at(start)
         else:
             assert trainer.state is not None
-            if trainer.follow_freezing():
+            with held_back():
+                frozen = trainer.follow_freezing()
+            if frozen:
                 self.programs, self._fresh = trainer.programs, trainer.state.metrics
             trainer.state = trainer.state.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
@@ -167,12 +177,15 @@ class Epochs:
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
-                    trainer.call_hook(callbacks.on_train_batch_begin, done)
+                    light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
+                    trainer.call_hook(callbacks.on_train_batch_begin, done, light=light)
                 readings = self._step(chunk, done)
                 done += chunk.steps
                 if per_batch:
                     logs = trainer.read_logs(readings.sent())
-                    trainer.call_hook(callbacks.on_train_batch_end, done - 1, logs)
+                    light = callbacks.light_in("on_train_batch_end", "on_batch_end")
+                    hook = callbacks.on_train_batch_end
+                    trainer.call_hook(hook, done - 1, logs, light=light)
                 self.points.after_chunk(epoch, done, readings)
                 if per_batch and owner.stop_training:
                     break
@@ -216,14 +229,10 @@ class Epochs:
         assert trainer.state is not None
         name = "train_groups" if chunk.grouped else "train"
         arguments = chunk.data, chunk.index, chunk.count
-        self.guard.begin()
-        try:
-            with in_batch(done, "epoch"):
-                trainer.state, readings = memory.run_safely(
-                    self.programs, name, trainer.state, arguments, trainer.restore
-                )
-        finally:
-            self.guard.end()
+        with held_back(), in_batch(done, "epoch"):
+            trainer.state, readings = memory.run_safely(
+                self.programs, name, trainer.state, arguments, trainer.restore
+            )
         return readings
 
 

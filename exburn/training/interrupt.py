@@ -4,48 +4,107 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
-__all__ = ["InterruptGuard", "Termination"]
+__all__ = ["Termination", "held_back", "let_through"]
 
 _TERMINATED = 128 + signal.SIGTERM
+# Signals whose handlers may raise: Ctrl-C, and timeouts of the user's.
+_NAMES = ("SIGINT", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")
+_SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+
+# All of this is the main thread's: Python runs handlers in no other one.
+_depth = 0  # how often they are held back; 0 if they are not
+_blocks = 0  # of `held_back` that are open, also while they are let through
+_handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}  # the user's
+_pending: dict[int, FrameType | None] = {}
 
 
-class InterruptGuard:
-    """Holds SIGINT back between ``begin()`` and ``end()``, in the main thread.
+class held_back:
+    """In the block no signal handler of Python's runs; those that came do after it.
 
-    Outside of these parts Ctrl-C raises KeyboardInterrupt at once, as always.
+    For parts in which a program has a model's arrays, or they are between two owners:
+    an exception there would lose them. Only in the main thread, where handlers run.
+
+    Example:
+        >>> with held_back():
+        ...     signal.raise_signal(signal.SIGINT)
+        ...     print("still here")
+        Traceback (most recent call last):
+        KeyboardInterrupt
     """
 
-    def __init__(self):
-        self._depth = 0
-        self._pending = False
-        self._before = None
-
-    def __enter__(self) -> InterruptGuard:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
+    def __enter__(self) -> None:
+        global _depth, _blocks
+        self._main = threading.current_thread() is threading.main_thread()
+        if not self._main:
+            return
+        if _blocks == 0:
+            _install()  # first: what comes in here is passed on, and nothing has begun
+        self._before = _depth, _blocks
+        _depth, _blocks = _depth + 1, _blocks + 1
 
     def __exit__(self, *_) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
+        global _depth, _blocks
+        if not self._main:
+            return
+        _depth, _blocks = self._before
+        try:
+            if _depth == 0:
+                _deliver()
+        finally:  # should a signal come in here, ours stays until the next block ends
+            if _blocks == 0:
+                _uninstall()
 
-    def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self._depth == 0:
-            raise KeyboardInterrupt
-        self._pending = True
 
-    def begin(self) -> None:
-        self._depth += 1
+class let_through:
+    """In the block, handlers run at once, though they are held back around it."""
 
-    def end(self) -> None:
-        self._depth -= 1
-        if self._pending and self._depth == 0:
-            self._pending = False
-            raise KeyboardInterrupt
+    def __enter__(self) -> None:
+        global _depth
+        self._main = threading.current_thread() is threading.main_thread()
+        if not self._main:
+            return
+        self._before, _depth = _depth, 0
+        try:
+            _deliver()
+        except BaseException:
+            _depth = self._before
+            raise
+
+    def __exit__(self, *_) -> None:
+        global _depth
+        if self._main:
+            _depth = self._before
+
+
+def _handle(signum: int, frame: FrameType | None) -> None:
+    if _depth:
+        _pending[signum] = frame
+    else:
+        _handlers.get(signum, signal.default_int_handler)(signum, frame)
+
+
+def _install() -> None:
+    for signum in _SIGNALS:
+        handler = signal.getsignal(signum)
+        if callable(handler) and handler is not _handle:
+            _handlers[signum] = handler
+            signal.signal(signum, _handle)
+
+
+def _uninstall() -> None:
+    for signum, handler in _handlers.items():
+        if signal.getsignal(signum) is _handle:  # else someone has set another one
+            signal.signal(signum, handler)
+
+
+def _deliver() -> None:
+    while _pending:
+        signum, frame = _pending.popitem()
+        _handle(signum, frame)
 
 
 class Termination:

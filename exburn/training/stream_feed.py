@@ -61,7 +61,7 @@ class StreamFeed:
     ):
         self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
         self._goes_on = steps is not None and not (anew and dataset.reiterable)
-        self._ends_early = anew
+        self._once = dataset.op in ("evaluate", "predict")  # no epoch follows
         known = None if self._goes_on else dataset.batches
         self.steps = steps if known is None else min(known, steps or known)
         most = max(most_steps // group, 1)
@@ -155,7 +155,7 @@ class StreamFeed:
         assert self._limit is not None
         for done in range(self._limit):
             batch = self._next(epoch)
-            if batch is None and done and self._ends_early:
+            if batch is None and done and self._once:
                 text = f"the {self.dataset.name} ended after {done} of {self._limit}"
                 warnings.warn(f"{text} steps", stacklevel=2)
                 return

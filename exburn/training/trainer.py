@@ -13,6 +13,7 @@ from exburn.training.averaging import Averaging
 from exburn.training.chunking import make_feed, single_chunk
 from exburn.training.epochs import Epochs
 from exburn.training.feed import count_steps
+from exburn.training.interrupt import held_back, let_through
 from exburn.training.objective import Objective
 from exburn.training.plan import Decision, decisions
 from exburn.training.resume import Resume
@@ -109,7 +110,8 @@ class Trainer(Averaging):
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:
-            resume.go_on(feed, held)
+            with let_through():  # it may read many batches
+                resume.go_on(feed, held)
         run = Epochs(self, feed, held, callbacks=callbacks, owner=owner, resume=resume)
         self.timing = run.timing
         self.fitted = dataset, batch_size, steps
@@ -168,7 +170,7 @@ class Trainer(Averaging):
                 split.read(), self.fresh_totals("test"), *arguments, kept(0)
             )
             return self.read_logs(readings.sent())
-        with self.training("train_on_batch"):
+        with held_back(), self.training("train_on_batch"):
             state, done = self.own(self.initial_state()), 0
             states = [state]
             try:

@@ -48,12 +48,13 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
         ({"EXBURN_COMPILATION_CACHE": "{}/own"}, "{}/own"),
         ({"EXBURN_COMPILATION_CACHE": "~/own", "HOME": "{}"}, "{}/own"),
         ({"JAX_COMPILATION_CACHE_DIR": "{}/jax"}, "{}/jax"),
+        ({"EXBURN_COMPILATION_CACHE": "on"}, "{}/exburn/xla"),
     ],
 )
 def test_the_user_decides(tmp_path, settings, folder):
     settings = {k: v.format(tmp_path) for k, v in settings.items()}
     assert run(tmp_path, FOLDER, **settings) == [folder.format(tmp_path)]
-    assert not (tmp_path / "exburn").exists()
+    assert not (tmp_path / "exburn").exists()  # nothing was compiled
 
 
 @pytest.mark.parametrize(

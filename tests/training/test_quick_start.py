@@ -125,3 +125,22 @@ def test_a_state_is_made_again_to_the_last_bit(value):
     assert np.array_equal(np.signbit(made), np.signbit(np.full((3, 2), value)))
     assert (made == value).all()
     assert held is (str(value) != "0.0")  # zeros need no copy
+
+
+def test_keys_of_another_kind_may_be_the_default(tmp_path):
+    def trained():
+        inputs = exburn.Input((4,))
+        h = exburn.layers.Dropout(0.5)(inputs)
+        model = exburn.Model(inputs, exburn.layers.Dense(1)(h))
+        model.compile("sgd", "mse", seed=3)
+        x = np.ones((8, 4), np.float32)
+        model.fit(x, x[:, :1], verbose=0)
+        model.save(tmp_path / "model.exburn")
+        loaded = exburn.load_model(tmp_path / "model.exburn")
+        loaded.fit(x, x[:, :1], verbose=0)
+        return model.get_weights()[0].copy()
+
+    usual = trained()
+    with jax.default_prng_impl("rbg"):
+        assert np.isfinite(trained()).all()
+    np.testing.assert_array_equal(usual, trained())

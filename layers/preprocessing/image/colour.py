@@ -59,7 +59,7 @@ def in_hsv(image, value_range: tuple[float, float], change):
     unit = jnp.clip(rescale(image, value_range, _UNIT), 0, 1)
     hsv = ops.rgb_to_hsv(unit, data_format="channels_last")
     hue, saturation = change(hsv[..., 0], hsv[..., 1])
-    hsv = jnp.stack([hue % 1, jnp.clip(saturation, 0, 1), hsv[..., 2]], -1)
+    hsv = jnp.stack([hue - jnp.floor(hue), jnp.clip(saturation, 0, 1), hsv[..., 2]], -1)
     unit = ops.hsv_to_rgb(hsv, data_format="channels_last")
     return rescale(unit, _UNIT, value_range)
 
