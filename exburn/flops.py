@@ -17,6 +17,8 @@ class Cost:
     Attributes:
         flops: Multiplications and additions of contractions and convolutions.
         convolutions: Number of convolutions.
+        turned: Of these, such as have another layout than images and kernels with their
+            channels last, or spread what they read: transposed ones.
         equations: Number of primitive operations, a measure of launch overhead.
         elements: Array elements written.
     """
@@ -25,6 +27,7 @@ class Cost:
     convolutions: int = 0
     equations: int = 0
     elements: float = 0.0
+    turned: int = 0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
@@ -41,7 +44,7 @@ def count(jaxpr: Any) -> Cost:
         >>> count(jaxpr).flops
         48.0
     """
-    flops, convolutions, equations, elements = 0.0, 0, 0, 0.0
+    flops, convolutions, equations, elements, turned = 0.0, 0, 0, 0.0, 0
     for equation, times in _walk(getattr(jaxpr, "jaxpr", jaxpr), 1):
         name = equation.primitive.name
         out = (
@@ -63,7 +66,11 @@ def count(jaxpr: Any) -> Cost:
             )
             flops += times * 2.0 * out * per_output
             convolutions += times
-    return Cost(flops, convolutions, equations, elements)
+            last = (len(kernel) - 1, len(kernel) - 2)
+            straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
+            spread = any(n != 1 for n in equation.params["lhs_dilation"])
+            turned += times * (spread or not straight)
+    return Cost(flops, convolutions, equations, elements, turned)
 
 
 def _size(dim: Any) -> int:

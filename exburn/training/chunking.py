@@ -58,7 +58,7 @@ def make_feed(
         first = dataset.peek(seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
-        longest = most or _steps(prepared, x, size, False, passes)
+        longest = most or _steps(prepared, x, size, False, passes, training)
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
@@ -79,7 +79,7 @@ def make_feed(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
-    longest = most or _steps(prepared, x, size, resident, passes)
+    longest = most or _steps(prepared, x, size, resident, passes, training)
     longest, group = _grouped(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
@@ -117,6 +117,7 @@ def _steps(
     batch_bytes: int,
     resident: bool,
     passes: int,
+    training: bool,
 ) -> int:
     asked = prepared.steps_per_execution
     if asked != "auto":
@@ -124,7 +125,7 @@ def _steps(
     if prepared.eager:
         return 1
     cost, platform = prepared.cost(x), jax.default_backend()
-    return chunk_steps(cost, platform, batch_bytes, resident, passes)
+    return chunk_steps(cost, platform, batch_bytes, resident, passes, training)
 
 
 def _grouped(

@@ -121,12 +121,13 @@ def chunk_steps(
     batch_bytes: int,
     resident: bool,
     passes: int = 3,
+    training: bool = True,
 ) -> int:
     """Steps of a chunk, by an estimate of a step's time.
 
     XLA's CPU backend brings convolutions into the layout that its fast kernels need
     only outside of loops. Their gradients are many times slower in a loop (measured,
-    design §1): there a chunk is a single step.
+    design §1), and so are transposed ones: there a chunk is a single step.
 
     Args:
         forward: Cost of the forward pass of one batch.
@@ -134,8 +135,10 @@ def chunk_steps(
         batch_bytes: Size of one batch; streamed chunks stay below a limit.
         resident: Whether the data are on the device already.
         passes: How many forward passes a step is worth: 3 with gradients.
+        training: Whether there are gradients.
     """
-    if platform == "cpu" and forward.convolutions:
+    slow = forward.convolutions if training else forward.turned
+    if platform == "cpu" and slow:
         return 1
     floor, per_equation, rate = _CPU if platform == "cpu" else _GPU
     once = max(forward.equations * per_equation, forward.flops / rate)

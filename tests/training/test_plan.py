@@ -1,8 +1,11 @@
 """The plan: how many steps one compiled chunk holds."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 
-from exburn.flops import Cost
+import exburn
+from exburn.flops import Cost, count
 from exburn.training.plan import balanced, chunk_steps, shared
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
@@ -27,6 +30,27 @@ def test_an_evaluation_takes_a_third_of_the_time(platform):
     cost = Cost(flops=4e11 if platform == "gpu" else 4e8)
     trained, judged = (chunk_steps(cost, platform, 1, True, n) for n in (3, 1))
     assert judged == pytest.approx(3 * trained, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "turned"),
+    [
+        (exburn.layers.Conv2D(4, 3), False),
+        (exburn.layers.DepthwiseConv2D(3), False),
+        (exburn.layers.Conv2D(4, 3, data_format="channels_first"), True),
+        (exburn.layers.Conv2DTranspose(4, 3), True),
+        (exburn.layers.Conv2DTranspose(4, 3, strides=2), True),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_convolutions_that_a_cpu_evaluates_in_a_loop(layer, turned):
+    image = jnp.ones((1, 8, 8, 8))
+    layer(image)
+    cost = count(jax.make_jaxpr(layer)(image))
+    assert (cost.convolutions, cost.turned) == (1, int(turned))
+    steps = chunk_steps(cost, "cpu", 1, resident=False, training=False)
+    assert (steps == 1) == turned
+    assert chunk_steps(cost, "cpu", 1, resident=False) == 1
 
 
 def test_streamed_chunks_stay_small():
