@@ -142,9 +142,7 @@ class Preparing(Compiling):
     def _part_names(self) -> tuple[Any, Any]:
         """Names of the inputs and of the outputs, of a model that has a graph."""
         graph = getattr(self, "graph", None)
-        return (
-            (None, None) if graph is None else (graph.input_names, graph.output_names)
-        )
+        return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
 
     def _output_names_of(self, spec: Any) -> list[str] | None:
         names = self._part_names()[1]
