@@ -21,6 +21,14 @@ def give_up(signum, frame):
     raise TimeUp
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """As in a terminal; what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def model():
     made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
