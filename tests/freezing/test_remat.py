@@ -104,7 +104,7 @@ def test_it_takes_less_memory():
         return model.plan(512, largest=False)
 
     plain, full, dots = plan(None), plan("full"), plan("dots")
-    assert full.temporary_bytes < 0.6 * plain.temporary_bytes
+    assert full.temporary_bytes < 0.7 * plain.temporary_bytes
     assert full.temporary_bytes <= dots.temporary_bytes < plain.temporary_bytes
     assert full.flops > dots.flops == plain.flops  # only what is cheap is done again
 
