@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.context import current
+from exburn.dataset.trees import in_order
 from exburn.dtypes import is_float
 from exburn.errors import DataError, GraphError, ShapeError
 from exburn.layer import Layer, snake_case
@@ -113,11 +114,9 @@ class Graph:
             DataError: Their number or names differ.
             ShapeError: A rank or a known size differs.
         """
-        named = isinstance(inputs, Mapping)
-        if named and set(self.input_names) <= set(inputs):
-            values = [inputs[name] for name in self.input_names]
-        else:
-            values = jax.tree.leaves(inputs)
+        values = in_order(inputs, self.input_names)
+        if values is inputs:
+            values, named = jax.tree.leaves(inputs), isinstance(inputs, Mapping)
             by_place = not named or jax.tree.structure(inputs) == self.input_tree
             if not by_place or len(values) != len(self.inputs):
                 raise self._wrong_inputs(inputs, len(values))

@@ -86,7 +86,7 @@ class SeedGenerator:
         words = np.asarray(self.state.get_value())
         after = _words(int(words[0]), int(words[1]) + 1)
         self.state.set_raw_value(after, _unsafe_bypass_check=True)
-        return _key(words)
+        return key_of(words)
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._given, "name": self.name}
@@ -108,7 +108,8 @@ def _words(seed: int, count: int) -> jax.Array:
     return jax.device_put(np.array([seed & 0xFFFFFFFF, count], np.uint32))
 
 
-def _key(words) -> jax.Array:
+def key_of(words: Any) -> jax.Array:
+    """The key of two words, whatever kind JAX is told to make by default."""
     return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
@@ -137,7 +138,7 @@ def draw_key(seed: Any = None) -> jax.Array:
         return (context.current() or context.Context()).random_key("random")
     seed = _check_seed(seed)
     key = _step_key(f"seed {seed}")
-    return _key(_words(seed, 0)) if key is None else key
+    return key_of(_words(seed, 0)) if key is None else key
 
 
 def _float(op: str, dtype: Any) -> Any:

@@ -13,6 +13,7 @@ from flax import nnx
 
 from exburn.building import spec_like
 from exburn.dataset import ArrayDataset
+from exburn.dataset.trees import in_order
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.flops import Cost, count
 from exburn.layer import Layer
@@ -98,9 +99,7 @@ class Computation:
             specs = _specs(example)
             if names is None:
                 return Inputs(specs)
-            if isinstance(specs, Mapping) and set(names) <= set(specs):
-                specs = [specs[name] for name in names]
-            specs = jax.tree.leaves(specs)
+            specs = jax.tree.leaves(in_order(specs, names))
             return Inputs(specs[0] if len(specs) == 1 else specs, names)
         if graph is None:
             raise NotBuiltError(

@@ -47,7 +47,8 @@ def make_feed(
         reused: Whether the data are gone through more than once.
         resume: The run that is taken up, if one is: it keeps its plan.
         resident: Whether arrays stay on the device; chosen if ``None``.
-        passes: How many forward passes a step is worth, for the length of a chunk.
+        passes: How many forward passes a step is worth, for the length of a chunk. A
+            prediction's is that of a training: its outputs take memory.
     """
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None

@@ -161,6 +161,8 @@ class Epochs:
         trainer, callbacks = self.trainer, self.callbacks
         owner, timing = self.owner, self.timing
         per_batch = callbacks.batch_interval("train") is not None
+        begins_light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
+        ends_light = callbacks.light_in("on_train_batch_end", "on_batch_end")
         glances = callbacks.listens("on_chunk_end")
         running: deque[Readings] = deque()
         done, pending, last = start, None, time.perf_counter()
@@ -177,15 +179,14 @@ class Epochs:
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
-                    light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
-                    trainer.call_hook(callbacks.on_train_batch_begin, done, light=light)
+                    hook = callbacks.on_train_batch_begin
+                    trainer.call_hook(hook, done, light=begins_light)
                 readings = self._step(chunk, done)
                 done += chunk.steps
                 if per_batch:
                     logs = trainer.read_logs(readings.sent())
-                    light = callbacks.light_in("on_train_batch_end", "on_batch_end")
                     hook = callbacks.on_train_batch_end
-                    trainer.call_hook(hook, done - 1, logs, light=light)
+                    trainer.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
                 if per_batch and owner.stop_training:
                     break

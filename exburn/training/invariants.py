@@ -49,8 +49,6 @@ def _lightened(body: Callable, carry: Any, items: Any) -> Callable:
             fixed.update(equation.outvars)
         else:
             rest.append(equation)
-    if not moved:
-        return body
     made = [var for equation in moved for var in equation.outvars]
     before = code.replace(invars=[], eqns=moved, outvars=made)
     constants += _function(before, constants)()

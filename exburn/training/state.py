@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.random import key_of
+
 __all__ = ["TrainState"]
 
 
@@ -36,16 +38,11 @@ class TrainState:
 
     def key(self) -> jax.Array:
         """The key of this step."""
-        return jax.random.fold_in(_key(self.seed), self.step)
+        return jax.random.fold_in(key_of(self.seed), self.step)
 
     def replace(self, **changes) -> TrainState:
         # ``dataclasses.replace`` takes several times as long, in each epoch.
         return TrainState(**(vars(self) | changes))
-
-
-def _key(data: Any) -> jax.Array:
-    """Whatever kind of key JAX is told to make by default."""
-    return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 
 def seed_data(seed: int) -> np.ndarray:
