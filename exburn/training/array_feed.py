@@ -45,6 +45,8 @@ class ArrayFeed:
         reason: Why the arrays are where they are.
     """
 
+    ended = None  # arrays always give an epoch's batches
+
     def __init__(
         self,
         dataset: ArrayDataset,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,9 @@ from exburn.training.resume import Resume
 from exburn.training.timing import Timing
 
 __all__ = ["Epochs"]
+
+_ENDED = """{}: training ends here.
+  → Lower steps_per_epoch or epochs, or let the source repeat."""
 
 
 class Epochs:
@@ -95,7 +99,11 @@ class Epochs:
         if first < last and validates(first):
             self._compile_validation()
         for epoch in range(first, last):
-            logs = self._epoch(epoch, validates)
+            new = self._epoch(epoch, validates)
+            logs = logs if new is None else new
+            if self.feed.ended is not None:
+                warnings.warn(_ENDED.format(self.feed.ended), stacklevel=2)
+                break
             if self.owner.stop_training:
                 break
         trainer.keep_average()
@@ -121,8 +129,10 @@ class Epochs:
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.trainer.call_hook(hook, *args, light=self.callbacks.light)
 
-    def _epoch(self, epoch: int, validates: Callable[[int], bool]) -> dict[str, Any]:
-        """One epoch with its hooks; returns what it logged."""
+    def _epoch(
+        self, epoch: int, validates: Callable[[int], bool]
+    ) -> dict[str, Any] | None:
+        """One epoch with its hooks; returns what it logged, if any data came."""
         trainer, resume, timing = self.trainer, self.resume, self.timing
         timing.begin()
         self._hook(self.callbacks.on_epoch_begin, epoch)
@@ -139,6 +149,8 @@ class Epochs:
             trainer.state = trainer.state.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
         done, logs = self._train(epoch, start)
+        if logs is None:
+            return None
         if self.held is not None and validates(epoch):
             with timing.on("validation"):
                 means = evaluate(
@@ -156,7 +168,7 @@ class Epochs:
         self.points.after_epoch(epoch, done, logs)
         return logs
 
-    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any]]:
+    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
         """Trains on the batches from ``start`` on: returns how many are done, logs."""
         trainer, callbacks = self.trainer, self.callbacks
         owner, timing = self.owner, self.timing
@@ -203,6 +215,8 @@ class Epochs:
                     pending = done, readings
                     if owner.stop_training:
                         break
+        if readings is None:  # the source gave no batch any more
+            return done, None
         if ends:  # the run's end asks for it, and shall not wait
             trainer.state.step.copy_to_host_async()
         with timing.on("device"):

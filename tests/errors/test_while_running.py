@@ -9,7 +9,7 @@ from tests.errors.bench import LABELS, X, classifier, features, regressor, untra
 
 import exburn
 from exburn import layers, metrics
-from exburn.callbacks import Callback, EarlyStopping
+from exburn.callbacks import Callback, EarlyStopping, LambdaCallback
 from exburn.errors import CallbackError, DataError, ShapeError, TargetError
 
 
@@ -166,25 +166,52 @@ def test_a_bad_batch_later_in_a_loader_is_refused(batch, error, says):
     check_alive(model)
 
 
-def test_a_generator_that_ends_too_early_says_so():
-    model = classifier()
-    batches = iter([(X, LABELS)] * 3)
-    with pytest.raises(DataError, match="ended after 1 of 2 steps") as caught:
-        model.fit(batches, steps_per_epoch=2, epochs=2, verbose=0)
-    assert "steps_per_epoch" in str(caught.value)
-    assert model.history.epoch == [0]
+@pytest.mark.parametrize(
+    ("batches", "steps", "says", "epochs"),
+    [
+        (3, 2, "ended after 1 of 2 steps of epoch 2", 2),
+        (4, 2, "ended after 0 of 2 steps of epoch 3", 2),
+        (3, None, "is exhausted", 1),
+    ],
+)
+def test_a_generator_that_ends_ends_the_training(batches, steps, says, epochs):
+    model, hooks = classifier(), []
+    told = LambdaCallback(
+        on_train_begin=lambda logs: hooks.append(0),
+        on_epoch_end=lambda epoch, logs: hooks.append(sorted(logs)),
+        on_train_end=lambda logs: hooks.append(sorted(logs)),
+    )
+    source = iter([(X, LABELS)] * batches)
+    with pytest.warns(UserWarning, match=says) as caught:
+        history = model.fit(
+            source,
+            steps_per_epoch=steps,
+            epochs=5,
+            validation_data=(X, LABELS),
+            callbacks=[told],
+            verbose=0,
+        )
+    assert "training ends here" in str(caught[0].message) and len(caught) == 1
+    names = ["accuracy", "loss", "val_accuracy", "val_loss"]
+    assert history.epoch == list(range(epochs)) and sorted(history.history) == names
+    assert hooks == [0, *[names] * epochs, names]
+    assert int(model.optimizer.iterations) == batches
     check_alive(model)
 
 
-@pytest.mark.parametrize("option", ["steps_per_epoch", "validation_steps"])
-def test_a_generator_without_steps_serves_one_epoch(option):
+def test_a_generator_that_is_used_up_before_training_is_an_error():
+    model, source = classifier(), iter([(X, LABELS)])
+    model.fit(source, verbose=0)
+    with pytest.raises(DataError, match="yielded no batches"):
+        model.fit(source, steps_per_epoch=2, verbose=0)
+    check_alive(model)
+
+
+def test_a_generator_that_serves_one_validation_is_an_error_in_the_next():
     model, once = classifier(), iter([(X, LABELS)])
-    data = {"x": once}
-    if option == "validation_steps":
-        data = {"x": X, "y": LABELS, "validation_data": once}
     with pytest.raises(DataError, match="exhausted") as caught:
-        model.fit(**data, epochs=2, verbose=0)
-    assert f"Set {option}" in str(caught.value)
+        model.fit(X, LABELS, validation_data=once, epochs=2, verbose=0)
+    assert "Set validation_steps" in str(caught.value)
     assert model.history.epoch == [0]
     check_alive(model)
 

@@ -8,7 +8,7 @@ from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
 from exburn.dataset import PyDataset, StreamDataset
-from exburn.errors import ArgumentError, DataError, ShapeError
+from exburn.errors import ArgumentError, ShapeError
 from exburn.training.feed import StreamFeed
 
 
@@ -198,8 +198,6 @@ def test_evaluation_of_fewer_batches_than_steps_warns_and_is_kept():
     with pytest.warns(UserWarning, match="ended after 4 of 10"):
         loss = model.evaluate((b for b in Restarting()), steps=10, verbose=0)
     assert loss == pytest.approx(model.evaluate(ROWS, LABELS, verbose=0))
-    with pytest.raises(DataError, match="steps_per_epoch"):
-        model.fit((b for b in Restarting()), steps_per_epoch=10, verbose=0)
 
 
 def test_the_first_epoch_is_the_one_that_is_looked_at():
