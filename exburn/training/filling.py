@@ -17,6 +17,7 @@ __all__ = ["Filling", "leaves_of"]
 # Parts of a chunk on their way at a time. While they are worked on, the thread that
 # reads waits: it would keep Python's interpreter to itself.
 _UNDER_WAY = 4
+_LITTLE = 1 << 16  # bytes
 
 
 class Filling:
@@ -103,12 +104,17 @@ class Filling:
     def result(self) -> Any:
         """The chunk's data on the device, ``[steps, rows, …]``, or a list of parts.
 
+        Little of it on a CPU stays NumPy's: calls of programs take that more quickly
+        than ``jax.device_put`` does.
+
         Raises:
             ExBurnError: ``look`` refused a part.
         """
         parts = [job.result() for job in self._jobs]
         if not self._split:
-            return jax.device_put(self._tree([m[: self._steps] for m in self.memory]))
+            tree = self._tree([memory[: self._steps] for memory in self.memory])
+            little = self._steps * self._nbytes <= _LITTLE
+            return tree if little else jax.device_put(tree)
         return parts if len(parts) > 1 else parts[0]
 
     def _begin(self, stop: int) -> None:

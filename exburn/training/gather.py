@@ -149,8 +149,7 @@ class Gatherer:
         sending: list[tuple[Any, Any]] = []
 
         def reuse(copies: Any, sent: Any) -> None:
-            leaves = jax.tree.leaves(sent)
-            if all(d.platform in _COPYING for v in leaves for d in v.devices()):
+            if all(map(_is_copy, jax.tree.leaves(sent))):
                 sending.append((copies, sent))
             if len(sending) > under_way:
                 self._take_back(*sending.pop(0))
@@ -182,3 +181,10 @@ class Gatherer:
                 if memory.nbytes == size:
                     return self._free.pop(index)
         return np.empty(size, np.uint8)
+
+
+def _is_copy(sent: Any) -> bool:
+    """Whether what was sent shares no memory with what it was made of."""
+    return isinstance(sent, jax.Array) and all(
+        device.platform in _COPYING for device in sent.devices()
+    )
