@@ -66,7 +66,7 @@ def pure(layer, *shapes):
     return call, weights
 
 
-@pytest.mark.parametrize("features", [384, 2048])
+@pytest.mark.parametrize("features", [384, pytest.param(2048, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype):
     rng = np.random.default_rng(0)

@@ -79,6 +79,7 @@ def run(model, checkpoint, csv, resume=None, **options):
     return outcome(model, history, *callbacks)
 
 
+@pytest.mark.slow
 def test_every_step_of_sixty(tmp_path, csv):
     """Shuffling, dropout, running statistics, accumulation over the ends of epochs, a
     short last batch, averages, schedules, plateau, early stopping, a log file."""

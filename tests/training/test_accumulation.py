@@ -94,6 +94,7 @@ def test_epochs_that_fill_no_group_equal_keras(blobs, rows):
     assert ours.optimizer.iterations == 3 * -(-rows // 16) // N
 
 
+@pytest.mark.slow
 def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     x, y = blobs
     whole = network()

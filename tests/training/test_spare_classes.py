@@ -68,7 +68,13 @@ def trained(loss, metric, bias):
             CLASSES,
             marks=pytest.mark.slow,
         ),
-        (Counting(from_logits=True), "sparse_categorical_accuracy", False, CLASSES),
+        pytest.param(
+            Counting(from_logits=True),
+            "sparse_categorical_accuracy",
+            False,
+            CLASSES,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_spare_classes_change_nothing(request, loss, metric, bias, width):
