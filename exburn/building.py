@@ -21,6 +21,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn import context, registry
+from exburn.arrival import placed
 from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.shapes import INCONCLUSIVE, held, trace_shapes
@@ -80,12 +81,12 @@ def materialize(root: Any, seed: int | None = None) -> None:
             made[top + path] = weight, threads.submit(draw) if apart else draw()
         for path, (weight, value) in made.items():  # all are made while a GPU starts
             value = value.result() if isinstance(value, Future) else value
-            placed = jax.device_put(np.asarray(value, weight.get_raw_value().dtype))
-            root._book.value.initial[path] = placed
+            value = np.asarray(value, weight.get_raw_value().dtype)
+            array = placed(value, weight, root._book.value.initial, path)
             try:
-                weight.set_raw_value(placed)
+                weight.set_raw_value(array)
             except TraceContextError:  # which other threads are outside of
-                threads.submit(weight.set_raw_value, placed).result()
+                threads.submit(weight.set_raw_value, array).result()
     if made:
         place(root)
 

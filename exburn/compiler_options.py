@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-__all__ = ["FEWER_PRODUCTS", "compiler_options", "known_options"]
+__all__ = ["FEWER_PRODUCTS", "compiler_options", "host", "known_options"]
 
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
 
@@ -54,13 +54,13 @@ def compiler_options(flops: float | None, platform: str) -> dict[str, Any] | Non
 def known_options() -> set[str]:
     """Those of our options that this version of XLA has: else nothing would compile.
 
-    Its first program costs a process a tenth of a second on a GPU: `device.wake` makes
-    it this one.
+    The host's compiler is asked: it is of the same version, and need not be waited for.
     """
     options = {**_ALWAYS, **_SMALL}
     while True:
         try:
-            jax.jit(lambda: ()).lower().compile(options)
+            with jax.default_device(host()):
+                jax.jit(lambda: ()).lower().compile(options)
         except jax.errors.JaxRuntimeError as error:
             strange = [name for name in options if f"'{name}'" in str(error)]
             if not strange:
@@ -68,3 +68,11 @@ def known_options() -> set[str]:
             del options[strange[0]]
         else:
             return set(options)
+
+
+def host() -> Any:
+    """JAX's device for the host's processor; ``None`` if JAX was told to have none."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None

@@ -19,7 +19,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.compiler_options import known_options
 from exburn.errors import ArgumentError
 
 __all__ = [
@@ -33,6 +32,7 @@ __all__ = [
     "device_of",
     "metal_available",
     "wake",
+    "waking",
 ]
 
 # Names that `jax.devices` takes → what ExBurn calls them. CUDA and ROCm devices both
@@ -231,12 +231,16 @@ def chosen_platform() -> str:
     return "gpu" if name == "cuda" else name
 
 
+_waking: list[threading.Thread] = []
+
+
 @functools.cache
 def wake() -> None:
     """Has a thread take the GPU's memory and start XLA, while a model is built.
 
     JAX does the one when the first array is put there, 1.4 s for the 105 GB of an H200,
-    the other when the first program is compiled. Python's interpreter is free then.
+    the other when the first program is compiled, a tenth of a second. Python's
+    interpreter is free then.
     """
     if chosen_platform() != "gpu":
         return
@@ -246,9 +250,18 @@ def wake() -> None:
         # If it fails, whoever needs the device is told.
         with contextlib.suppress(RuntimeError), jax.default_device(device):
             jax.device_put(np.zeros(1, np.float32))
-            known_options()
+            jax.jit(lambda: ()).lower().compile()
 
-    threading.Thread(target=work, name="exburn-wake").start()
+    thread = threading.Thread(target=work, name="exburn-wake")
+    thread.start()
+    _waking.append(thread)
+
+
+def waking() -> bool:
+    """Whether the GPU that JAX puts new arrays on is being started by ``wake``."""
+    while _waking and not _waking[0].is_alive():
+        del _waking[0]
+    return bool(_waking) and chosen_platform() == "gpu"
 
 
 def _default() -> Any:

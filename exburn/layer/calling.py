@@ -13,6 +13,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn import context, rematerialize, taps
+from exburn.arrival import arrive
 from exburn.building import infer, intact, materialize, spec_like
 from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
@@ -85,6 +86,7 @@ class Calling(Buildable):
         if has_symbol((args, kwargs)):
             return self._call_symbols(args, kwargs)
         if context.current() is None:
+            arrive()
             if self.built:
                 for weight in self._require_weights():
                     alive(weight.get_raw_value())

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.building import spec_like
 from exburn.context import path_hash
 from exburn.dataset import ArrayDataset, map_leaves
 from exburn.device import chosen_platform
@@ -160,6 +161,7 @@ class ArrayFeed:
             self.dataset.tree,
         )
         index = index if self.resident else None
+        count = jax.tree.map(spec_like, count)
         return Chunk(data, index, count, steps, samples, grouped)
 
     def close(self) -> None:
@@ -241,8 +243,6 @@ class ArrayFeed:
             count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
             padded = self.padded and grouped == (self.group > 1)
             count = (count, count > 0) if padded else (count,)
-            if k <= _FEW:  # the same ones for each epoch
-                count = tuple(kept(tuple(v.tolist()), v.dtype) for v in count)
             yield block.reshape(k, b), count, steps, len(part), grouped
         if self.tail and begin <= self._whole:
             part = rows[self._whole * b : self._whole * b + self.tail]
@@ -257,7 +257,7 @@ class ArrayFeed:
                 tree = map_leaves(self._copied, tree, "")
             self._device = jax.device_put(tree)
         for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
-            yield Chunk(self._device, index, count, steps, samples, grouped)
+            yield Chunk(self._device, index, _sent(count), steps, samples, grouped)
 
     def _copied(self, _: str, leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
@@ -288,7 +288,7 @@ class ArrayFeed:
                 straight = straight and flat[-1] - flat[0] == samples - 1
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
                 self._check(host)
-                shape = index.shape
+                shape, count = index.shape, _sent(count)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if send:
                     data, count = jax.device_put((data, count))
@@ -297,3 +297,10 @@ class ArrayFeed:
                     reuse(host, data)
                 del host, data  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size
+
+
+def _sent(count: Any) -> Any:
+    """Counts of few steps, which are the same ones for each epoch, are sent once."""
+    if count is None or len(count[0]) > _FEW:
+        return count
+    return tuple(kept(tuple(v.tolist()), v.dtype) for v in count)

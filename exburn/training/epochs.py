@@ -7,13 +7,14 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
 
 from exburn.building import spec_like
 from exburn.callback import CallbackList
+from exburn.device import waking
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.check import in_batch
@@ -70,6 +71,8 @@ class Epochs:
             validates: Whether an epoch is followed by a validation.
         """
         trainer, resume = self.trainer, self.resume
+        if waking():
+            self._compile_training()
         state = trainer.initial_state()
         state = trainer.own(state) if resume is None else resume.shown(state)
         self._fresh = state.metrics
@@ -114,17 +117,30 @@ class Epochs:
         if self.held is not None:
             self.held.close()
 
+    def _compile_training(self) -> None:
+        """Traces its program and begins to compile it, while a GPU is being started."""
+        feed, trainer = self.feed, self.trainer
+        fresh = self.resume is None and not trainer.step
+        if fresh and self._compiles_ahead(feed) and not trainer.owns("train"):
+            chunk, state = feed.first_specs(), memory.state_specs(trainer, "train")
+            name = "train_groups" if chunk.grouped else "train"
+            arguments = chunk.data, chunk.index, chunk.count
+            self.programs.begin(name, state, arguments)
+
     def _compile_validation(self) -> None:
         """Begins to compile it, so that the processor's cores do so while it trains."""
-        evaluate, trainer = self.programs.evaluate, self.trainer
-        arrays = trainer.live_arrays()
-        # For arrays that someone has placed it would have to be told where they are.
-        placed = any(leaf.committed for leaf in jax.tree.leaves(arrays))
-        if placed or trainer.eager or not isinstance(self.held, ArrayFeed):
+        trainer, held = self.trainer, self.held
+        if held is None or not self._compiles_ahead(held):
             return
-        chunk, specs = self.held.first_specs(), jax.tree.map(spec_like, arrays)
-        totals, start = trainer.fresh_totals("test"), np.int32(0)
-        evaluate.ahead(specs, totals, chunk.data, chunk.index, chunk.count, start)
+        chunk, specs = held.first_specs(), jax.tree.map(spec_like, trainer.arrays)
+        arguments = chunk.data, chunk.index, chunk.count, np.int32(0)
+        self.programs.evaluate.ahead(specs, trainer.fresh_totals("test"), *arguments)
+
+    def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
+        arrays = jax.tree.leaves(self.trainer.arrays)
+        # For arrays that someone has placed it would have to be told where they are.
+        placed = any(leaf.committed for leaf in arrays)
+        return isinstance(feed, ArrayFeed) and not placed and not self.trainer.eager
 
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.trainer.call_hook(hook, *args, light=self.callbacks.light)

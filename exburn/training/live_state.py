@@ -178,7 +178,7 @@ class LiveState:
 
         For their shapes: those of a run may be consumed.
         """
-        return self.split.read() if self.state is None else self.live_arrays()
+        return self.split.peek() if self.state is None else self.live_arrays()
 
     def live_arrays(self) -> tuple[Arrays, Arrays, Arrays]:
         """What the module shows: the state's arrays, or averaged parameters."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.building import spec_like
+from exburn.device import waking
 from exburn.flops import count
 from exburn.training.program import Programs
 from exburn.training.readings import Readings
@@ -30,6 +31,7 @@ __all__ = [
     "state_specs",
 ]
 
+_LITTLE = 64 << 20  # bytes: no quarter of a GPU's memory is less
 _LARGEST = 1 << 24  # rows of a batch: beyond this nothing is looked for
 _COMPILES = 5  # of the search for the largest batch
 # Tuning runs kernels on the device, which may not have the memory that is asked after.
@@ -64,9 +66,9 @@ def fits_device(nbytes: int) -> bool:
     """Whether data of this size may stay on the device for a whole run.
 
     A quarter of the free memory at most: gathering, activations and the optimizer need
-    the rest.
+    the rest. A GPU that is being started says how much it has when that is over.
     """
-    return nbytes <= free_bytes() // 4
+    return (waking() and nbytes <= _LITTLE) or nbytes <= free_bytes() // 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,9 +174,8 @@ def state_specs(trainer: Any, kind: str) -> Any:
     opt_state = trainer.opt_state if trainer.state is None else trainer.state.opt_state
     if opt_state is None:
         opt_state = jax.eval_shape(trainer.optimizer.init, arrays[0])
-    specs: Any = jax.tree.map(
-        spec_like, {"opt_state": opt_state, "metrics": trainer.fresh_totals("train")}
-    )
+    totals = trainer.totals("train")
+    specs: Any = jax.tree.map(spec_like, {"opt_state": opt_state, "metrics": totals})
     specs |= dict(zip(("params", "frozen", "others"), arrays, strict=True))
     specs["step"] = jax.ShapeDtypeStruct((), np.int32)
     specs["seed"] = jax.ShapeDtypeStruct((2,), np.uint32)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn import context
+from exburn.arrival import arrive
 from exburn.building import materialize
 from exburn.layer import Layer
 from exburn.training.ownership import own_variables
@@ -63,6 +64,11 @@ class SplitModule:
 
     def read(self) -> tuple[Arrays, Arrays, Arrays]:
         """The module's own arrays: trained, frozen, others."""
+        arrive()
+        return self.peek()
+
+    def peek(self) -> tuple[Arrays, Arrays, Arrays]:
+        """The same for their shapes: some may wait for a GPU that is being started."""
         return tuple(  # type: ignore[return-value]
             {name: _raw(self.variables[name]) for name in names}
             for names in (self.params, self.frozen, self.others)

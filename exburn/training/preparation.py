@@ -411,6 +411,12 @@ class Preparation(LiveState):
             return jax.device_put(self.custom.fresh(kind))
         return self.objective.fresh()
 
+    def totals(self, kind: str) -> Any:
+        """The same on the host, for their shapes."""
+        if self.custom is not None and self.custom.has(kind):
+            return self.custom.fresh(kind)
+        return self.objective.init()
+
     @property
     def names(self) -> list[str]:
         """Names of the logs of ``fit``."""
