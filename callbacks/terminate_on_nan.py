@@ -14,9 +14,9 @@ __all__ = ["TerminateOnNaN"]
 class TerminateOnNaN(Callback):
     """Stops the training when the loss becomes NaN or infinite.
 
-    It looks at the running mean after every chunk (about 0.1 s of work), which is
-    never finite again once one step's loss was not: no step goes unseen, and the
-    trainer need not run single steps for it.
+    It looks at the running mean, about ten times a second and at the end of an epoch.
+    That is never finite again once one step's loss was not: no step goes unseen, and
+    the trainer need not run single steps for it.
 
     Args:
         raise_error: Raise instead of ending the training normally.

@@ -344,7 +344,7 @@ def _show(page: Group, width: int, print_fn: Any) -> None:
             print_fn(text)
         return
     if _in_notebook():
-        from IPython.display import HTML, display  # type: ignore[import-not-found]
+        from IPython.display import display  # type: ignore[import-not-found]
 
         console = Console(
             force_jupyter=False, file=io.StringIO(), record=True, width=width
@@ -353,14 +353,10 @@ def _show(page: Group, width: int, print_fn: Any) -> None:
         style = (
             "white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace"
         )
-        display(
-            HTML(
-                console.export_html(
-                    inline_styles=True,
-                    code_format=(f'<pre style="{style}">{{code}}</pre>'),
-                )
-            )
+        html = console.export_html(
+            inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
         )
+        display({"text/html": html, "text/plain": _text(page, width)}, raw=True)
         return
     Console(width=width).print(page)
 

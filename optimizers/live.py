@@ -49,6 +49,15 @@ class Live:
             self._scale = self.scale
         self._get_state, self._set_state = get_state, set_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: with the learning rate, without the live state."""
+        state = vars(self) | {"_get_state": None, "_set_state": None}
+        if self._live() is not None:
+            state["_scale"] = self.scale
+            if not callable(self._learning_rate):
+                state["_learning_rate"] = self.learning_rate
+        return state
+
     def _live(self) -> Any:
         return self._get_state() if self._get_state is not None else None
 

@@ -101,7 +101,8 @@ class Callback:
         self.on_batch_end(batch, logs)
 
     def on_chunk_end(self, step: int, logs: Logs | None = None) -> None:
-        """Called after a chunk: `step` steps of the epoch done, running means."""
+        """Called between chunks, ten times a second at most, and when an epoch ends:
+        `step` steps of it are done, and `logs` holds running means."""
 
     def on_checkpoint(self, point: Any) -> None:
         """Called where the run could be taken up again: after a chunk, and after an

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -53,6 +54,20 @@ class Book:
         self.traced: tuple[Any, list] | None = None
         self.path = ""
         self.building = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle, which cannot take what earlier calls left."""
+        return vars(self) | {"calls": [], "traced": None}
+
+    def __copy__(self) -> Book:
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Book:
+        memo[id(self)] = made = object.__new__(type(self))
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

@@ -128,7 +128,9 @@ class Compiling:
         Raises:
             UnknownNameError: An unknown optimizer, loss or metric.
             ArgumentError: An argument that can never work.
+            BusyError: The model is being trained.
         """
+        self._require_idle("compile")
         if steps_per_execution != "auto":
             check_count("compile", "steps_per_execution", steps_per_execution)
         if unroll != "auto":
@@ -231,6 +233,11 @@ class Compiling:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
         trainer = self._run.value.trainer
         return {} if trainer is None else dict(trainer.trace_counts)
+
+    def _require_idle(self, op: str) -> None:
+        """Raises a BusyError if the model is being trained, also in its hooks."""
+        if (trainer := self._run.value.trainer) is not None:
+            trainer.check_free(op, train=True)
 
     def _trainer(self, op: str) -> Trainer:
         trainer = self._run.value.trainer

@@ -31,6 +31,7 @@ class Quantizing:
 
     _run: Any
     _report: Any = None
+    _require_idle: Any
     built: bool
 
     def quantize(
@@ -121,15 +122,6 @@ class Quantizing:
     def quantization_report(self) -> QuantizationReport | None:
         """What ``quantize`` did to make this model; None of one that was loaded."""
         return None if self._report is None else self._report.value
-
-    def _require_idle(self, op: str) -> None:
-        trainer = self._run.value.trainer
-        if trainer is not None and trainer.state is not None:
-            raise ArgumentError(
-                op,
-                "the model is being trained",
-                hint="End this fit first (model.stop_training = True).",
-            )
 
     def _require_trainable(self, op: str) -> None:
         """Raises for a model of packed weights without adapters."""

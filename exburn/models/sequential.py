@@ -70,13 +70,16 @@ class Sequential(Model):
         Raises:
             ArgumentError, DTypeError: It cannot be stacked.
             ShapeError: It does not fit the layer below; the stack stays as it was.
+            BusyError: The model is being trained.
         """
+        self._require_idle("Sequential.add")
         with intact(self):
             self._stack(self._with(layer, self.layers))
             self._refresh()
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Takes the last layer off and returns it."""
+        self._require_idle("Sequential.pop")
         stack = self.layers
         if not stack:
             raise ArgumentError(

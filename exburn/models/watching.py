@@ -25,6 +25,7 @@ class Watching:
     _prepare: Any
     _predictor: Any
     _on_device: Any
+    _require_idle: Any
     layers: Any
     graph: Any
     outputs: Any
@@ -212,6 +213,7 @@ class Watching:
 
         Raises:
             ArgumentError: There is no such device here.
+            BusyError: The model is being trained.
 
         Example:
             >>> import exburn
@@ -219,6 +221,7 @@ class Watching:
             >>> model.to_device("cpu").weights[0].get_value().device.platform
             'cpu'
         """
+        self._require_idle("to_device")
         run = self._run.value
         run.device = device_of(device, "to_device")
         variables = {path: weight for path, weight, _ in iter_weights(self)}

@@ -168,6 +168,7 @@ class ArrayFeed:
         """Drops what was made for an epoch that does not come, and ends all threads."""
         self._drop_ahead()
         self._gatherer.close()
+        self._device = None
 
     def _drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None

@@ -12,7 +12,7 @@ from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.training import memory
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.gather import Gatherer
-from exburn.training.plan import chunk_steps, grouped, loader_steps, power_of_two
+from exburn.training.plan import chunk_steps, grouped, loader_steps
 from exburn.training.preparation import Preparation
 from exburn.training.resume import Resume
 from exburn.training.transfer import kept
@@ -155,18 +155,18 @@ def phase_of(prepared: Preparation, group: int, done: int) -> int:
     return 0 if sums is None else (int(sums["batches"]) - done) % group
 
 
-def single_chunk(batch: tuple, *, exact: bool) -> Chunk:
-    """A batch as a chunk of one step, at one of a few sizes.
+def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
+    """A batch as a chunk of one step, filled up to some number of rows.
 
     Args:
         batch: ``(x, y, sample_weight)``.
-        exact: Whether it keeps its own size.
+        rows: As many as it has, or more.
+        exact: Whether the program takes all of them for real ones.
     """
     size = jax.tree.leaves(batch)[0].shape[0]
-    padded = size if exact else power_of_two(size)
-    if padded != size:
+    if rows != size:
         with Gatherer(threads=1) as gatherer:
-            batch = gatherer.take(batch, np.minimum(np.arange(padded), size - 1))
+            batch = gatherer.take(batch, np.minimum(np.arange(rows), size - 1))
     # The program's call sends them: that costs less than ``jax.device_put``.
     data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
     return Chunk(data, None, None if exact else (kept((size,)),), 1, size)

@@ -87,7 +87,8 @@ class CompileLog:
         seconds: float,
     ) -> None:
         earlier = self._seen.setdefault(name, [])
-        changes = min((_changes(old, specs) for old in earlier), key=len, default=None)
+        latest = reversed(earlier)  # of those that are equally similar
+        changes = min((_changes(old, specs) for old in latest), key=len, default=None)
         earlier.append(specs)
         before = self._settings.get(name, settings)
         self._settings[name] = settings
@@ -112,6 +113,9 @@ class CompileLog:
         self._warned = True
         hint = "Give batches of one shape and dtype: pad sequences to few lengths, "
         hint += "cast once before fit."
+        if kinds == {"size"}:
+            hint = "Give data of few sizes: each number of rows, or of steps, has a "
+            hint += "program of its own."
         if reason.startswith("model"):
             hint = "Set weights to arrays of their own shape and dtype: set_weights()."
         warnings.warn(

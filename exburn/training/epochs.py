@@ -113,6 +113,9 @@ class Epochs:
         trainer.call_hook(self.callbacks.on_train_end, logs)
 
     def _close(self) -> None:
+        # It refers to this object, and this to it: the data would stay until Python
+        # looks for garbage.
+        self.feed.waiting = lambda: None
         self.feed.close()
         if self.held is not None:
             self.held.close()
@@ -216,7 +219,7 @@ class Epochs:
                     hook = callbacks.on_train_batch_end
                     trainer.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
-                if per_batch and owner.stop_training:
+                if owner.stop_training:
                     break
                 running.append(readings)
                 if len(running) > IN_FLIGHT:
@@ -229,8 +232,6 @@ class Epochs:
                         at, means = pending
                         self._glance(at, trainer.read_logs(means))
                     pending = done, readings
-                    if owner.stop_training:
-                        break
         if readings is None:  # the source gave no batch any more
             return done, None
         if ends:  # the run's end asks for it, and shall not wait

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
+from jax import default_backend
+
 from exburn.flops import Cost
 
 __all__ = [
@@ -64,6 +66,7 @@ def decisions(
     steps_asked: int | str,
     unroll_asked: int | str,
     limit: int | None,
+    eager: bool = False,
     held: Any = None,
 ) -> list[Decision]:
     """The choices behind a training run, in words.
@@ -75,6 +78,7 @@ def decisions(
         steps_asked: ``steps_per_execution`` as the user gave it.
         unroll_asked: ``unroll`` as the user gave it.
         limit: Steps of a call that callbacks allow; None for any number.
+        eager: Whether nothing is compiled.
         held: The feed of the validation data, if there are any.
     """
     places = [_place("data", feed)]
@@ -84,9 +88,11 @@ def decisions(
         why = "a callback wants to be called that often"
     elif steps_asked != "auto":
         why = "steps_per_execution was given"
+    elif eager:
+        why = "run_eagerly was given"
     elif forward is None:
         why = "the model's own train_step cannot be estimated"
-    elif feed.length == 1 and forward.convolutions:
+    elif feed.length == 1 and forward.convolutions and default_backend() == "cpu":
         why = "convolutions are slower in XLA's CPU loops"
     else:
         why = (
@@ -94,6 +100,10 @@ def decisions(
             f"{forward.equations} operations; a call should take about 0.1 s, "
             "or on a CPU hold eight steps"
         )
+        if not feed.resident:
+            why += "; the data of a streamed one stay below some megabytes"
+        if feed.samples is None:
+            why += f", of loaders {_LOADER_STEPS} at most"
     steps = Decision(
         "steps per call", str(feed.length), why, "compile(steps_per_execution=n)"
     )

@@ -112,7 +112,9 @@ class Programs:
             self.counts[name] += 1
             if self._compiling is not None:
                 self._compiling(name)
-            return fn(*args)
+            # Losses, optax and the optimizers promote; layers were traced before.
+            with jax.numpy_dtype_promotion("standard"):
+                return fn(*args)
 
         counted.__name__ = f"exburn_{name}"
         if self.eager:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.training import inference, memory
@@ -15,13 +17,15 @@ from exburn.training.epochs import Epochs
 from exburn.training.feed import count_steps
 from exburn.training.interrupt import held_back, let_through
 from exburn.training.objective import Objective
-from exburn.training.plan import Decision, decisions
+from exburn.training.plan import Decision, decisions, power_of_two
 from exburn.training.resume import Resume
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
 from exburn.training.transfer import kept
 
 __all__ = ["Trainer"]
+
+_SIZES = 2  # of single batches, for programs of their own
 
 
 class Trainer(Averaging):
@@ -38,6 +42,7 @@ class Trainer(Averaging):
         super().__init__(module, **options)
         self.decisions: list[Decision] = []
         self.timing = Timing()
+        self._sizes: dict[str, list[int]] = {}  # of single batches, by use
 
     def aim(self, objective: Objective) -> None:
         """Trains for other losses and metrics from now on; the optimizer goes on."""
@@ -106,6 +111,7 @@ class Trainer(Averaging):
             steps_asked=self.steps_per_execution,
             unroll_asked=self.asked_unroll,
             limit=callbacks.chunk_limit(),
+            eager=self.eager,
             held=held,
         )
         owner.stop_training = resume is not None and resume.stop
@@ -163,7 +169,8 @@ class Trainer(Averaging):
             train: Whether the parameters are updated.
         """
         split, programs = self.split, self.programs
-        chunk = single_chunk(batch, exact=self.exact_rows(train))
+        exact, use = self.exact_rows(train), "train" if train else "test"
+        chunk = single_chunk(batch, self._rows(batch, use, exact), exact=exact)
         arguments = chunk.data, None, chunk.count
         if not train:
             _, readings = programs.evaluate(
@@ -185,7 +192,24 @@ class Trainer(Averaging):
 
     def predict_batch(self, batch: tuple) -> Any:
         """Outputs for one batch, on the host."""
-        chunk = single_chunk(batch, exact=self.exact_rows(False))
+        exact = self.exact_rows(False)
+        chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
         arrays, sink = self.split.read(), Sink(chunk.samples)
         sink.put(chunk, self.programs.predict(arrays, chunk.data, None, kept(0)))
         return sink.result()
+
+    def _rows(self, batch: tuple, use: str, exact: bool) -> int:
+        """Rows at which a single batch runs: its own, or those of some before it.
+
+        Most loops have batches of one size, and maybe a shorter one; others so many
+        that they share programs.
+        """
+        size = jax.tree.leaves(batch)[0].shape[0]
+        if exact:
+            return size
+        known = self._sizes.setdefault(use, [])
+        near = [rows for rows in known if size <= rows < 2 * size]
+        if not near and len(known) < _SIZES:
+            known.append(size)
+            return size
+        return min(near, default=power_of_two(size))

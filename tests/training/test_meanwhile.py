@@ -1,0 +1,120 @@
+"""What hooks do to the model while it trains, and what single batches compile."""
+
+import copy
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+import exburn as keras
+from exburn import layers
+from exburn.callbacks import LambdaCallback
+from exburn.errors import BusyError
+from exburn.training import trainer
+from exburn.training.chunking import single_chunk
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((96, 4)).astype("float32")
+Y = RNG.integers(0, 3, 96)
+
+
+def classifier(**options):
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(8, activation="relu"), layers.Dense(3)]
+    )
+    model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=1, **options)
+    return model
+
+
+@pytest.mark.parametrize("hook", ["on_train_begin", "on_epoch_begin"])
+def test_a_stop_before_the_first_batch_stops_after_the_first_chunk(hook):
+    model = classifier(steps_per_execution=2)
+
+    def stop(*_):
+        model.stop_training = True
+
+    callbacks = [LambdaCallback(**{hook: stop})]
+    history = model.fit(X, Y, batch_size=8, epochs=3, callbacks=callbacks, verbose=0)
+    assert history.epoch == [0]
+    assert int(model.optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.compile("sgd", "mse"),
+        lambda model: model.add(layers.Dense(2)),
+        lambda model: model.pop(),
+        lambda model: model.to_device("cpu"),
+    ],
+    ids=["compile", "add", "pop", "to_device"],
+)
+def test_what_would_change_the_model_in_a_hook_is_refused(change):
+    model, refused = classifier(), []
+
+    def attempt(*_):
+        with pytest.raises(BusyError) as caught:
+            change(model)
+        refused.append(caught.value)
+
+    callbacks = [LambdaCallback(on_epoch_end=attempt)]
+    model.fit(X, Y, epochs=2, callbacks=callbacks, verbose=0)
+    assert len(refused) == 2 and len(model.layers) == 2
+    change(model)  # now it may
+
+
+@pytest.mark.parametrize("use", ["train", "test", "predict"])
+def test_single_batches_of_one_size_are_not_padded(use, monkeypatch):
+    model, taken = classifier(), []
+
+    def noted(batch, rows, *, exact):
+        taken.append(rows)
+        return single_chunk(batch, rows, exact=exact)
+
+    monkeypatch.setattr(trainer, "single_chunk", noted)
+
+    def run(rows):
+        if use == "predict":
+            return model.predict_on_batch(X[:rows])
+        return getattr(model, f"{use}_on_batch")(X[:rows], Y[:rows])
+
+    for rows in (33, 20, 3, 33, 2, 20, 3, 1):
+        run(rows)
+    assert taken == [33, 33, 3, 33, 3, 33, 3, 1]
+    for rows in range(65, 90):  # further sizes share a program
+        run(rows)
+    assert taken[8:] == [128] * 25
+    assert sum(model.trace_counts.values()) == 4
+    if use == "predict":
+        made = model.predict(X[:33], verbose=0)
+        np.testing.assert_allclose(run(33), made, atol=1e-6)
+
+
+def test_layers_and_optimizers_are_pickled_and_copied():
+    model = classifier()
+    model.fit(X, Y, verbose=0)
+    model.optimizer.learning_rate = 0.002
+    layer = pickle.loads(pickle.dumps(model.layers[0]))
+    np.testing.assert_array_equal(layer(X), model.layers[0](X))
+    for made in (
+        pickle.loads(pickle.dumps(model.optimizer)),
+        copy.deepcopy(model.optimizer),
+    ):
+        assert made.learning_rate == 0.002
+        other = classifier()
+        other.compile(made, "cross_entropy")
+        other.fit(X, Y, verbose=0)
+        other.optimizer.learning_rate = 0.1
+    assert model.optimizer.learning_rate == 0.002
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lion", "adafactor"])
+def test_strict_promotion_of_dtypes(optimizer):
+    with jax.numpy_dtype_promotion("strict"):
+        model = classifier()
+        model.compile(optimizer, "mse", metrics=["mae"])
+        targets = np.eye(3, dtype="int32")[Y]
+        model.fit(X, targets, validation_data=(X, targets), verbose=0)
+        model.train_on_batch(X, targets)
+        assert model.predict(X, verbose=0).shape == (96, 3)
