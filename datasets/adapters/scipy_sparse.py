@@ -1,4 +1,4 @@
-"""SciPy's sparse matrices and arrays, made dense when they are small enough."""
+"""Sparse arrays of SciPy and JAX, made dense when they are small enough."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ LIMIT = 2**30
 
 @register_adapter
 class SparseAdapter:
-    """Any ``scipy.sparse`` format; beyond `LIMIT` bytes the user has to decide."""
+    """Any format of ``scipy.sparse`` and ``jax.experimental.sparse``.
+
+    Beyond `LIMIT` bytes the user has to decide.
+    """
 
     def accepts(self, value: Any) -> bool:
-        return type(value).__module__.startswith("scipy.sparse") and hasattr(
-            value, "toarray"
+        module = type(value).__module__
+        return module.startswith(("scipy.sparse", "jax.experimental.sparse")) and (
+            hasattr(value, "todense")
         )
 
     def to_array(self, value: Any, *, name: str, op: str) -> np.ndarray:
         check_dense_size(value.shape, value.dtype.itemsize, name, op)
-        return value.toarray()
+        return np.asarray(value.todense())
 
 
 def check_dense_size(shape: tuple[int, ...], itemsize: int, name: str, op: str) -> None:

@@ -239,6 +239,11 @@ class Compiling:
         if (trainer := self._run.value.trainer) is not None:
             trainer.check_free(op, train=True)
 
+    def _require_hook(self, op: str) -> None:
+        """Raises a BusyError if the model is being trained, but for its hooks."""
+        if (trainer := self._run.value.trainer) is not None:
+            trainer.check_free(op)
+
     def _trainer(self, op: str) -> Trainer:
         trainer = self._run.value.trainer
         if trainer is None or self._run.value.settings is None:

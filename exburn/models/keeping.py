@@ -29,6 +29,7 @@ class Keeping:
     built: bool
     _run: Any
     compile: Any
+    _require_hook: Any
 
     # ------------------------------------------------------------------ files
     def save(
@@ -116,10 +117,12 @@ class Keeping:
         Raises:
             FileFormatError: The file is damaged or of another model.
             ShapeError: A weight has another shape.
+            BusyError: The model is being trained, and this is not in a hook.
         """
         from exburn.saving import load_weights
 
         self._require_built("load_weights")
+        self._require_hook("load_weights")
         skips = skip_mismatch if strict is None else not strict
         return load_weights(self, filepath, skip_mismatch=skips)
 

@@ -172,6 +172,15 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             )
         return self.graph.run(self.nodes, inputs)
 
+    def set_weights(self, weights: Any) -> None:
+        """As of a layer; while another thread trains the model they would be lost.
+
+        Raises:
+            BusyError: The model is being trained, and this is not in a hook.
+        """
+        self._require_hook("set_weights")
+        super().set_weights(weights)
+
     @property
     def callable(self) -> bool:
         return self.graph is not None or type(self).call is not Model.call

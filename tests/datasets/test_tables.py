@@ -122,6 +122,17 @@ def test_a_layer_takes_what_is_an_array_by_its_own_account(table):
         layer(table.DataFrame({"a": [1.0], "b": [2.0]}))
 
 
+def test_sparse_arrays_of_jax():
+    from jax.experimental import sparse
+
+    eye = np.eye(3, dtype="float32")
+    for make in (sparse.BCOO.fromdense, sparse.BCSR.fromdense):
+        for got in as_dataset(make(eye), make(eye)).tree[:2]:
+            np.testing.assert_array_equal(got, eye)
+        (rows,) = as_dataset(iter([make(eye)])).iterate()
+        np.testing.assert_array_equal(rows[0], eye)
+
+
 def test_scipy_sparse(monkeypatch):
     sparse = pytest.importorskip("scipy.sparse")
     from exburn.datasets.adapters import scipy_sparse

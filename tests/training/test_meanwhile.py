@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import jax
 import numpy as np
@@ -118,3 +119,37 @@ def test_strict_promotion_of_dtypes(optimizer):
         model.fit(X, targets, validation_data=(X, targets), verbose=0)
         model.train_on_batch(X, targets)
         assert model.predict(X, verbose=0).shape == (96, 3)
+
+
+@pytest.mark.parametrize("way", ["set_weights", "load_weights"])
+def test_weights_from_another_thread_are_refused_and_in_a_hook_taken(way, tmp_path):
+    model, path = classifier(), tmp_path / "w.weights.h5"
+    given = [np.full(w.shape, 0.25, "float32") for w in model.get_weights()]
+    other = classifier()
+    other.set_weights(given)
+    other.save_weights(path)
+    raised = []
+
+    def write():
+        if way == "set_weights":
+            model.set_weights(given)
+        else:
+            model.load_weights(path)
+
+    def attempt():
+        try:
+            write()
+        except BusyError as error:
+            raised.append(str(error))
+
+    def from_a_thread(epoch, _):
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+
+    model.fit(X, Y, callbacks=[LambdaCallback(on_epoch_end=from_a_thread)], verbose=0)
+    assert len(raised) == 1 and way in raised[0]
+    callbacks = [LambdaCallback(on_train_end=lambda logs: write())]
+    model.fit(X, Y, callbacks=callbacks, verbose=0)
+    for found in model.get_weights():
+        assert (found == 0.25).all()
