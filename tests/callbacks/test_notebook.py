@@ -24,13 +24,20 @@ callbacks.on_exit()
 """
 
 
+SUMMARY = """
+import exburn
+exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)]).summary()
+"""
+
+
 @pytest.mark.slow
 def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     new = nbformat.v4
-    cells = [new.new_code_cell(TRAIN), new.new_code_cell("history.plot('loss')")]
+    sources = TRAIN, "history.plot('loss')", SUMMARY
+    cells = [new.new_code_cell(source) for source in sources]
     notebook = new.new_notebook(cells=cells)
     resources = {"metadata": {"path": str(ROOT)}}
     nbclient.NotebookClient(notebook, timeout=60, resources=resources).execute()
@@ -41,3 +48,6 @@ def test_saved_notebook_keeps_the_progress_and_the_figure(tmp_path):
     assert progress.data["text/html"].startswith("<pre")
     (figure,) = notebook.cells[1].outputs
     assert figure.data["image/png"]
+    (table,) = notebook.cells[2].outputs
+    assert table.data["text/html"].startswith("<pre")
+    assert "Total params: 15" in table.data["text/plain"]

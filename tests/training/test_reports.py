@@ -92,6 +92,18 @@ def test_nothing_that_is_meant_warns():
     assert counts == {"train": 4, "evaluate": 3, "predict": 1}
 
 
+def test_sizes_that_change_are_told_from_the_last_one():
+    x, y = np.ones((120, 4), "float32"), np.ones((120, 1), "float32")
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    with pytest.warns(RecompileWarning) as caught:
+        for rows in range(100, 110):
+            model.fit(x[:rows], y[:rows], batch_size=100, epochs=2, verbose=0)
+    text = str(caught[0].message)
+    assert len(caught) == 1 and "float32[108, 4] → float32[109, 4]" in text
+    assert "data of few sizes" in text and "pad sequences" not in text
+
+
 @pytest.mark.parametrize("epochs", [1, 2])  # streamed, and on the device
 def test_training_and_validation_compile_beside_each_other_and_once(
     epochs, monkeypatch
