@@ -22,6 +22,7 @@ from exburn.training.transfer import kept
 
 __all__ = ["ArrayFeed"]
 
+_LITTLE = 1 << 16  # bytes of a step
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
 
@@ -137,7 +138,8 @@ class ArrayFeed:
                 self._drawn = seed, epoch + 1, self._order(seed, epoch + 1)
             return
         wanted = (seed, epoch, phase, start)
-        if last and self._ahead is None and self.steps <= self.length:
+        alone = last and self.steps <= self.length
+        if self._ahead is None and (alone or self._is_little()):
             # At once, by the program's call: there is nothing to overlap.
             yield from self._streamed(*wanted, send=False)
             return
@@ -150,6 +152,12 @@ class ArrayFeed:
         if not last:
             wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
             self._ahead = wanted, self._prefetch(*wanted)
+
+    def _is_little(self) -> bool:
+        """Whether a step is made more quickly than a thread would hand it over."""
+        nbytes = self.dataset.nbytes // self.size * self.batch_size
+        little = self.length == 1 and nbytes <= _LITTLE
+        return little and chosen_platform() == "cpu"
 
     def first_specs(self) -> Chunk:
         """The first chunk of an epoch, with specs in the place of data."""
