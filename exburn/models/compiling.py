@@ -199,7 +199,7 @@ class Compiling:
 
     @property
     def optimizer(self):
-        """The optimizer; its ``learning_rate`` can be read and set at any time."""
+        """The optimizer; its ``learning_rate`` can be read and set, also in hooks."""
         trainer = self._run.value.trainer
         return None if trainer is None else trainer.optimizer
 
