@@ -12,8 +12,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.compiler_options import host
-from exburn.device import chosen_device, waking
+from exburn.device import chosen_device, host, waking
 
 __all__ = ["arrive", "placed"]
 
@@ -23,7 +22,6 @@ class _Waiting:
     """A weight whose value is in the host's memory for the time being."""
 
     weight: nnx.Variable
-    value: np.ndarray
     array: jax.Array  # what the weight holds until then
     device: Any  # where JAX put new arrays
     values: MutableMapping[str, jax.Array]  # where the array is noted, too
@@ -57,7 +55,7 @@ def placed(
         return array
     with jax.default_device(place):  # not bound to it, as it would be by its argument
         array = values[path] = jax.device_put(value)
-    _waiting.append(_Waiting(weight, value, array, chosen_device(), values, path))
+    _waiting.append(_Waiting(weight, array, chosen_device(), values, path))
     return array
 
 
@@ -71,7 +69,7 @@ def arrive() -> None:
             if one.weight.get_raw_value() is not one.array:
                 continue
             with jax.default_device(one.device):
-                array = jax.device_put(one.value)
+                array = jax.device_put(np.asarray(one.array))
             if one.values.get(one.path) is one.array:
                 one.values[one.path] = array
             one.weight.set_raw_value(array, _unsafe_bypass_check=True)

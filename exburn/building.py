@@ -332,7 +332,8 @@ def twin(module: Any) -> Any:
     for _, part in iter_modules(result):
         if hasattr(part, "_book"):
             book = copy.copy(part._book.value)
-            book.calls, book.initial = [], type(book.initial)()
+            book.traced = part._book.value.traced
+            book.initial = type(book.initial)()
             object.__setattr__(part, "_book", Static(book))
     return result
 

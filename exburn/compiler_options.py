@@ -8,7 +8,9 @@ from typing import Any
 
 import jax
 
-__all__ = ["FEWER_PRODUCTS", "compiler_options", "host", "known_options"]
+from exburn.device import host
+
+__all__ = ["FEWER_PRODUCTS", "compiler_options", "known_options"]
 
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
 
@@ -68,11 +70,3 @@ def known_options() -> set[str]:
             del options[strange[0]]
         else:
             return set(options)
-
-
-def host() -> Any:
-    """JAX's device for the host's processor; ``None`` if JAX was told to have none."""
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError:
-        return None

@@ -30,6 +30,7 @@ __all__ = [
     "device_info",
     "device_name",
     "device_of",
+    "host",
     "metal_available",
     "wake",
     "waking",
@@ -229,6 +230,14 @@ def chosen_platform() -> str:
     chosen = chosen_device()
     name = getattr(chosen, "platform", chosen) or jax.default_backend()
     return "gpu" if name == "cuda" else name
+
+
+def host() -> Any:
+    """JAX's device for the host's processor; ``None`` if JAX was told to have none."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 _waking: list[threading.Thread] = []

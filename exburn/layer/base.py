@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -56,18 +55,8 @@ class Book:
         self.building = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle, which cannot take what earlier calls left."""
+        """For pickle, which cannot take what earlier calls left, and for copies."""
         return vars(self) | {"calls": [], "traced": None}
-
-    def __copy__(self) -> Book:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Book:
-        memo[id(self)] = made = object.__new__(type(self))
-        vars(made).update(copy.deepcopy(vars(self), memo))
-        return made
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from exburn.context import path_hash
 from exburn.dataset import ArrayDataset, map_leaves
 from exburn.device import chosen_platform
 from exburn.errors import ExBurnError
-from exburn.training.chunk import Chunk
+from exburn.training.chunk import LITTLE, Chunk
 from exburn.training.gather import Gatherer
 from exburn.training.plan import balanced, bucket, power_of_two, shared
 from exburn.training.prefetch import Prefetch
@@ -22,7 +22,6 @@ from exburn.training.transfer import kept
 
 __all__ = ["ArrayFeed"]
 
-_LITTLE = 1 << 16  # bytes of a step
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
 
@@ -156,7 +155,7 @@ class ArrayFeed:
     def _is_little(self) -> bool:
         """Whether a step is made more quickly than a thread would hand it over."""
         nbytes = self.dataset.nbytes // self.size * self.batch_size
-        little = self.length == 1 and nbytes <= _LITTLE
+        little = self.length == 1 and nbytes <= LITTLE
         return little and chosen_platform() == "cpu"
 
     def first_specs(self) -> Chunk:

@@ -143,9 +143,7 @@ class Averaging(Preparation):
             contextlib.closing(feed.epoch(self.seed, 0)) as chunks,
         ):
             for chunk in chunks:
-                totals = program(
-                    arrays, totals, chunk.data, chunk.index, chunk.count, np.int32(done)
-                )
+                totals = program(arrays, totals, *chunk.arguments, np.int32(done))
                 done += chunk.steps
         sums, weight = totals
         self.split.write({name: sums[name] / weight for name in names})

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["Chunk"]
+__all__ = ["LITTLE", "Chunk"]
+
+LITTLE = 1 << 16
+"""Bytes that a call of a program on a CPU takes from NumPy more quickly than from
+``jax.device_put``, or from another thread."""
 
 
 @dataclasses.dataclass
@@ -32,3 +36,13 @@ class Chunk:
     samples: int
     grouped: bool = False
     rows: list[int] | None = None
+
+    @property
+    def program(self) -> str:
+        """Name of the program that trains on it."""
+        return "train_groups" if self.grouped else "train"
+
+    @property
+    def arguments(self) -> tuple[Any, Any, Any]:
+        """What a program is called with, after its state."""
+        return self.data, self.index, self.count

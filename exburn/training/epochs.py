@@ -126,9 +126,7 @@ class Epochs:
         fresh = self.resume is None and not trainer.step
         if fresh and self._compiles_ahead(feed) and not trainer.owns("train"):
             chunk, state = feed.first_specs(), memory.state_specs(trainer, "train")
-            name = "train_groups" if chunk.grouped else "train"
-            arguments = chunk.data, chunk.index, chunk.count
-            self.programs.begin(name, state, arguments)
+            self.programs.begin(chunk.program, state, chunk.arguments)
 
     def _compile_validation(self) -> None:
         """Begins to compile it, so that the processor's cores do so while it trains."""
@@ -136,8 +134,8 @@ class Epochs:
         if held is None or not self._compiles_ahead(held):
             return
         chunk, specs = held.first_specs(), jax.tree.map(spec_like, trainer.arrays)
-        arguments = chunk.data, chunk.index, chunk.count, np.int32(0)
-        self.programs.evaluate.ahead(specs, trainer.fresh_totals("test"), *arguments)
+        arguments = trainer.fresh_totals("test"), *chunk.arguments, np.int32(0)
+        self.programs.evaluate.ahead(specs, *arguments)
 
     def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
         arrays = jax.tree.leaves(self.trainer.arrays)
@@ -259,11 +257,10 @@ class Epochs:
         """Trains on one chunk, after ``done`` batches; returns the means so far."""
         trainer = self.trainer
         assert trainer.state is not None
-        name = "train_groups" if chunk.grouped else "train"
-        arguments = chunk.data, chunk.index, chunk.count
+        program, arguments = chunk.program, chunk.arguments
         with held_back(), in_batch(done, "epoch"):
             trainer.state, readings = memory.run_safely(
-                self.programs, name, trainer.state, arguments, trainer.restore
+                self.programs, program, trainer.state, arguments, trainer.restore
             )
         return readings
 

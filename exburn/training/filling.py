@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from exburn.device import chosen_device
+from exburn.training.chunk import LITTLE
 from exburn.training.gather import Gatherer
 
 __all__ = ["Filling", "leaves_of"]
@@ -17,7 +18,6 @@ __all__ = ["Filling", "leaves_of"]
 # Parts of a chunk on their way at a time. While they are worked on, the thread that
 # reads waits: it would keep Python's interpreter to itself.
 _UNDER_WAY = 4
-_LITTLE = 1 << 16  # bytes
 
 
 class Filling:
@@ -113,7 +113,7 @@ class Filling:
         parts = [job.result() for job in self._jobs]
         if not self._split:
             tree = self._tree([memory[: self._steps] for memory in self.memory])
-            little = self._steps * self._nbytes <= _LITTLE
+            little = self._steps * self._nbytes <= LITTLE
             return tree if little else jax.device_put(tree)
         return parts if len(parts) > 1 else parts[0]
 

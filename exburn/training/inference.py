@@ -70,7 +70,7 @@ def evaluate(
             start = np.int32(done) if done else kept(0)
             with in_batch(done, "evaluation" if alone else "validation"):
                 totals, readings = programs.evaluate(
-                    arrays, totals, chunk.data, chunk.index, chunk.count, start
+                    arrays, totals, *chunk.arguments, start
                 )
             done += chunk.steps
             flight.append(readings)

@@ -74,8 +74,8 @@ class StreamFeed:
         self.batch_size, self.samples = dataset.batch_size, None
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
-        self._fits, self._started = not anew, False
-        self.ended: str | None = None  # what ended the source, and so the run
+        self._fits = not anew
+        self.ended: str | None = None  # how the source of a fit ended, and so the run
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
         self._last_count: tuple[Any, tuple] = None, ()
@@ -153,12 +153,11 @@ class StreamFeed:
             source = self.dataset.iterate(epoch, self.seed, lent=True)
             with contextlib.closing(source):
                 try:
-                    for batch in itertools.islice(source, self._limit):
-                        self._started = True
-                        yield batch
-                except Exhausted as error:
-                    if not self._ends(f"the {self.dataset.name} is exhausted"):
-                        raise error
+                    yield from itertools.islice(source, self._limit)
+                except Exhausted:  # it gave batches before
+                    if not self._fits:
+                        raise
+                    self.ended = f"the {self.dataset.name} is exhausted"
             return
         assert self._limit is not None
         for done in range(self._limit):
@@ -166,23 +165,18 @@ class StreamFeed:
             if batch is not None:
                 yield batch
                 continue
-            text = f"ended after {done} of {self._limit} steps"
-            if self._ends(f"the {self.dataset.name} {text} of epoch {epoch + 1}"):
+            name, text = self.dataset.name, f"ended after {done} of {self._limit} steps"
+            if self._fits and self._position[1]:  # it gave batches before
+                self.ended = f"the {name} {text} of epoch {epoch + 1}"
                 return
             if done and self._once:
-                warnings.warn(f"the {self.dataset.name} {text}", stacklevel=2)
+                warnings.warn(f"the {name} {text}", stacklevel=2)
                 return
             raise DataError(
                 self.dataset.op,
                 f"the data {text} of an epoch",
                 hint=f"Lower {self.dataset.steps_option}, or let the source repeat.",
             )
-
-    def _ends(self, text: str) -> bool:
-        """Whether a source that gives no more ends the run, as it does in Keras."""
-        if self._fits and self._started:
-            self.ended = text
-        return self.ended is not None
 
     def _next(self, epoch: int) -> tuple | None:
         for _ in range(2):
@@ -195,7 +189,6 @@ class StreamFeed:
             except Exhausted:  # it was asked to begin anew, and does not
                 break
             if batch is not None:
-                self._started = True
                 self._position = (self._position[0], self._position[1] + 1)
                 return batch
             self._iterator = None

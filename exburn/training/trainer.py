@@ -171,10 +171,9 @@ class Trainer(Averaging):
         split, programs = self.split, self.programs
         exact, use = self.exact_rows(train), "train" if train else "test"
         chunk = single_chunk(batch, self._rows(batch, use, exact), exact=exact)
-        arguments = chunk.data, None, chunk.count
         if not train:
             _, readings = programs.evaluate(
-                split.read(), self.fresh_totals("test"), *arguments, kept(0)
+                split.read(), self.fresh_totals("test"), *chunk.arguments, kept(0)
             )
             return self.read_logs(readings.sent())
         with held_back(), self.training("train_on_batch"):
@@ -182,7 +181,7 @@ class Trainer(Averaging):
             states = [state]
             try:
                 states[0], readings = memory.run_safely(
-                    programs, "train", state, arguments, states.append
+                    programs, "train", state, chunk.arguments, states.append
                 )
                 done = 1
                 readings = readings.sent()
