@@ -32,7 +32,9 @@ class Gatherer:
     """Copies rows into memory of their own, by several threads.
 
     New memory comes from the operating system page by page, which can take several
-    times as long as the copying: ``reusing`` keeps what was sent for the next ones.
+    times as long as the copying: ``reusing`` keeps what was sent for the next ones. The
+    less there is of it, the faster: batches of 100 KB that went in turn through 128 MB
+    took a third longer to copy than through 64.
 
     Args:
         threads: How many work at a time; by default as many as there are cores, but no
@@ -51,7 +53,9 @@ class Gatherer:
         self._threads = threads or min(cores, _MOST_THREADS)
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[np.ndarray] = []
-        self._lock = threading.Lock()  # of what is free
+        # Copies and the same on the device, which may still be on their way there.
+        self._sending: list[tuple[Any, Any]] = []
+        self._lock = threading.Lock()  # for taking from both lists
 
     def __enter__(self) -> Gatherer:
         return self
@@ -146,19 +150,29 @@ class Gatherer:
         sent before, but for so many that may be under way. Where the device's arrays
         may be the host's memory, as on a CPU, it does nothing.
         """
-        sending: list[tuple[Any, Any]] = []
+        sending = self._sending
 
         def reuse(copies: Any, sent: Any) -> None:
             if all(map(_is_copy, jax.tree.leaves(sent))):
                 sending.append((copies, sent))
             if len(sending) > under_way:
-                self._take_back(*sending.pop(0))
+                self._take_back(wait=True)
 
-        yield reuse
-        for pair in sending:
-            self._take_back(*pair)
+        try:
+            yield reuse
+            while sending:
+                self._take_back(wait=True)
+        finally:
+            sending.clear()
 
-    def _take_back(self, copies: Any, sent: Any) -> None:
+    def _take_back(self, *, wait: bool = False) -> bool:
+        """The memory of what was sent first, if it has arrived or is waited for."""
+        with self._lock:
+            first = self._sending[0] if self._sending else None
+            if first is None or not (wait or _is_ready(first[1])):
+                return False
+            del self._sending[0]
+        copies, sent = first
         jax.block_until_ready(sent)
         with self._lock:
             for copy in jax.tree.leaves(copies):
@@ -166,6 +180,7 @@ class Gatherer:
                     self._free.append(copy.base)  # type: ignore[arg-type]
             while sum(memory.nbytes for memory in self._free) > _KEPT:
                 del self._free[0]
+        return True
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Memory that JAX's CPU backend can use as it is, to be filled."""
@@ -176,9 +191,12 @@ class Gatherer:
         return memory[skip : skip + size].view(dtype).reshape(shape)
 
     def _taken(self, size: int) -> np.ndarray:
+        """The memory that was used last: as little as possible is gone through."""
+        while self._take_back():
+            pass
         with self._lock:
-            for index, memory in enumerate(self._free):
-                if memory.nbytes == size:
+            for index in reversed(range(len(self._free))):
+                if self._free[index].nbytes == size:
                     return self._free.pop(index)
         return np.empty(size, np.uint8)
 
@@ -188,3 +206,7 @@ def _is_copy(sent: Any) -> bool:
     return isinstance(sent, jax.Array) and all(
         device.platform in _COPYING for device in sent.devices()
     )
+
+
+def _is_ready(sent: Any) -> bool:
+    return all(leaf.is_ready() for leaf in jax.tree.leaves(sent))

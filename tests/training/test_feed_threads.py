@@ -262,3 +262,27 @@ def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
     monkeypatch.setattr(chunking, "loader_steps", lambda _: 5)
     assert trained(True) == expected
     assert sum(taken) > 10
+
+
+def test_memory_is_used_again_once_it_was_sent(monkeypatch):
+    """Not when so many are under way: the less there is, the more of it is cached."""
+    monkeypatch.setattr(gather, "_COPYING", {*gather._COPYING, "cpu"})
+    shape = (1 << 20,)
+
+    def sent(copies):
+        return jax.block_until_ready(jnp.array(copies, copy=True))
+
+    with gather.Gatherer() as gatherer:
+        with gatherer.reusing(2) as reuse:
+            one, two = (gatherer.empty(shape, np.uint8) for _ in range(2))
+            first, second = one.ctypes.data, two.ctypes.data
+            reuse(one, sent(one))
+            reuse(two, sent(two))
+            del one, two
+            again = [gatherer.empty(shape, np.uint8) for _ in range(3)]
+            assert [v.ctypes.data for v in again[:2]] == [second, first]
+            assert again[2].ctypes.data not in (first, second)
+        with pytest.raises(ZeroDivisionError), gatherer.reusing(2) as reuse:
+            reuse(again[0], sent(again[0]))
+            raise ZeroDivisionError
+        assert gatherer.empty(shape, np.uint8).ctypes.data != second

@@ -1,0 +1,111 @@
+"""Memory that others fill is made of huge pages; what it holds is theirs."""
+
+import ctypes
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from exburn import huge_pages
+from exburn.huge_pages import _mapped
+
+SIZE = 512 << 20
+LIBC = ctypes.CDLL(None)
+LIBC.malloc.restype = ctypes.c_void_p
+LIBC.malloc.argtypes = (ctypes.c_size_t,)
+LIBC.free.argtypes = (ctypes.c_void_p,)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux' own")
+
+
+@pytest.fixture
+def taken():
+    """Takes memory as XLA does; says what it holds, and how much is in huge pages."""
+    places = []
+
+    def take(size=SIZE, pause=0.2):
+        places.append(LIBC.malloc(size))
+        array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(places[-1]))
+        for part in np.array_split(array, 4):
+            part[:] = 255
+            time.sleep(pause / 4)
+        return places[-1], array
+
+    yield take
+    for place in places:
+        LIBC.free(place)
+
+
+def huge_bytes(place):
+    """Of the mapping in which ``place`` lies."""
+    inside = False
+    with open("/proc/self/smaps") as lines:
+        for line in lines:
+            first, *rest = line.split()
+            if "-" in first and len(rest) >= 4:
+                start, end = (int(address, 16) for address in first.split("-"))
+                inside = start <= place < end
+            elif inside and first == "AnonHugePages:":
+                return int(rest[0]) * 1024
+    raise AssertionError("no mapping holds this place")
+
+
+def kernel_has_them():
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
+            return "[never]" not in file.read()
+    except FileNotFoundError:
+        return False
+
+
+@linux
+@pytest.mark.skipif(not kernel_has_them(), reason="the kernel gives no huge pages")
+def test_memory_taken_in_the_block_is_of_huge_pages(taken):
+    with huge_pages.huge_pages(SIZE):
+        place, array = taken()
+    assert huge_bytes(place) > SIZE / 2
+    assert array.min() == 255
+
+
+@linux
+def test_memory_that_was_there_is_left_alone(taken):
+    place, array = taken(pause=0)
+    before = huge_bytes(place)
+    with huge_pages.huge_pages(SIZE):
+        time.sleep(0.05)
+    assert huge_bytes(place) == before
+    assert array.min() == 255
+
+
+@linux
+def test_what_is_written_first_stays(taken, monkeypatch):
+    """The threads run behind the writer here, over all that it wrote."""
+    monkeypatch.setattr(huge_pages, "_POLL", 0.1)
+    with huge_pages.huge_pages(SIZE):
+        _, array = taken(pause=0)
+        time.sleep(0.5)
+    assert array.min() == 255
+
+
+@linux
+def test_a_kernel_that_refuses_changes_nothing(taken, monkeypatch):
+    monkeypatch.setattr(huge_pages, "_POPULATE_WRITE", 9999)
+    monkeypatch.setattr(huge_pages.mmap, "MADV_HUGEPAGE", 9999)
+    with huge_pages.huge_pages(SIZE):
+        _, array = taken(pause=0)
+    assert array.min() == 255
+
+
+@linux
+def test_memory_given_back_meanwhile():
+    huge_pages._fill_in(1 << 44, (1 << 44) + SIZE, threading.Event())
+    assert 1 << 44 not in _mapped(SIZE)
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20, 1 << 40])
+def test_no_thread_is_left_and_errors_come_through(size):
+    with pytest.raises(ZeroDivisionError), huge_pages.huge_pages(size):
+        raise ZeroDivisionError
+    assert not any("huge" in thread.name for thread in threading.enumerate())
