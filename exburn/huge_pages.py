@@ -13,8 +13,8 @@ __all__ = ["huge_pages"]
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14, which `mmap` does not name
 _LEAST = 256 << 20
-# The kernel keeps a lock for each piece, on which whatever else takes memory waits: with
-# four threads and 32 MiB models were built a third slower meanwhile.
+# The kernel keeps a lock for each piece, and whatever else takes memory waits for it:
+# with four threads and 32 MiB models were built a third slower meanwhile.
 _PIECE, _HELPERS = 4 << 20, 2
 _POLL = 0.001
 _MAPS = "/proc/self/maps"
