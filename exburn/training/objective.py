@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,15 +11,16 @@ import numpy as np
 
 from exburn import losses, metrics
 from exburn.device import chosen_device
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
-from exburn.training.check import noted, on_host
-from exburn.training.objective_arguments import (
-    as_list,
-    check_metrics,
-    check_scales,
-    get_losses,
+from exburn.training.by_output import (
+    arrays_by_output,
+    entries_by_output,
+    metrics_by_output,
+    names_of,
 )
+from exburn.training.check import noted, on_host
+from exburn.training.objective_arguments import check_metrics, check_scales, get_losses
 from exburn.training.own_metrics import OwnMetrics
 
 __all__ = ["Objective"]
@@ -65,6 +65,7 @@ class Objective:
         self.terms: list[_Term] = []
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
+        self._op = "fit"  # that the targets were given to
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
         self._built_for: Any = (None, None)
@@ -72,7 +73,13 @@ class Objective:
 
     # ------------------------------------------------------------------ building
     def build(
-        self, pred_spec: Any, y_spec: Any, w_spec: Any, names, probabilities
+        self,
+        pred_spec: Any,
+        y_spec: Any,
+        w_spec: Any,
+        names,
+        probabilities,
+        op: str = "fit",
     ) -> None:
         """Matches losses and metrics to outputs, and checks every shape.
 
@@ -82,7 +89,9 @@ class Objective:
             names: Output names of a functional model, or ``None``.
             probabilities: For each output whether it ends in a softmax or sigmoid; or
                 a function that tells, called if other shapes were built before.
+            op: The operation named in errors.
         """
+        self._op = op
         form = repr((pred_spec, y_spec)), repr(w_spec)
         before, told = self._built_for
         if form == before and (callable(probabilities) or probabilities == told):
@@ -91,7 +100,7 @@ class Objective:
         if callable(probabilities):
             probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
-        self.output_names = list(names or _names_of(pred_spec, len(preds)))
+        self.output_names = list(names or names_of(pred_spec))
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
         self.exact_rows = False
@@ -115,21 +124,20 @@ class Objective:
 
     def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
-        per_output = self._per_output("loss", self._loss)
-        scales = self._per_output("loss_weights", self._loss_weights)
-        for i, loss in enumerate(per_output):
+        names = self.output_names
+        scales = entries_by_output("loss_weights", self._loss_weights, names)
+        for i, loss in enumerate(entries_by_output("loss", self._loss, names)):
             if loss is None or targets[i] is None:
                 if (
                     loss is not None
                     and targets[i] is None
-                    and self._has_targets(targets)
+                    and any(t is not None for t in targets)
                 ):
-                    name = self.output_names[i]
                     raise DataError(
-                        "fit",
+                        self._op,
                         "every output with a loss needs targets: those of "
-                        f"{name!r} are missing",
-                        hint=f"Pass y[{name!r}], or compile without a loss for it.",
+                        f"{names[i]!r} are missing",
+                        hint=f"Pass y[{names[i]!r}], or compile without a loss for it.",
                     )
                 continue
             if hasattr(loss, "with_from_logits") and probabilities and probabilities[i]:
@@ -140,24 +148,22 @@ class Objective:
             whole = loss.per_sample is False and loss.masks_rows
             self.exact_rows |= values.ndim == 0 and not whole
             scale = 1.0 if scales[i] is None else float(scales[i])
-            terms.append(_Term(i, f"{self.output_names[i]}_loss", loss, scale))
+            terms.append(_Term(i, f"{names[i]}_loss", loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
-                    "fit",
+                    self._op,
                     f"sample_weight has rank {len(weights[i].shape)}, the loss of "
-                    f"{self.output_names[i]!r} has rank {len(values.shape)}",
+                    f"{names[i]!r} has rank {len(values.shape)}",
                     hint="One number weighs each row: sample_weight of shape (rows,).",
                 )
         return terms
 
-    def _has_targets(self, targets) -> bool:
-        return any(t is not None for t in targets)
-
     def _meters(self, preds, targets) -> list[_Meter]:
         found: list[_Meter] = []
+        names = self.output_names
         taken = {"loss", *self._parts()}
         for spec, weighted in ((self._metrics, False), (self._weighted, True)):
-            for i, given in enumerate(self._metric_lists(spec)):
+            for i, given in enumerate(metrics_by_output(spec, names)):
                 for identifier in given:
                     if targets[i] is None:
                         continue
@@ -169,8 +175,7 @@ class Objective:
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
-                    several = len(self.output_names) > 1
-                    prefix = f"{self.output_names[i]}_" if several else ""
+                    prefix = f"{names[i]}_" if len(names) > 1 else ""
                     name = prefix + metric.name
                     if weighted and name in taken:
                         name = f"{prefix}weighted_{metric.name}"
@@ -181,53 +186,6 @@ class Objective:
                     taken.add(name)
                     found.append(_Meter(i, name, metric, weighted))
         return found
-
-    def _metric_lists(self, spec: Any) -> list[list[Any]]:
-        """One list of metrics for each output."""
-        count = len(self.output_names)
-        if spec is None:
-            return [[] for _ in range(count)]
-        if isinstance(spec, Mapping):
-            self._check_names("metrics", spec)
-            return [as_list(spec.get(name)) for name in self.output_names]
-        spec = as_list(spec)
-        if count == 1:
-            flat = spec[0] if len(spec) == 1 and isinstance(spec[0], list) else spec
-            return [list(flat)]
-        if len(spec) != count:
-            raise ArgumentError(
-                "compile",
-                f"metrics: {len(spec)} entries for {count} outputs",
-                {"outputs": ", ".join(self.output_names)},
-                hint="Give a dict by output name, or one list for each output.",
-            )
-        return [as_list(s) for s in spec]
-
-    def _per_output(self, what: str, spec: Any) -> list[Any]:
-        count = len(self.output_names)
-        if isinstance(spec, Mapping):
-            self._check_names(what, spec)
-            return [spec.get(name) for name in self.output_names]
-        if isinstance(spec, list | tuple):
-            if len(spec) != count:
-                raise ArgumentError(
-                    "compile",
-                    f"{what}: {len(spec)} entries for {count} outputs",
-                    {"outputs": ", ".join(self.output_names)},
-                    hint="Give a dict by output name, or one entry for each output.",
-                )
-            return list(spec)
-        return [spec] * count
-
-    def _check_names(self, what: str, spec: Mapping) -> None:
-        for name in spec:
-            if name not in self.output_names:
-                raise ArgumentError(
-                    "compile",
-                    f"{what}: the model has no output {name!r}",
-                    {"outputs": ", ".join(self.output_names)},
-                    hint="Use the names of the outputs: those of their layers.",
-                )
 
     # ------------------------------------------------------------------ data
     def split_targets(self, y: Any) -> list[Any]:
@@ -241,41 +199,10 @@ class Objective:
         return self._split("sample_weight", w)
 
     def _split(self, what: str, tree: Any) -> list[Any]:
-        count = len(self.output_names)
-        if tree is None:
-            return [None] * count
-        if isinstance(tree, Mapping):
-            for name, leaf in tree.items():
-                if leaf is not None and not hasattr(leaf, "shape"):
-                    raise DataError(
-                        "fit",
-                        f"{what}[{name!r}] must be one array, received a "
-                        f"{type(leaf).__name__}",
-                        hint=f"Pass {what} as a flat dict by output name.",
-                    )
-            unknown = set(tree) - set(self.output_names)
-            if unknown:
-                raise DataError(
-                    "fit",
-                    f"{what}: the model has no output {sorted(map(str, unknown))[0]!r}",
-                    {"outputs": ", ".join(self.output_names)},
-                    hint=f"Use the names of the outputs as keys of {what}.",
-                )
-            return [tree.get(name) for name in self.output_names]
-        leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
-        if len(leaves) != count:
-            # Outputs that are compiled without a loss may be left out.
-            given = [v is not None for v in self._per_output("loss", self._loss)]
-            if len(leaves) == sum(given):
-                left = iter(leaves)
-                return [next(left) if has_loss else None for has_loss in given]
-            raise DataError(
-                "fit",
-                f"{what}: {len(leaves)} arrays for {count} outputs",
-                {"outputs": ", ".join(self.output_names)},
-                hint="Pass one array for each output: a list in this order, or a dict.",
-            )
-        return leaves
+        names = self.output_names
+        losses = entries_by_output("loss", self._loss, names)
+        has_loss = [loss is not None for loss in losses]
+        return arrays_by_output(self._op, what, tree, names, has_loss)
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
         """Checks the targets' values on the host."""
@@ -446,9 +373,3 @@ def _meter_weight(weight, mask, row_mask):
         )
         weight = jnp.where(extra > 0, weight * extra, 0.0)
     return weight
-
-
-def _names_of(pred_spec: Any, count: int) -> list[str]:
-    if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
-        return sorted(pred_spec)
-    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]

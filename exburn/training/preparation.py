@@ -121,12 +121,14 @@ class Preparation(LiveState):
         else:
             seen = self.forward(x)
             if kind != "predict":
-                self._build_objective(seen, y, w, names)
+                self._build_objective(kind, seen, y, w, names)
         self.batch_specs[kind] = specs
         self._keep_ready(kind, batch, seen)
         return None if seen is None else seen.outputs
 
-    def _build_objective(self, seen: Forward, y: Any, w: Any, names: Any) -> None:
+    def _build_objective(
+        self, kind: str, seen: Forward, y: Any, w: Any, names: Any
+    ) -> None:
         """Fits losses and metrics to the outputs, unless that is done."""
         # A compute_loss of the model's own builds it, too, for all of a batch.
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
@@ -141,7 +143,8 @@ class Preparation(LiveState):
                 return
         self._built_for = None  # until this succeeds
         named = names(seen.outputs) if names else None
-        self.objective.build(seen.outputs, y, w, named, seen.probabilities)
+        op = "fit" if kind == "train" else "evaluate"
+        self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
         given = [meter.metric for meter in self.objective.meters]
         self.objective.own = OwnMetrics(self.module, given)
         self._built_for = wanted

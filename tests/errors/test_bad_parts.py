@@ -66,6 +66,16 @@ def nested_targets(b):
     b.model.fit(b.x, {**b.y, "kind": {"deep": b.y["kind"]}})
 
 
+@bad(DataError, "evaluate: ", "no output 'sort'", make=pair)
+def targets_of_an_unknown_output_in_evaluate(b):
+    b.model.evaluate(b.x, {**b.y, "sort": b.y["kind"]})
+
+
+@bad(DataError, "evaluate: ", "those of 'size' are missing", make=pair)
+def targets_of_one_output_missing_in_evaluate(b):
+    b.model.evaluate(b.x, {"kind": b.y["kind"]})
+
+
 # ---------------------------------------------------------------------- inputs
 @bad(DataError, "2 inputs are needed, received 1", "left, right", make=pair)
 def one_array_for_two_inputs(b):

@@ -1,0 +1,140 @@
+"""What is given for each output of a model: losses, metrics, targets, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from exburn.errors import ArgumentError, DataError
+from exburn.training.objective_arguments import as_list
+
+__all__ = ["arrays_by_output", "entries_by_output", "metrics_by_output", "names_of"]
+
+
+def names_of(pred_spec: Any) -> list[str]:
+    """The outputs' names, where the model has given them none."""
+    count = len(jax.tree.leaves(pred_spec))
+    if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
+        return sorted(pred_spec)
+    return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def entries_by_output(what: str, spec: Any, names: list[str]) -> list[Any]:
+    """One entry of an argument of ``compile`` for each output.
+
+    Args:
+        what: Name of the argument.
+        spec: One for all outputs, a sequence of as many, or a dict by their names.
+        names: Of the outputs.
+
+    Raises:
+        ArgumentError: There are too many or too few, or there is no such output.
+
+    Example:
+        >>> entries_by_output("loss_weights", {"b": 2.0}, ["a", "b"])
+        [None, 2.0]
+    """
+    if isinstance(spec, Mapping):
+        _check_names(what, spec, names)
+        return [spec.get(name) for name in names]
+    if not isinstance(spec, list | tuple):
+        return [spec] * len(names)
+    if len(spec) != len(names):
+        raise _other_count(what, spec, names, "entry")
+    return list(spec)
+
+
+def metrics_by_output(spec: Any, names: list[str]) -> list[list[Any]]:
+    """A list of metrics for each output; arguments and errors as above.
+
+    Example:
+        >>> metrics_by_output({"b": "mae"}, ["a", "b"])
+        [[], ['mae']]
+        >>> metrics_by_output(["mae", "mse"], ["a"])
+        [['mae', 'mse']]
+    """
+    if spec is None:
+        return [[] for _ in names]
+    if isinstance(spec, Mapping):
+        _check_names("metrics", spec, names)
+        return [as_list(spec.get(name)) for name in names]
+    spec = as_list(spec)
+    if len(names) == 1:
+        flat = spec[0] if len(spec) == 1 and isinstance(spec[0], list) else spec
+        return [list(flat)]
+    if len(spec) != len(names):
+        raise _other_count("metrics", spec, names, "list")
+    return [as_list(one) for one in spec]
+
+
+def arrays_by_output(
+    op: str, what: str, tree: Any, names: list[str], has_loss: list[bool]
+) -> list[Any]:
+    """The array for each output, ``None`` where there is none.
+
+    Args:
+        op: The operation that was given them.
+        what: Name of its argument.
+        tree: An array, a sequence, or a flat dict by output name; outputs without a
+            loss may be left out of a sequence.
+        names: Of the outputs.
+        has_loss: Which of the outputs were compiled with a loss.
+
+    Raises:
+        DataError: There are too many or too few, there is no such output, or the dict
+            is nested.
+    """
+    if tree is None:
+        return [None] * len(names)
+    if isinstance(tree, Mapping):
+        for name, leaf in tree.items():
+            if leaf is not None and not hasattr(leaf, "shape"):
+                raise DataError(
+                    op,
+                    f"{what}[{name!r}] must be one array, received a "
+                    f"{type(leaf).__name__}",
+                    hint=f"Pass {what} as a flat dict by output name.",
+                )
+        unknown = set(tree) - set(names)
+        if unknown:
+            raise DataError(
+                op,
+                f"{what}: the model has no output {sorted(map(str, unknown))[0]!r}",
+                {"outputs": ", ".join(names)},
+                hint=f"Use the names of the outputs as keys of {what}.",
+            )
+        return [tree.get(name) for name in names]
+    leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
+    if len(leaves) == len(names):
+        return leaves
+    if len(leaves) == sum(has_loss):
+        left = iter(leaves)
+        return [next(left) if there else None for there in has_loss]
+    raise DataError(
+        op,
+        f"{what}: {len(leaves)} arrays for {len(names)} outputs",
+        {"outputs": ", ".join(names)},
+        hint="Pass one array for each output: a list in this order, or a dict.",
+    )
+
+
+def _other_count(what: str, spec: Any, names: list[str], one: str) -> ArgumentError:
+    return ArgumentError(
+        "compile",
+        f"{what}: {len(spec)} entries for {len(names)} outputs",
+        {"outputs": ", ".join(names)},
+        hint=f"Give a dict by output name, or one {one} for each output.",
+    )
+
+
+def _check_names(what: str, spec: Mapping, names: list[str]) -> None:
+    for name in spec:
+        if name not in names:
+            raise ArgumentError(
+                "compile",
+                f"{what}: the model has no output {name!r}",
+                {"outputs": ", ".join(names)},
+                hint="Use the names of the outputs: those of their layers.",
+            )
