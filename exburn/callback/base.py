@@ -142,7 +142,8 @@ class Callback:
         """Called before a batch is predicted."""
 
     def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Called after a batch was predicted."""
+        """Called after a batch was predicted; `logs["outputs"]` are the model's for its
+        rows, as NumPy arrays (with `every = n`, for those of the last call)."""
 
     def on_predict_chunk_end(self, step: int, logs: Logs | None = None) -> None:
         """Called after a chunk of `predict`."""

@@ -110,6 +110,7 @@ def predict(
     callbacks.on_predict_begin()
     arrays = prepared.split.read()
     per_batch = callbacks.batch_interval("predict") is not None
+    wanted = callbacks.listens("on_predict_batch_end")
     sink = Sink(feed.samples)
     done, last = 0, time.perf_counter()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
@@ -123,7 +124,8 @@ def predict(
             sink.put(chunk, out)
             done += chunk.steps
             if per_batch:
-                callbacks.on_predict_batch_end(done - 1)
+                logs = {"outputs": sink.rows(chunk, out)} if wanted else {}
+                callbacks.on_predict_batch_end(done - 1, logs)
             if time.perf_counter() - last > GLANCE:
                 last = time.perf_counter()
                 timing.tell_wait(callbacks.callbacks)

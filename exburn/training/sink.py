@@ -34,6 +34,11 @@ class Sink:
         while len(self._pending) > _IN_FLIGHT:
             self._take()
 
+    def rows(self, chunk: Chunk, outputs: Any) -> Any:
+        """The chunk's real rows, on the host at once."""
+        take = lambda v: self._rows_of(v, chunk.rows, chunk.samples)  # noqa: E731
+        return jax.tree.map(take, outputs)
+
     def _take(self) -> None:
         count, samples, outputs = self._pending.popleft()
         for leaf in jax.tree.leaves(outputs):
