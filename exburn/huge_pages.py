@@ -12,7 +12,7 @@ from collections.abc import Iterator
 __all__ = ["huge_pages"]
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14, which `mmap` does not name
-_LEAST = 256 << 20
+_LEAST, _JOINED = 256 << 20, 64 << 20
 # The kernel keeps a lock for each piece, and whatever else takes memory waits for it:
 # with four threads and 32 MiB models were built a third slower meanwhile.
 _PIECE, _HELPERS = 4 << 20, 2
@@ -81,12 +81,17 @@ def _fill_in(start: int, end: int, over: threading.Event) -> None:
 
 
 def _mapped(size: int) -> set[int]:
-    """Where private memory without a file begins that has at least ``size`` bytes."""
+    """Where private memory without a file begins that has ``size`` bytes.
+
+    A little more, since Linux joins what lies side by side; but what is much larger is
+    somebody else's, who may want none of it filled in.
+    """
     found = set()
     with open(_MAPS) as lines:
         for line in lines:
             place, access, _, _, node, *path = line.split(maxsplit=5)
             start, end = (int(address, 16) for address in place.split("-"))
-            if access == "rw-p" and node == "0" and not path and end - start >= size:
+            fits = size <= end - start <= size + _JOINED
+            if fits and access == "rw-p" and node == "0" and not path:
                 found.add(start)
     return found

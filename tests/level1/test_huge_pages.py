@@ -80,6 +80,14 @@ def test_memory_that_was_there_is_left_alone(taken):
 
 
 @linux
+def test_much_larger_memory_is_somebody_elses(taken):
+    with huge_pages.huge_pages(SIZE - (200 << 20)):
+        place, array = taken()
+    assert huge_bytes(place) == 0
+    assert array.min() == 255
+
+
+@linux
 def test_what_is_written_first_stays(taken, monkeypatch):
     """The threads run behind the writer here, over all that it wrote."""
     monkeypatch.setattr(huge_pages, "_POLL", 0.1)
