@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -83,7 +84,8 @@ def _own_folder() -> Path | None:
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home, "exburn", "xla")
-    there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    # Not `Path.exists`, which raises where the home may not be entered.
+    there = next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
     known = folder.is_absolute() and there.is_dir()
     return folder if known and os.access(there, os.W_OK | os.X_OK) else None
 
@@ -107,7 +109,8 @@ def _prune(folder: Path) -> None:
         for _, size, path in entries:
             total += size
             if total > LARGEST:
-                os.unlink(path)
+                with contextlib.suppress(OSError):  # gone already, or another user's
+                    os.unlink(path)
     except OSError:  # another process was faster, or the folder is read-only
         return
 

@@ -253,7 +253,7 @@ def _folder() -> Check:
     """The cache of data sets: whether it, or the folder above it, can be written."""
     chosen = os.environ.get("EXBURN_CACHE")
     folder = Path(os.path.expanduser(chosen or "~/.cache/exburn"))
-    there = next(p for p in (folder, *folder.parents) if p.exists())
+    there = next(p for p in (folder, *folder.parents) if os.path.exists(p))
     if str(folder)[0] != "~" and os.access(there, os.W_OK):  # there may be no home
         return Check("cache", "ok", str(folder))
     return Check(

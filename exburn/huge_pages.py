@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import mmap
-import os
 import threading
 from collections.abc import Iterator
 
 __all__ = ["huge_pages"]
 
-_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14, which `mmap` does not name
+# MADV_HUGEPAGE, and MADV_POPULATE_WRITE of Linux 5.14: `mmap` does not name them all.
+_HUGEPAGE, _POPULATE_WRITE = 14, 23
+# What is much larger than it should be is somebody else's, who may want none of it.
 _LEAST, _JOINED = 256 << 20, 64 << 20
 # The kernel keeps a lock for each piece, and whatever else takes memory waits for it:
 # with four threads and 32 MiB models were built a third slower meanwhile.
 _PIECE, _HELPERS = 4 << 20, 2
-_POLL = 0.001
-_MAPS = "/proc/self/maps"
+_POLL = 0.003  # seconds; a look takes one or two thousandths
 
 
 @contextlib.contextmanager
@@ -35,32 +34,49 @@ def huge_pages(size: int) -> Iterator[None]:
         >>> with huge_pages(1 << 30):
         ...     zeros = bytearray(8)
     """
-    if size < _LEAST or not os.path.exists(_MAPS):  # Linux' own
-        yield
-        return
     over = threading.Event()
+    known = _mapped() if size >= _LEAST else None
     watcher = threading.Thread(
-        target=_watch, args=(size, _mapped(size), over), name="exburn-huge-pages"
+        target=_watch, args=(size, known, over), name="exburn-huge-pages", daemon=True
     )
-    watcher.start()
     try:
+        if known is not None:
+            with contextlib.suppress(RuntimeError):  # no thread is to be had
+                watcher.start()
         yield
     finally:
         over.set()
-        watcher.join()
+        if watcher.ident is not None:
+            watcher.join()
 
 
-def _watch(size: int, known: set[int], over: threading.Event) -> None:
+def _watch(size: int, known: list[tuple[int, int]], over: threading.Event) -> None:
     while not over.wait(_POLL):
-        for start in _mapped(size) - known:
-            _fill_in(start, start + size, over)
+        now = _mapped()
+        if now is None:
             return
+        for start, end in now:
+            if not size <= end - start <= size + _JOINED:
+                continue
+            if (place := _new(start, end, size, known)) is not None:
+                _fill_in(place, place + size, over)
+                return
+
+
+def _new(start: int, end: int, size: int, known: list[tuple[int, int]]) -> int | None:
+    """Where so many bytes begin that were not there: Linux joins old and new."""
+    for old_start, old_end in known:
+        if start < old_end and old_start < end:
+            if old_start - start >= size:
+                return start
+            start = old_end
+    return start if end - start >= size else None
 
 
 def _fill_in(start: int, end: int, over: threading.Event) -> None:
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    advise(start, end - start, mmap.MADV_HUGEPAGE)  # a kernel may have none
+    advise(start, end - start, _HUGEPAGE)  # a kernel may have none
     places = iter(range(start, end, _PIECE))
     lock = threading.Lock()
 
@@ -73,25 +89,25 @@ def _fill_in(start: int, end: int, over: threading.Event) -> None:
             if advise(place, min(_PIECE, end - place), _POPULATE_WRITE):
                 return  # an older kernel, or the memory was given back
 
-    helpers = [threading.Thread(target=work) for _ in range(_HELPERS)]
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(_HELPERS)]
+    with contextlib.suppress(RuntimeError):  # no thread is to be had
+        for helper in helpers:
+            helper.start()
     for helper in helpers:
-        helper.start()
-    for helper in helpers:
-        helper.join()
+        if helper.ident is not None:
+            helper.join()
 
 
-def _mapped(size: int) -> set[int]:
-    """Where private memory without a file begins that has ``size`` bytes.
-
-    A little more, since Linux joins what lies side by side; but what is much larger is
-    somebody else's, who may want none of it filled in.
-    """
-    found = set()
-    with open(_MAPS) as lines:
-        for line in lines:
-            place, access, _, _, node, *path = line.split(maxsplit=5)
-            start, end = (int(address, 16) for address in place.split("-"))
-            fits = size <= end - start <= size + _JOINED
-            if fits and access == "rw-p" and node == "0" and not path:
-                found.add(start)
+def _mapped() -> list[tuple[int, int]] | None:
+    """Private memory without a file; ``None`` if the kernel does not say."""
+    found = []
+    try:
+        with open("/proc/self/maps") as lines:
+            for line in lines:
+                place, access, _, _, node, *path = line.split(maxsplit=5)
+                if access == "rw-p" and node == "0" and not path:
+                    start, end = place.split("-")
+                    found.append((int(start, 16), int(end, 16)))
+    except (OSError, ValueError):  # no Linux, no file to be had, another format
+        return None
     return found

@@ -66,7 +66,6 @@ class Filling:
         self._device = chosen_device()
         self._jobs: list[Future[Any]] = []
         self._begun = 0  # steps whose parts are under way
-        self._steps = 0
 
     def add(self, leaves: list[np.ndarray], rows: int) -> None:
         """The arrays of the next batch, which are copied, and how many rows it has."""
@@ -92,6 +91,8 @@ class Filling:
     def finish(self, steps: int) -> None:
         """No batch follows: missing steps are filled with the first one.
 
+        The chunk has this length from now on.
+
         Args:
             steps: Of the chunk; fewer than there are batches, if some are left out.
         """
@@ -99,7 +100,7 @@ class Filling:
             self._jobs, self._begun, self._part = [], 0, steps
         while self._begun < steps:
             self._begin(min(self._begun + self._part, steps))
-        self._steps = steps
+        self.length = steps
 
     def result(self) -> Any:
         """The chunk's data on the device, ``[steps, rows, …]``, or a list of parts.
@@ -112,8 +113,8 @@ class Filling:
         """
         parts = [job.result() for job in self._jobs]
         if not self._split:
-            tree = self._tree([memory[: self._steps] for memory in self.memory])
-            little = self._steps * self._nbytes <= LITTLE
+            tree = self._tree([memory[: self.length] for memory in self.memory])
+            little = self.length * self._nbytes <= LITTLE
             return tree if little else jax.device_put(tree)
         return parts if len(parts) > 1 else parts[0]
 

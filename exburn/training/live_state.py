@@ -57,6 +57,7 @@ class LiveState:
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
         self._training = threading.Lock()
         self._lent_to: int | None = None  # the thread whose hook may use the module
+        self._runner: int | None = None  # the one that trains it, or did so last
         self._told: CallbackList | None = None
         if optimizer is not None:
             optimizer.bind(self.current_opt_state, self._set_opt_state)
@@ -86,6 +87,7 @@ class LiveState:
         """
         if not self._training.acquire(blocking=False):
             raise _busy(op)
+        self._runner = threading.get_ident()
         try:
             yield
         finally:
@@ -114,6 +116,8 @@ class LiveState:
     def _set_opt_state(self, value: Any) -> None:
         if self.state is None:
             self.opt_state = value
+        elif self._runner != threading.get_ident():  # the run may consume it meanwhile
+            raise _busy("optimizer")
         else:
             self.state = self.state.replace(opt_state=value)
 

@@ -46,7 +46,11 @@ class Prefetch(Generic[T]):
         waiting: Callable[[], None] = lambda: None,
     ):
         self._waiting = waiting
-        self._items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(depth)
+        # Of C: Ctrl-C within `queue.Queue`, which is Python, can leave its lock held.
+        self._items: queue.SimpleQueue[tuple[Any, BaseException | None]]
+        self._items, self._places = queue.SimpleQueue(), queue.SimpleQueue()
+        for _ in range(depth):
+            self._places.put(None)
         self._unwanted = threading.Event()
         self._over = False
         # `jax.default_device(…)` holds in one thread only: here, not in the other one.
@@ -56,7 +60,7 @@ class Prefetch(Generic[T]):
         weakref.finalize(self, self._unwanted.set)
         self._thread = threading.Thread(
             target=_work,
-            args=(make, self._items, self._unwanted, device),
+            args=(make, self._items, self._places, self._unwanted, device),
             name="exburn-feed",
             daemon=True,
         )
@@ -84,7 +88,9 @@ class Prefetch(Generic[T]):
     def _next(self) -> tuple[Any, BaseException | None]:
         while True:
             with contextlib.suppress(queue.Empty):
-                return self._items.get(timeout=_GLANCE)
+                item = self._items.get(timeout=_GLANCE)
+                self._places.put(None)
+                return item
             self._waiting()
 
     def close(self, patience: float | None = None) -> None:
@@ -95,12 +101,12 @@ class Prefetch(Generic[T]):
         """
         self._over = True
         self._unwanted.set()
-        with contextlib.suppress(queue.Empty):  # it may be waiting for a free place
+        self._places.put(None)  # it may be waiting for one
+        self._thread.join(patience)
+        with contextlib.suppress(queue.Empty):
             while True:
                 self._items.get_nowait()
-        self._thread.join(patience)
-        with contextlib.suppress(queue.Full):  # another thread may wait for an item
-            self._items.put_nowait((None, StopIteration()))
+        self._items.put((None, StopIteration()))  # another thread may wait for an item
 
     def __enter__(self) -> Prefetch[T]:
         return self
@@ -111,7 +117,8 @@ class Prefetch(Generic[T]):
 
 def _work(
     make: Callable[[], Iterable[Any]],
-    items: queue.Queue,
+    items: queue.SimpleQueue,
+    places: queue.SimpleQueue,
     unwanted: threading.Event,
     device: Any,
 ) -> None:
@@ -119,10 +126,12 @@ def _work(
 
     def put(item: Any, error: BaseException | None) -> bool:
         while not unwanted.is_set():
-            with contextlib.suppress(queue.Full):
-                items.put((item, error), timeout=_POLL)
-                return not unwanted.is_set()
-        return False
+            with contextlib.suppress(queue.Empty):
+                places.get(timeout=_POLL)
+                break
+        if not unwanted.is_set():
+            items.put((item, error))
+        return not unwanted.is_set()
 
     source: Any = None
     try:

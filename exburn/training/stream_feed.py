@@ -68,7 +68,7 @@ class StreamFeed:
         if self.steps is not None:
             groups = max(self.steps // group, 1)
             most = min(groups, most) if fixed else balanced(groups, most)
-        self.length, self.group = most * group, group
+        self.length, self.group, self._fixed = most * group, group, fixed
         # Whether a chunk may have empty steps: a step then has to choose a state.
         self._padded = self.steps is None or self.steps % self.length > 0
         self.batch_size, self.samples = dataset.batch_size, None
@@ -233,8 +233,14 @@ class StreamFeed:
                     lead -= 1
                 elif self.exact_rows:
                     size = 0
-        if made is not None:
-            yield from self._cut(made) if varied else self._finished(made)
+        if made is not None and varied:
+            yield from self._cut(made)
+        elif made is not None:
+            # No program is there yet of a source that ends within its first chunk.
+            few = done == len(made.counts) and self.steps is None and self.group == 1
+            few = few and not self._fixed
+            length = min(bucket(done), self.length) if few else None
+            yield from self._finished(made, length)
 
     def _filling(self, like: tuple, rows: int, steps: int, first: int) -> Filling:
         nbytes = steps * sum(v.nbytes for v in leaves_of(like))
@@ -251,11 +257,13 @@ class StreamFeed:
         """Whole groups as one chunk, and what is left one by one."""
         steps, length = len(made.counts), length or self.length
         whole = steps // self.group * self.group if length > 1 else steps
+        # Before the chunk is given away: its memory is used again once it was sent.
+        left = [self._part(made, at, 1) for at in range(whole, steps)]
         if whole:
             made.finish(whole if self.exact_rows else length)
             yield made, whole
-        for at in range(whole, steps):
-            yield self._part(made, at, 1), 1
+        for part in left:
+            yield part, 1
 
     def _cut(self, made: Filling) -> Iterator[tuple[Filling, int]]:
         """The batches before one of another form, in chunks of a few lengths.

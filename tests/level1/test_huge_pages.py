@@ -1,6 +1,7 @@
 """Memory that others fill is made of huge pages; what it holds is theirs."""
 
 import ctypes
+import io
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from exburn import huge_pages
-from exburn.huge_pages import _mapped
+from exburn.huge_pages import _mapped, _new
 
 SIZE = 512 << 20
 LIBC = ctypes.CDLL(None)
@@ -100,7 +101,7 @@ def test_what_is_written_first_stays(taken, monkeypatch):
 @linux
 def test_a_kernel_that_refuses_changes_nothing(taken, monkeypatch):
     monkeypatch.setattr(huge_pages, "_POPULATE_WRITE", 9999)
-    monkeypatch.setattr(huge_pages.mmap, "MADV_HUGEPAGE", 9999)
+    monkeypatch.setattr(huge_pages, "_HUGEPAGE", 9999)
     with huge_pages.huge_pages(SIZE):
         _, array = taken(pause=0)
     assert array.min() == 255
@@ -109,7 +110,40 @@ def test_a_kernel_that_refuses_changes_nothing(taken, monkeypatch):
 @linux
 def test_memory_given_back_meanwhile():
     huge_pages._fill_in(1 << 44, (1 << 44) + SIZE, threading.Event())
-    assert 1 << 44 not in _mapped(SIZE)
+    assert all(start != 1 << 44 for start, _ in _mapped())
+
+
+@pytest.mark.parametrize(
+    ("known", "place"),
+    [
+        ([], 0),
+        ([(0, 100)], None),  # was there
+        ([(100, 120)], 0),  # joined with what lies behind it
+        ([(0, 20)], 20),  # or before it
+        ([(10, 20), (50, 60)], None),  # small new pieces between old ones
+        ([(200, 300)], 0),
+    ],
+)
+def test_what_is_new_in_joined_memory(known, place):
+    assert _new(0, 120, 100, known) == place
+
+
+@linux
+@pytest.mark.parametrize("what", ["files", "threads", "format"])
+def test_where_it_cannot_be_done_nothing_is(taken, monkeypatch, what):
+    def refuse(*_, **__):
+        raise (RuntimeError if what == "threads" else OSError)("none is left")
+
+    if what == "threads":
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    elif what == "files":
+        monkeypatch.setattr(huge_pages, "open", refuse, raising=False)
+    else:
+        odd = lambda _: io.StringIO("no map at all\n")  # noqa: E731
+        monkeypatch.setattr(huge_pages, "open", odd, raising=False)
+    with huge_pages.huge_pages(SIZE):
+        _, array = taken(pause=0)
+    assert array.min() == 255
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20, 1 << 40])

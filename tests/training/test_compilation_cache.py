@@ -124,3 +124,36 @@ def test_what_is_too_much_is_removed_once_a_day(tmp_path, monkeypatch):
     more = put(f"jit_more-{key}-cache", 1000)
     compilation_cache._prune(tmp_path)
     assert more.exists()
+
+
+def test_a_home_that_may_not_be_entered_is_none(tmp_path, monkeypatch):
+    """As with another user's HOME: to ask whether a file is there raises."""
+    stat = os.stat
+
+    def refused(path, *args, **options):
+        if str(path).startswith(f"{tmp_path}/"):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path, *args, **options)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "inside"))
+    monkeypatch.setattr(os, "stat", refused)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert compilation_cache._own_folder() is None
+
+
+def test_an_entry_that_cannot_be_removed_keeps_no_others(tmp_path, monkeypatch):
+    names = [f"jit_f-{str(i) * 64}-cache" for i in range(3)]
+    for age, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"12345678")
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    unlink = os.unlink
+
+    def others(path):
+        if names[1] in str(path):
+            raise PermissionError(1, "Operation not permitted", path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", others)
+    monkeypatch.setattr(compilation_cache, "LARGEST", 10)
+    compilation_cache._prune(tmp_path)
+    assert {f.name for f in tmp_path.iterdir()} == {".pruned", *names[:2]}

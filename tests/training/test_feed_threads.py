@@ -286,3 +286,43 @@ def test_memory_is_used_again_once_it_was_sent(monkeypatch):
             reuse(again[0], sent(again[0]))
             raise ZeroDivisionError
         assert gatherer.empty(shape, np.uint8).ctypes.data != second
+
+
+def test_leftover_steps_are_copied_before_their_memory_is_given_back():
+    """Groups of two in chunks of four: the eleventh batch is left over, as a part."""
+    batches = [np.full((2, 3), i, np.float32) for i in range(11)]
+    stream = StreamDataset(lambda epoch: ((b, b * 2) for b in batches), batches=11)
+    feed = StreamFeed(stream, 4, group=2)
+    found = []
+    for made, steps in feed._fillings(0, 0, threading.Event()):
+        x, y = made.leaves(0)[:2]
+        found += [made.leaves(step)[0][0, 0].item() for step in range(steps)]
+        for memory in made.memory:  # the consumer's: it was sent, and is used again
+            memory[:] = -1
+    assert found == list(range(11))
+
+
+@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
+def test_a_short_loader_without_a_length_has_few_empty_steps(use):
+    """They take as long as real ones; of its first chunk, and so of all epochs."""
+
+    class Source:
+        def __iter__(self):
+            for i in range(0, len(X), 16):
+                yield X[i : i + 16], Y[i : i + 16]
+
+    taken = []
+    model = keras.Sequential([keras.Input(X.shape[1:]), keras.layers.Dense(3)])
+    model.compile("adam", "cross_entropy", steps_per_execution="auto")
+    chunk = StreamFeed._chunk
+
+    def noted(self, made, steps):
+        taken.append((steps, made.length))
+        return chunk(self, made, steps)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamFeed, "_chunk", noted)
+        for _ in range(2):
+            getattr(model, use)(Source(), verbose=0)
+    assert taken and all(length < 2 * steps for steps, length in taken)
+    assert sum(model.trace_counts.values()) == 1

@@ -192,3 +192,27 @@ def test_training_leaves_arrays_alone_that_were_assigned():
     np.testing.assert_array_equal(target.get_weights()[0], before[0])
     target.train_on_batch(x, y)
     source.train_on_batch(x, y)
+
+
+def test_the_rate_cannot_be_set_from_another_thread():
+    """A program may consume the optimizer's state at that moment: it would be lost."""
+    made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
+    made.compile("adam", "mse", seed=0)
+
+    def batches():
+        while True:
+            made.optimizer.learning_rate = 0.5
+            yield X, Y
+
+    made.fit(**DATA)
+    with pytest.raises(BusyError, match="optimizer: the model is being trained"):
+        made.fit((batch for batch in batches()), steps_per_epoch=3, verbose=0)
+    rates = []
+
+    class Rate(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.optimizer.learning_rate = 0.25
+            rates.append(self.model.optimizer.learning_rate)
+
+    made.fit(**DATA, callbacks=[Rate()])
+    assert rates == [0.25] and made.optimizer.learning_rate == 0.25
