@@ -42,6 +42,7 @@ __all__ = [
     "inspect_call",
     "intact",
     "materialize",
+    "own_classes",
     "place",
     "reseed",
     "spec_like",
@@ -311,13 +312,25 @@ def clone(layer: Any) -> Any:
 
 
 def fresh_clone(layer: Any) -> Any:
-    """A layer of the same configuration and changes with fresh weights."""
-    made = type(layer).from_config(layer.get_config())
+    """A layer of the same configuration and changes with fresh weights.
+
+    Classes of the user's need not be registered: those of its parts are taken.
+    """
+    with registry.custom_objects(own_classes(layer)):
+        made = type(layer).from_config(layer.get_config())
     if layer.built and not made.built and layer._book.value.traced is not None:
         infer(made, *layer._book.value.traced)
     if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
         made.repeat_changes(changes)
     return made
+
+
+def own_classes(module: Any) -> dict[str, type]:
+    """The classes of a module's parts that are the user's, by name."""
+    kinds = {type(part) for _, part in iter_modules(module)}
+    classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
+    own = [c for c in classes if not c.__module__.startswith(("exburn.", "flax."))]
+    return {c.__name__: c for c in own}
 
 
 def twin(module: Any) -> Any:

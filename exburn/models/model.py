@@ -11,6 +11,7 @@ import jax
 from flax import nnx
 
 from exburn import graph as graphs
+from exburn import registry
 from exburn.building import intact, materialize, place, spread_precision
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
@@ -304,11 +305,17 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         return config.describe(self)
 
     @classmethod
-    def from_config(cls, config_: dict[str, Any]):
-        """The model of a ``get_config``, with fresh weights."""
-        if "nodes" not in config_:
-            return super().from_config(config_)
-        return config.rebuild(cls, config_)
+    def from_config(cls, config_: dict[str, Any], custom_objects: Any = None):
+        """The model of a ``get_config``, with fresh weights.
+
+        Args:
+            config_: The configuration.
+            custom_objects: Classes and functions by name, besides the registered ones.
+        """
+        with registry.custom_objects(custom_objects):
+            if "nodes" not in config_:
+                return super().from_config(config_)
+            return config.rebuild(cls, config_)
 
 
 def _once(build: Callable) -> Callable:

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from exburn.building import own_classes
 from exburn.saving import load_model, save_model
-from exburn.traversal import iter_modules
 
 __all__ = ["reduced"]
 
@@ -21,10 +21,7 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]]:
         path = Path(folder, "model.exburn")
         save_model(model, path, max_shard_size=None)
         data = path.read_bytes()
-    kinds = [type(module) for _, module in iter_modules(model)]
-    classes = {getattr(cls, "stands_for", cls) for cls in kinds}  # quantized layers'
-    own = [c for c in classes if not c.__module__.startswith(("exburn.", "flax."))]
-    return _restored, (data, {c.__name__: c for c in own})
+    return _restored, (data, own_classes(model))
 
 
 def _restored(data: bytes, own: dict[str, type]) -> Any:

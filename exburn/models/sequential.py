@@ -7,6 +7,7 @@ from typing import Any
 from flax import nnx
 
 from exburn import graph as graphs
+from exburn import registry
 from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
@@ -191,8 +192,9 @@ class Sequential(Model):
         return config | axes_entry(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
-        layers = deserialize(config["layers"])
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+        with registry.custom_objects(custom_objects):
+            layers = deserialize(config["layers"])
         start = config.get("input")
         if start is not None:
             shape, dtype = tuple(start["shape"]), start["dtype"]

@@ -12,6 +12,7 @@ from exburn.building import spec_like, untouched_metrics
 from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
 from exburn.shapes import plain
+from exburn.training.mixing import model_mixes_rows
 from exburn.training.module import SplitModule
 
 __all__ = ["Forward", "ends_in_probabilities", "lookups", "trace"]
@@ -29,6 +30,7 @@ class Forward:
         losses: Number of losses that layers added.
         probabilities: For each output whether it ends in a softmax or sigmoid.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
+        mixes_rows: Whether a part that is not ours computes with the batch as a whole.
     """
 
     cost: Cost
@@ -36,6 +38,7 @@ class Forward:
     losses: int = 0
     probabilities: tuple[bool, ...] = ()
     lookups: tuple[tuple[int, int, str], ...] = ()
+    mixes_rows: bool = False
 
 
 def trace(split: SplitModule, x: Any) -> Forward:
@@ -58,11 +61,13 @@ def trace(split: SplitModule, x: Any) -> Forward:
     try:
         with untouched_metrics(split.module):
             jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+            cost = count(jaxpr)  # of these rows
+            mixes = model_mixes_rows(split.module, forward, groups, x)
     except ExBurnError as error:
         plain(error)
         raise
-    told["probabilities"] = ends_in_probabilities(jaxpr)
-    return Forward(count(jaxpr), specs, **told)
+    probabilities = ends_in_probabilities(jaxpr)
+    return Forward(cost, specs, probabilities=probabilities, mixes_rows=mixes, **told)
 
 
 def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int, str], ...]:

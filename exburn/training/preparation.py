@@ -341,7 +341,8 @@ class Preparation(LiveState):
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
         own_step = self.owns("train" if training else "test")
         inexact = self.objective.exact_rows or bool(self.objective.own.names)
-        return inexact or own_loss or own_step
+        mixes = self._seen is not None and self._seen.mixes_rows
+        return inexact or mixes or own_loss or own_step
 
     # ------------------------------------------------------------------ checks
     @property

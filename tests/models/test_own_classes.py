@@ -1,0 +1,59 @@
+"""Copies of models with a user's classes that nobody registered."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import exburn as keras
+from exburn import layers
+
+
+class Scale(layers.Layer):
+    def __init__(self, factor=2.0, **options):
+        super().__init__(**options)
+        self.factor = factor
+
+    def call(self, x):
+        return x * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor}
+
+
+def functional():
+    inputs = keras.Input((3,))
+    return keras.Model(inputs, layers.Dense(2)(Scale(3.0)(inputs)))
+
+
+def sequential():
+    return keras.Sequential([keras.Input((3,)), Scale(3.0), layers.Dense(2)])
+
+
+@pytest.mark.parametrize("make", [functional, sequential])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        keras.models.clone_model,
+        copy.deepcopy,
+        lambda m: type(m).from_config(m.get_config(), custom_objects={"Scale": Scale}),
+    ],
+    ids=["clone_model", "deepcopy", "from_config"],
+)
+def test_copies(make, copied):
+    model = make()
+    made = copied(model)
+    (scale,) = [layer for layer in made.layers if isinstance(layer, Scale)]
+    assert scale.factor == 3.0 and scale not in model.layers
+    made.set_weights(model.get_weights())
+    x = np.ones((4, 3), "float32")
+    np.testing.assert_array_equal(
+        made.predict(x, verbose=0), model.predict(x, verbose=0)
+    )
+
+
+def test_elsewhere_the_class_is_still_unknown():
+    config = functional().get_config()
+    keras.models.clone_model(functional())
+    with pytest.raises(keras.errors.UnknownNameError):
+        keras.Model.from_config(config)
