@@ -208,9 +208,9 @@ class UnknownNameError(ExBurnError, ValueError):
 
 
 def unknown_name(
-    kind: str, name: Any, known: Iterable[str], *, op: str = "get"
+    kind: str, name: Any, known: Iterable[str], *, op: str = "get", hint: str = ""
 ) -> UnknownNameError:
-    """Builds the error for an unknown name, with the closest known ones.
+    """Builds the error for an unknown name, with the closest known ones and a hint.
 
     Example:
         >>> print(unknown_name("loss", "mze", ["mse", "mae"]))
@@ -220,11 +220,11 @@ def unknown_name(
     """
     known = sorted(known)
     close = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
-    hint = None
     if close:
-        hint = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+        meant = "Did you mean " + " or ".join(repr(c) for c in close) + "?"
+        hint = f"{meant} {hint}".strip()
     return UnknownNameError(
-        op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint
+        op, f"unknown {kind} {name!r}", {"known": ", ".join(known)}, hint=hint or None
     )
 
 

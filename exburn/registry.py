@@ -164,7 +164,8 @@ def lookup(name: str, kind: str = "object") -> Any:
     if name in _registry:
         return _registry[name]
     known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
-    raise unknown_name(kind, name, known)
+    hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
+    raise unknown_name(kind, name, known, hint=hint)
 
 
 def registered_name(obj: Any) -> str | None:

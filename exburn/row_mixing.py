@@ -41,8 +41,8 @@ _FLAX = str(Path(flax.__file__).parent)
 _LIBRARIES = (
     *(str(Path(str(library.__file__)).parent) for library in (jax, jaxlib)),
     *(f"{_FLAX}/nnx/{part}" for part in ("variablelib", "graphlib", "pytreelib")),
-    sysconfig.get_path("stdlib"),
 )
+_PYTHON = sysconfig.get_path("stdlib")
 _ORDERING = {"sort": "dimension", "rev": "dimensions"} | {
     name: "axis" for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 }
@@ -55,7 +55,7 @@ def is_foreign(value: Any) -> bool:
 
     Example:
         >>> from exburn import losses
-        >>> is_foreign(losses.MeanSquaredError()), is_foreign(lambda y, z: y - z)
+        >>> is_foreign(losses.MeanSquaredError()), is_foreign(print)
         (False, True)
     """
     if not callable(value) or not hasattr(value, "__qualname__"):
@@ -167,6 +167,7 @@ def _is_users(equation: Any) -> bool:
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         file = frame.file_name
-        if not file.startswith(_LIBRARIES) and not file.startswith(_CALLED):
+        python = file.startswith(_PYTHON) and "-packages" not in file
+        if not python and not file.startswith((*_LIBRARIES, *_CALLED)):
             return not file.startswith(f"{_OURS}/")
     return True

@@ -55,5 +55,5 @@ def test_copies(make, copied):
 def test_elsewhere_the_class_is_still_unknown():
     config = functional().get_config()
     keras.models.clone_model(functional())
-    with pytest.raises(keras.errors.UnknownNameError):
+    with pytest.raises(keras.errors.UnknownNameError, match=r"exburn\.register it"):
         keras.Model.from_config(config)
