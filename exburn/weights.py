@@ -16,7 +16,13 @@ from jax.core import Tracer
 from exburn import initializers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
-from exburn.errors import ArgumentError, BusyError, DTypeError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    BusyError,
+    DTypeError,
+    NotBuiltError,
+    ShapeError,
+)
 from exburn.handle import own_array
 from exburn.shapes import describe
 
@@ -172,10 +178,21 @@ class Weight(nnx.Variable):
         self.assign(value)
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(alive(self.get_value()))
+        return np.asarray(self._filled())
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(alive(self.get_value()), dtype=dtype)
+        return np.array(self._filled(), dtype=dtype)
+
+    def _filled(self) -> Any:
+        value = self.get_value()
+        if isinstance(value, jax.ShapeDtypeStruct):
+            raise NotBuiltError(
+                self.name,
+                "it has no value yet",
+                hint="Weights get theirs when a model holds their layer, when that is "
+                "called on data, or when layer.weights is read.",
+            )
+        return alive(value)
 
     @property
     def trainable(self) -> bool:

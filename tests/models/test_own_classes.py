@@ -57,3 +57,14 @@ def test_elsewhere_the_class_is_still_unknown():
     keras.models.clone_model(functional())
     with pytest.raises(keras.errors.UnknownNameError, match=r"exburn\.register it"):
         keras.Model.from_config(config)
+
+
+def test_a_weight_without_a_value_says_so():
+    """It was an array of one object."""
+    layer = layers.Dense(3)
+    layer.build((None, 5))
+    for read in (np.asarray, lambda kernel: kernel.numpy()):
+        with pytest.raises(keras.errors.NotBuiltError, match="kernel: it has no value"):
+            read(layer.kernel)
+    assert len(layer.weights) == 2
+    assert np.asarray(layer.kernel).shape == (5, 3)
