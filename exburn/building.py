@@ -24,6 +24,7 @@ from exburn import context, registry
 from exburn.arrival import placed
 from exburn.device import wake
 from exburn.dtypes import Precision, is_float
+from exburn.row_mixing import is_foreign
 from exburn.shapes import INCONCLUSIVE, held, trace_shapes
 from exburn.traversal import (
     children,
@@ -329,8 +330,8 @@ def own_classes(module: Any) -> dict[str, type]:
     """The classes of a module's parts that are the user's, by name."""
     kinds = {type(part) for _, part in iter_modules(module)}
     classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
-    own = [c for c in classes if not c.__module__.startswith(("exburn.", "flax."))]
-    return {c.__name__: c for c in own}
+    own = filter(is_foreign, classes)
+    return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}
 
 
 def twin(module: Any) -> Any:

@@ -260,10 +260,7 @@ def wake() -> None:
     def work() -> None:
         # If it fails, whoever needs the device is told.
         with contextlib.suppress(RuntimeError), jax.default_device(device):
-            # `jax_default_device` may be the name of a platform.
-            named = isinstance(device, str | None)
-            place = jax.local_devices(backend=device)[0] if named else device
-            memory, _ = _memory(place)
+            memory, _ = _memory(_first(device))
             with huge_pages((memory or 0) // 256 * 8):
                 jax.device_put(np.zeros(1, np.float32))
             jax.jit(lambda: ()).lower().compile()
@@ -281,7 +278,11 @@ def waking() -> bool:
 
 
 def _default() -> Any:
-    chosen = jax.config.values["jax_default_device"]
+    return _first(jax.config.values["jax_default_device"])
+
+
+def _first(chosen: Any) -> Any:
+    """A device that was chosen, or the first one of a platform, or of JAX's own."""
     if chosen is not None and not isinstance(chosen, str):
         return chosen
     process = jax.process_index()

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Cost", "count"]
+__all__ = ["Cost", "count", "inner_jaxprs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _size(dim: Any) -> int:
 
 def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
     for equation in jaxpr.eqns:
-        inner = [p for p in _jaxprs(equation.params)]
+        inner = [*inner_jaxprs(equation.params)]
         if not inner:
             yield equation, times
             continue
@@ -92,7 +92,8 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
             yield from _walk(sub, times * repeat)
 
 
-def _jaxprs(params: dict) -> Iterator[Any]:
+def inner_jaxprs(params: dict) -> Iterator[Any]:
+    """The programs within an equation: of a loop, a branch, a jitted function …"""
     for value in params.values():
         for item in value if isinstance(value, list | tuple) else [value]:
             item = getattr(item, "jaxpr", item)

@@ -16,6 +16,7 @@ import jaxlib
 import numpy as np
 
 from exburn import errors
+from exburn.flops import inner_jaxprs
 
 __all__ = ["is_foreign", "mixes_rows"]
 
@@ -99,7 +100,7 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
 def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
     """The equations that do so, by the sizes of what they read and write."""
     for equation in jaxpr.eqns:
-        inner = [*_programs(equation.params)]
+        inner = [*inner_jaxprs(equation.params)]
         found = (one for program in inner for one in _mixing(program, rows))
         if equation.primitive.name in _SHARED:
             if next(found, None) is not None:
@@ -110,14 +111,6 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
                 yield equation
         elif _mixes(equation, rows):
             yield equation
-
-
-def _programs(params: dict) -> Iterator[Any]:
-    for value in params.values():
-        for item in value if isinstance(value, list | tuple) else [value]:
-            item = getattr(item, "jaxpr", item)
-            if hasattr(item, "eqns"):
-                yield item
 
 
 def _axes(var: Any, rows: int) -> list[int]:
@@ -139,10 +132,7 @@ def _mixes(equation: Any, rows: int) -> bool:
         return True  # each row with each
     if not any(read):
         return False
-    if any(
-        getattr(var, "val", None) is not None and _is(var.val, rows)
-        for var in equation.invars
-    ):
+    if any(_is(getattr(var, "val", None), rows) for var in equation.invars):
         return True  # computes with the number of rows
     if not all(written):
         return True  # summed over, or cut

@@ -25,11 +25,10 @@ from exburn.losses.shapes import (
     as_float,
     check_same,
     class_labels,
-    same_rank,
+    rank_for,
     stand_ins,
     unsqueezed,
 )
-from exburn.row_mixing import is_foreign, mixes_rows
 
 __all__ = ["FormulaLoss", "FunctionLoss", "Loss"]
 
@@ -198,13 +197,7 @@ class Loss:
     def _aligned(
         self, y_true: jax.Array, y_pred: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Both of one rank. A user's own ``call`` gets them as they are, as in Keras,
-        if it would else compare each row with each.
-        """
-        aligned = same_rank(y_true, y_pred)
-        if aligned[0] is y_true and aligned[1] is y_pred or not is_foreign(self):
-            return aligned
-        return (y_true, y_pred) if mixes_rows(self.call, *aligned) else aligned
+        return rank_for(self.call, self, y_true, y_pred)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able."""

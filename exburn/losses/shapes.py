@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ShapeError, TargetError
+from exburn.row_mixing import is_foreign, mixes_rows
 
 __all__ = [
     "as_arrays",
@@ -19,6 +21,7 @@ __all__ = [
     "class_labels",
     "is_array_like",
     "paired",
+    "rank_for",
     "same_rank",
     "stand_ins",
     "unsqueezed",
@@ -187,6 +190,24 @@ def same_rank(y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, jax.Arra
     if difference == -1 and y_pred.shape[-1] == 1:
         y_pred, y_true = _level(y_pred, y_true)
     return y_true, y_pred
+
+
+def rank_for(
+    function: Callable, owner: Any, y_true: jax.Array, y_pred: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Both of one rank, or as they are, as in Keras, if a user's function expects so.
+
+    Args:
+        function: Of both.
+        owner: Whose it is: a function, or an object of the user's class or of ours.
+        y_true: Targets.
+        y_pred: Predictions.
+    """
+    aligned = same_rank(y_true, y_pred)
+    changed = aligned[0] is not y_true or aligned[1] is not y_pred
+    if changed and is_foreign(owner) and mixes_rows(function, *aligned):
+        return y_true, y_pred  # else each row would be compared with each
+    return aligned
 
 
 def _level(longer: jax.Array, shorter: jax.Array) -> tuple[jax.Array, jax.Array]:

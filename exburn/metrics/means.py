@@ -17,9 +17,8 @@ from exburn.losses.base import (
     function_name,
     takes_predictions_first,
 )
-from exburn.losses.shapes import as_arrays, as_float, same_rank, unsqueezed
+from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueezed
 from exburn.metrics.base import Metric, State
-from exburn.row_mixing import is_foreign, mixes_rows
 
 __all__ = [
     "FormulaMetric",
@@ -230,15 +229,7 @@ class MeanMetricWrapper(Mean):
     ) -> State:
         y_true, y_pred = as_arrays(y_true), as_arrays(y_pred)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
-            aligned = same_rank(y_true, y_pred)
-            same = aligned[0] is y_true and aligned[1] is y_pred
-            # A user's function that would compare each row with each: as in Keras.
-            if (
-                same
-                or not is_foreign(self._fn)
-                or not mixes_rows(self.values, *aligned)
-            ):
-                y_true, y_pred = aligned
+            y_true, y_pred = rank_for(self.values, self._fn, y_true, y_pred)
         values = self.values(y_true, y_pred)
         rows = jax.tree.leaves(y_pred)[0].shape[:1]
         if values.ndim and values.shape[:1] != rows:

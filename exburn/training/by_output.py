@@ -70,7 +70,7 @@ def metrics_by_output(spec: Any, names: list[str]) -> list[list[Any]]:
 
 
 def arrays_by_output(
-    op: str, what: str, tree: Any, names: list[str], has_loss: list[bool]
+    op: str, what: str, tree: Any, names: list[str], losses: Any
 ) -> list[Any]:
     """The array for each output, ``None`` where there is none.
 
@@ -80,7 +80,7 @@ def arrays_by_output(
         tree: An array, a sequence, or a flat dict by output name; outputs without a
             loss may be left out of a sequence.
         names: Of the outputs.
-        has_loss: Which of the outputs were compiled with a loss.
+        losses: As ``compile`` was given them.
 
     Raises:
         DataError: There are too many or too few, there is no such output, or the dict
@@ -109,9 +109,10 @@ def arrays_by_output(
     leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
     if len(leaves) == len(names):
         return leaves
-    if len(leaves) == sum(has_loss):
+    given = [loss is not None for loss in entries_by_output("loss", losses, names)]
+    if len(leaves) == sum(given):
         left = iter(leaves)
-        return [next(left) if there else None for there in has_loss]
+        return [next(left) if has_loss else None for has_loss in given]
     raise DataError(
         op,
         f"{what}: {len(leaves)} arrays for {len(names)} outputs",

@@ -13,11 +13,12 @@ import jax
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from exburn.building import spec_like
+from exburn.layers import Lambda
 from exburn.row_mixing import is_foreign, mixes_rows
 from exburn.symbol import Operation
 from exburn.traversal import iter_modules
 
-__all__ = ["ignores_weights", "model_mixes_rows"]
+__all__ = ["loss_mixes_rows", "metric_ignores_weights", "model_mixes_rows"]
 
 
 def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> bool:
@@ -31,8 +32,7 @@ def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> boo
     """
     foreign = False
     for _, part in iter_modules(module):
-        kind = type(part)
-        foreign |= is_foreign(part) or kind.__name__ == "Lambda"
+        foreign |= is_foreign(part) or isinstance(part, Lambda)
         for node in getattr(getattr(part, "graph", None), "nodes", ()):
             # A functional model's axis of rows is unknown; without it, they were mixed.
             lost = any(not s or s[0] is not None for s in node.shapes)
@@ -47,13 +47,32 @@ def _has_rows(graph: Any) -> bool:
     )
 
 
-def ignores_weights(metric: Any, target: Any, pred: Any) -> bool:
-    """Whether totals do not depend on the weights, which are 0 for filled-up rows.
+def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
+    """Whether a loss that is not ours, or made of such a function, mixes rows.
+
+    Args:
+        loss: The loss.
+        target, pred: Specs of its arguments.
+    """
+
+    def call(target: Any, pred: Any) -> Any:
+        return loss.call(*loss._converted(target, pred))
+
+    foreign = is_foreign(loss) or is_foreign(getattr(loss, "fn", loss))
+    return foreign and mixes_rows(call, target, pred)
+
+
+def metric_ignores_weights(metric: Any, target: Any, pred: Any) -> bool:
+    """Whether totals of a metric that is not ours do not depend on the weights.
+
+    These are 0 for filled-up rows.
 
     Args:
         metric: The metric, built.
         target, pred: Specs of its arguments.
     """
+    if not is_foreign(metric):
+        return False
     state = jax.tree.map(spec_like, metric.init())
     rows = jax.tree.leaves(pred)[0].shape[:1]
 

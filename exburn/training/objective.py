@@ -13,7 +13,6 @@ from exburn import losses, metrics
 from exburn.device import chosen_device
 from exburn.errors import DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
-from exburn.row_mixing import is_foreign, mixes_rows
 from exburn.training.by_output import (
     arrays_by_output,
     entries_by_output,
@@ -21,7 +20,7 @@ from exburn.training.by_output import (
     names_of,
 )
 from exburn.training.check import noted, on_host
-from exburn.training.mixing import ignores_weights
+from exburn.training.mixing import loss_mixes_rows, metric_ignores_weights
 from exburn.training.objective_arguments import check_metrics, check_scales, get_losses
 from exburn.training.own_metrics import OwnMetrics
 
@@ -149,9 +148,7 @@ class Objective:
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
             whole = loss.per_sample is False and loss.masks_rows
             self.exact_rows |= values.ndim == 0 and not whole
-            if is_foreign(loss) or is_foreign(getattr(loss, "fn", loss)):
-                call = lambda y, p, loss=loss: loss.call(*loss._converted(y, p))  # noqa: E731
-                self.exact_rows |= mixes_rows(call, targets[i], preds[i])
+            self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             scale = 1.0 if scales[i] is None else float(scales[i])
             terms.append(_Term(i, f"{names[i]}_loss", loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
@@ -180,8 +177,9 @@ class Objective:
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
-                    if is_foreign(metric):
-                        self.exact_rows |= ignores_weights(metric, targets[i], preds[i])
+                    self.exact_rows |= metric_ignores_weights(
+                        metric, targets[i], preds[i]
+                    )
                     prefix = f"{names[i]}_" if len(names) > 1 else ""
                     name = prefix + metric.name
                     if weighted and name in taken:
@@ -206,10 +204,7 @@ class Objective:
         return self._split("sample_weight", w)
 
     def _split(self, what: str, tree: Any) -> list[Any]:
-        names = self.output_names
-        losses = entries_by_output("loss", self._loss, names)
-        has_loss = [loss is not None for loss in losses]
-        return arrays_by_output(self._op, what, tree, names, has_loss)
+        return arrays_by_output(self._op, what, tree, self.output_names, self._loss)
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
         """Checks the targets' values on the host."""

@@ -36,8 +36,7 @@ class Sink:
 
     def rows(self, chunk: Chunk, outputs: Any) -> Any:
         """The chunk's real rows, on the host at once."""
-        take = lambda v: self._rows_of(v, chunk.rows, chunk.samples)  # noqa: E731
-        return jax.tree.map(take, outputs)
+        return self._rows_in(outputs, chunk.rows, chunk.samples)
 
     def _take(self) -> None:
         count, samples, outputs = self._pending.popleft()
@@ -49,9 +48,7 @@ class Sink:
                 )
 
         if self._rows is None:
-            self._parts.append(
-                jax.tree.map(lambda v: self._rows_of(v, count, samples), outputs)
-            )
+            self._parts.append(self._rows_in(outputs, count, samples))
             return
         if self._whole is None:
             total = self._rows
@@ -62,6 +59,9 @@ class Sink:
             lambda v, out: self._rows_of(v, count, samples, out), outputs, parts
         )
         self._filled = stop
+
+    def _rows_in(self, outputs: Any, count: list[int] | None, samples: int) -> Any:
+        return jax.tree.map(lambda v: self._rows_of(v, count, samples), outputs)
 
     def _rows_of(
         self,
