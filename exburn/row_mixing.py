@@ -107,7 +107,7 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
                 yield equation
         elif inner:
             yield from found
-            if equation.primitive.name == "scan" and _scans_rows(equation, rows):
+            if equation.primitive.name == "scan" and _scans(equation, inner[0], rows):
                 yield equation
         elif _mixes(equation, rows):
             yield equation
@@ -119,9 +119,11 @@ def _axes(var: Any, rows: int) -> list[int]:
     return [i for i, n in enumerate(shape) if isinstance(n, int) and n and not n % rows]
 
 
-def _scans_rows(equation: Any, rows: int) -> bool:
-    first = equation.params["num_consts"] + equation.params["num_carry"]
-    return any(0 in _axes(var, rows) for var in equation.invars[first:])
+def _scans(equation: Any, body: Any, rows: int) -> bool:
+    """Whether a loop runs over the rows: its body sees one where it reads all."""
+    read = zip(equation.invars, body.invars, strict=True)
+    scanned = [var for var, seen in read if seen.aval.ndim < var.aval.ndim]
+    return any(0 in _axes(var, rows) for var in scanned)
 
 
 def _mixes(equation: Any, rows: int) -> bool:

@@ -1,5 +1,6 @@
 """Short batches where a user's code computes with the batch as a whole."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,6 +31,9 @@ class PerRow(layers.Layer):
         wide = jnp.broadcast_to(x[:, None, :], (rows, 3, 4)).reshape(-1, 12)
         steps = ops.reshape(ops.softmax(wide, axis=-1), (rows, 3, 4))
         steps = steps[:, ::-1] + ops.cumsum(steps, axis=1) + ops.zeros((rows, 3, 4))
+        over_time = ops.transpose(steps, (1, 0, 2))
+        last, _ = jax.lax.scan(lambda c, v: (c + v, c), over_time[0], over_time)
+        steps = steps + last[:, None]
         picked = ops.take_along_axis(steps, jnp.argmax(steps, -1)[..., None], axis=-1)
         normal = (picked - ops.mean(picked, axis=1, keepdims=True)) * ops.einsum(
             "btd,bsd->bts", steps, steps
@@ -70,6 +74,15 @@ def test_the_number_of_rows_is_the_real_one():
 
     made = model_of(Counted()).predict(X, verbose=0).ravel()
     assert made.tolist() == [32] * 32 + [5] * 5
+
+
+def test_a_loop_over_the_rows():
+    class Summed(layers.Layer):
+        def call(self, x):
+            return jax.lax.scan(lambda c, v: (c + v, c + v), x[0] * 0, x)[1]
+
+    made = model_of(Summed()).predict(X, verbose=0)
+    np.testing.assert_allclose(made[32:], np.cumsum(X[32:], axis=0))
 
 
 def test_operations_of_a_functional_model():
