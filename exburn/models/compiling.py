@@ -97,7 +97,7 @@ class Compiling:
 
         Args:
             optimizer: A name, an ``exburn.optimizers`` object, or any optax
-                transformation.
+                transformation. The object that the model had goes on with its state.
             loss: A name, a ``Loss``, any function of ``(y_true, y_pred)``, or a list or
                 dict of these by output.
             loss_weights: Factor of each output's loss.
@@ -165,6 +165,7 @@ class Compiling:
             nesterov=nesterov,
         )
         run = self._run.value
+        before = run.trainer
         run.optimizer, run.variants = chosen, {}
         run.warmup = warm_up(warmup, "compile")
         run.settings = {
@@ -189,6 +190,8 @@ class Compiling:
             eager=bool(run_eagerly) or jit_compile is False,
             auto_scale_loss=bool(auto_scale_loss),
         )
+        if before is not None:
+            run.trainer.take_over(before)
         if device is not None:
             self.to_device(device)
 

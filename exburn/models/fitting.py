@@ -209,7 +209,8 @@ class Fitting(Preparing):
         )
         self._run.value.history = history
         options = self.options(
-            lr_schedule=learning_rate if lr_schedule is None else lr_schedule,
+            learning_rate=learning_rate,
+            lr_schedule=lr_schedule,
             weight_decay=weight_decay,
             clip_norm=clip_norm,
             clip_value=clip_value,

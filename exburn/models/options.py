@@ -57,8 +57,8 @@ class OptimizerOptions:
 
         Args:
             **options: ``clip_norm``, ``clip_value``, ``weight_decay``,
-                ``accumulate_gradients``, ``nesterov``, ``lr_schedule``, as of ``fit``;
-                None keeps what ``compile`` was given.
+                ``accumulate_gradients``, ``nesterov``, ``learning_rate``,
+                ``lr_schedule``, as of ``fit``; None keeps what ``compile`` was given.
 
         Raises:
             NotCompiledError: ``compile`` was not called.
@@ -78,6 +78,12 @@ class OptimizerOptions:
             yield
             return
         optimizer = trainer.optimizer
+        if (rate := given.pop("learning_rate", None)) is not None:
+            if "lr_schedule" not in given and _has_one_number(optimizer):
+                with _at_rate(optimizer, rate), self.options(**given):
+                    yield
+                return
+            given.setdefault("lr_schedule", rate)
         values = _checked("fit", optimizer, given)
         key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
         key += (optimizer.revision,)
@@ -121,6 +127,22 @@ def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> 
                 target.learning_rate = value
             else:
                 setattr(target, name, value)
+
+
+def _has_one_number(optimizer: Optimizer) -> bool:
+    """Whether its learning rate can be set, which compiles nothing."""
+    (first, *others) = _targets(optimizer)
+    return not others and first.schedule is None
+
+
+@contextlib.contextmanager
+def _at_rate(optimizer: Optimizer, value: Any) -> Iterator[None]:
+    before = float(optimizer.learning_rate)
+    optimizer.learning_rate = real("fit", "learning_rate", value)
+    try:
+        yield
+    finally:
+        optimizer.learning_rate = before
 
 
 def _put(optimizer: Optimizer, values: dict[str, Any]) -> None:

@@ -145,6 +145,15 @@ class LiveState:
         self.optimizer.bind(self.current_opt_state, self._set_opt_state)
         return True
 
+    def take_over(self, other: LiveState) -> None:
+        """Goes on with the optimizer's state of another one, if they share it."""
+        mine, others = (
+            getattr(live.optimizer, "inner_optimizer", live.optimizer)
+            for live in (self, other)
+        )
+        if mine is others:
+            self.opt_state, self._was_read = other.opt_state, other._was_read
+
     def refit_state(self, split: SplitModule | None = None) -> None:
         """Fits the optimizer's state to other options or parameters.
 

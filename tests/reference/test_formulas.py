@@ -199,6 +199,9 @@ def test_the_learning_rate_holds_again_after_a_fit_with_another():
         model.fit(x, y, verbose=0)
         for a, b, c in zip(start, fast, model.get_weights(), strict=True):
             np.testing.assert_allclose(b - a, 5 * (c - a), rtol=1e-4)
+        if "learning_rate" in other:  # a number is no part of the program
+            model.fit(x, y, verbose=0, learning_rate=0.5)
+            assert model.trace_counts["train"] == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import exburn
 from exburn import layers
 from exburn.callbacks import Callback, LearningRateScheduler
 from exburn.metrics import Mean
+from exburn.optimizers import LossScaleOptimizer
 from exburn.training import ownership
 
 RNG = np.random.default_rng(0)
@@ -183,3 +184,35 @@ def test_variables_of_optimizers_and_metrics_have_their_own_memory():
     assert added is slot.value
     assert slot.assign_sub(1).numpy().sum() == 0
     assert total.assign_add(2).assign_sub(0.5).numpy() == 1.5
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_optimizer_goes_on_when_the_model_is_compiled_again(wrapped):
+    """As in Keras; what somebody read of its state stays."""
+    again, once = made(), made()
+    if wrapped:  # a policy of float16 puts a LossScaleOptimizer around
+        for model in (again, once):
+            model.layers[0].dtype_policy = "mixed_float16"
+            model.compile(exburn.optimizers.Adam(), "mse", seed=0)
+    assert isinstance(again.optimizer, LossScaleOptimizer) == wrapped
+    own = getattr(again.optimizer, "inner_optimizer", again.optimizer)
+    again.fit(X, Y, epochs=2, shuffle=False, verbose=0)
+    read = [v.value for v in again.optimizer.variables]
+    for optimizer in (again.optimizer, own):
+        again.compile(optimizer, "mse", metrics=["mae"], seed=0)
+        assert again.optimizer.iterations == 2
+    again.fit(X, Y, epochs=2, shuffle=False, verbose=0)
+    once.fit(X, Y, epochs=4, shuffle=False, verbose=0)
+    assert again.optimizer.iterations == 4
+    for a, b in zip(again.get_weights(), once.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(np.isfinite(np.asarray(v)).all() for v in read)
+    again.compile(exburn.optimizers.Adam(), "mse")
+    assert again.optimizer.iterations == 0
+
+
+def test_an_optimizer_begins_anew_with_another_model():
+    first, second = made(), made()
+    first.fit(X, Y, verbose=0)
+    second.compile(first.optimizer, "mse")
+    assert second.optimizer.iterations == 0
