@@ -1,6 +1,6 @@
 """Arrays as a data set: conversion, checks, splits; streams in test_streams.py."""
 
-import time
+import tracemalloc
 from collections import namedtuple
 
 import jax
@@ -99,10 +99,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_data_is_a_typed_error(case):
     arguments, error, text = BAD[case]
-    started = time.process_time()
     with pytest.raises(error) as caught:
         as_dataset(*arguments, op="evaluate")
-    assert time.process_time() - started < 0.1
     assert text in str(caught.value)
     assert caught.value.op == "evaluate"
     assert len(str(caught.value).splitlines()) <= 12
@@ -226,19 +224,16 @@ def test_integers_and_absent_parts_are_finite():
     check_finite((np.arange(3), None, None))
 
 
-def test_checks_are_fast_on_large_data():
+def test_checks_copy_no_data():
     x = np.ones((500_000, 50), np.float32)  # 100 MB
     x[-1, -1] = np.nan
-    best = min(_seconds(x) for _ in range(3))
-    assert best < 0.1
-
-
-def _seconds(x):
-    started = time.process_time()
+    tracemalloc.start()
     data = as_dataset(x, np.zeros(len(x), np.int64))
     with pytest.raises(DataError):
         check_finite(data.tree)
-    return time.process_time() - started
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < x.nbytes / 2
 
 
 # --- split ------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from exburn.layers.attention import products
 from exburn.layers.core import biased_gelu
 from exburn.layers.normalization import one_pass
 
+DTYPES = ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
+
 
 @pytest.fixture
 def kernels(monkeypatch):
@@ -67,7 +69,7 @@ def pure(layer, *shapes):
 
 
 @pytest.mark.parametrize("features", [384, pytest.param(2048, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype):
     rng = np.random.default_rng(0)
     x = jnp.asarray(3 * rng.standard_normal((2, 32, features)) + 1, dtype)
@@ -81,7 +83,7 @@ def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype
     close(found, plain, 1e-2)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_gelu_agrees_with_the_plain_form(request, dtype):
     x = jnp.asarray(np.random.default_rng(0).standard_normal((4, 2, 16)), dtype)
     layer = layers.Dense(768, "gelu", dtype=f"mixed_{dtype}")
@@ -121,7 +123,8 @@ def test_other_axes_are_left_to_xla(kernels):
     assert not kernels
 
 
-@pytest.mark.parametrize("bias", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("bias", [True, False])
 def test_attentions_gradients_are_joined(request, bias):
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal((2, 32, 16)), "bfloat16")

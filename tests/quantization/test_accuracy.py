@@ -87,6 +87,7 @@ def check(model, digits, scheme, folder):
     assert sizes[1] <= share * sizes[0] + 3000  # names, shapes and digests
 
 
+@pytest.mark.slow
 def test_a_cnn_in_int4(digits, tmp_path):
     model = train(cnn, digits, 4)
     assert accuracy(model, digits) > 0.9

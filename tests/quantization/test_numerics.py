@@ -172,14 +172,8 @@ def zoo():
     return every_layer(), [x, rng.integers(0, 50, (3, 7)).astype(np.int32)]
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        pytest.param("int8", marks=pytest.mark.slow),
-        "int4",
-        pytest.param("float8", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "int4", "float8"])
 def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
     model, x = zoo
     block = {"block_size": BLOCK} if dtype == "int4" else {}

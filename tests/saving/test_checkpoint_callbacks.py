@@ -29,7 +29,9 @@ from exburn.errors import (
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
-@pytest.mark.parametrize("save_freq", ["epoch", 1, 4])
+@pytest.mark.parametrize(
+    "save_freq", ["epoch", pytest.param(1, marks=pytest.mark.slow), 4]
+)
 def test_backup_and_restore(tmp_path, save_freq):
     model = make()
     expected = outcome(

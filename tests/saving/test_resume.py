@@ -101,7 +101,6 @@ def test_every_step_of_sixty(tmp_path, csv):
     assert model.trace_counts == traced
 
 
-SLOW = [pytest.mark.slow]
 CHUNKED = {
     "chunks": {"steps_per_execution": 4},
     "groups": {"steps_per_execution": 6},  # of two batches, some over epochs' ends
@@ -109,9 +108,8 @@ CHUNKED = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=SLOW[: c != "groups"]) for c in CHUNKED]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CHUNKED)
 def test_every_chunk(case, tmp_path, csv):
     def model(seed):  # 99: everything in it is wrong
         accumulate = 2 if case == "groups" else None
@@ -185,7 +183,11 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(
-    "source", [pytest.param(s, marks=SLOW[: s != "generator"]) for s in SOURCES]
+    "source",
+    [
+        s if s == "generator" else pytest.param(s, marks=pytest.mark.slow)
+        for s in SOURCES
+    ],
 )
 def test_every_chunk_of_other_sources(source, tmp_path, csv):
     def options():

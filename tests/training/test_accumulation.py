@@ -67,7 +67,9 @@ class Hooked(exburn.callbacks.Callback):
         self.seen.append(batch)
 
 
-@pytest.mark.parametrize("rows", [203, 40])  # 13 and 3 steps
+@pytest.mark.parametrize(  # 13 and 3 steps
+    "rows", [pytest.param(203, marks=pytest.mark.slow), 40]
+)
 def test_epochs_that_fill_no_group_equal_keras(blobs, rows):
     x, y = (v[:rows] for v in blobs)
     ours = network(dropout=0.0)
