@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import jax
@@ -44,6 +44,8 @@ class Book:
             from specs, and the specs.
         path: The path below the outermost model so far.
         building: Whether ``build`` is running.
+        made: Whether ``__init__`` is done.
+        changed: Attributes that were set anew since.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
@@ -52,7 +54,8 @@ class Book:
         self.initial = Filled()
         self.traced: tuple[Any, list] | None = None
         self.path = ""
-        self.building = False
+        self.building = self.made = False
+        self.changed: frozenset[str] = frozenset()
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which cannot take what earlier calls left, and for copies."""
@@ -68,9 +71,20 @@ class Book:
             self.building = False
 
 
-class Base(nnx.Module):
+class _Making(type(nnx.Module)):
+    """Notes that a layer is made: what is set later, its configuration tells."""
+
+    def __call__(cls, *args, **kwargs):
+        layer = super().__call__(*args, **kwargs)
+        layer._book.value.made = True
+        return layer
+
+
+class Base(nnx.Module, metaclass=_Making):
     """Construction and settings of a ``Layer``."""
 
+    #: What is kept of an attribute, whenever it is set: a function of the value.
+    kept_as: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     _book: Any
     is_model = False
     built = False
@@ -137,14 +151,19 @@ class Base(nnx.Module):
             cls._call_info = CallInfo(call)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        value = as_container(value)
+        convert = self.kept_as.get(name)
+        value = as_container(value) if convert is None else convert(value)
         descriptor = getattr(type(self), name, None)
         if isinstance(descriptor, property):
             object.__setattr__(self, name, value)
             return
         old = vars(self).get(name, _MISSING)
-        if old is not _MISSING and nnx.is_data(old) != nnx.is_data(value):
-            delattr(self, name)  # `self.bias = None` in __init__, a weight in build
+        if old is not _MISSING:
+            if nnx.is_data(old) != nnx.is_data(value):
+                delattr(self, name)  # `self.bias = None` in __init__, a weight in build
+            book = self._book.value
+            if book.made and not book.building:
+                book.changed |= {name}
         super().__setattr__(name, value)
 
     @property

@@ -128,6 +128,7 @@ class Layer(Calling):
                 config[key] = list(value)
             else:
                 config[key] = value
+        config |= {key: getattr(self, key) for key in config.keys() & book.changed}
         takes = set(init_names(type(self)))
         if "name" in takes:
             config["name"] = self.name

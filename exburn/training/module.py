@@ -124,7 +124,7 @@ class SplitModule:
             prepare(copy)
         pass_ = context.Context(training=training, key=key, row_mask=row_mask)
         pass_.paths, pass_.root = module_paths(copy), copy
-        pass_.captured = captured
+        pass_.captured, pass_.in_fit = captured, training
         with context.forward(pass_):
             if isinstance(copy, Layer):
                 outputs = copy._call_arrays((inputs,), {})

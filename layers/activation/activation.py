@@ -28,11 +28,12 @@ class Activation(Layer):
         [0.0, 2.0]
     """
 
+    kept_as = {"activation": activations.get}
     supports_masking = True
 
     def __init__(self, activation, **kwargs):
         super().__init__(**kwargs)
-        self.activation = activations.get(activation)
+        self.activation = activation
 
     def call(self, inputs):
         return self.activation(inputs)

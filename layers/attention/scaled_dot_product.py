@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.layers.attention.softmax import goes_by_steps, masked_softmax
+from exburn.layers.attention.softmax import masked_softmax, softmax_form
 from exburn.traced_once import traced_once
 
 __all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
@@ -81,7 +81,7 @@ def attend(
         ``[batch, targets, heads, value size]``
     """
     if not cudnn:
-        options = mask, causal, window, scale, goes_by_steps()
+        options = mask, causal, window, scale, softmax_form()
         return _by_weights(query, key, value, *options)
     targets, sources = query.shape[1], key.shape[1]
     read = None
@@ -129,13 +129,13 @@ def attend_by_weights(
     window=None,
     scale,
     drop=None,
-    by_steps=None,
+    form=None,
 ):
     """Attention of heads that also returns the weights.
 
     Args: those of :func:`attend`, and
         drop: Function applied to the weights before they are used, or None.
-        by_steps: As for ``masked_softmax``.
+        form: As for ``masked_softmax``.
 
     Returns:
         ``[batch, targets, heads, value size]``, ``[batch, heads, targets, sources]``
@@ -154,7 +154,7 @@ def attend_by_weights(
     seen = position_mask(targets, sources, causal=causal, window=window)
     if mask is not None:
         seen = mask if seen is None else mask & seen
-    weights = masked_softmax(scores, seen, by_steps).astype(query.dtype)
+    weights = masked_softmax(scores, seen, form).astype(query.dtype)
     used = weights if drop is None else drop(weights)
     if groups == heads:
         return jnp.einsum("bnts,bsnh->btnh", used, value), weights
@@ -163,8 +163,8 @@ def attend_by_weights(
     return out.reshape(batch, targets, heads, value.shape[-1]), weights
 
 
-@traced_once("causal", "window", "scale", "by_steps")
-def _by_weights(query, key, value, mask, causal, window, scale, by_steps):
+@traced_once("causal", "window", "scale", "form")
+def _by_weights(query, key, value, mask, causal, window, scale, form):
     options = {"causal": causal, "window": window, "scale": scale}
-    options |= {"mask": mask, "by_steps": by_steps}
+    options |= {"mask": mask, "form": form}
     return attend_by_weights(query, key, value, **options)[0]

@@ -9,35 +9,41 @@ from jax import lax
 from exburn import context
 from exburn.config import is_gpu_kernels_enabled
 from exburn.device import chosen_platform
+from exburn.layers.attention import row_softmax
 from exburn.memory_bound import memory_bound
 
-__all__ = ["goes_by_steps", "masked_softmax"]
+__all__ = ["masked_softmax", "softmax_form"]
 
 
-def goes_by_steps() -> bool:
-    """Whether few scores are to go through three kernels here, not one.
+def softmax_form() -> str:
+    """How a softmax of few scores is to be computed here: ``"whole"``, by XLA as it is.
 
-    In training, whose program takes long to compile; evaluation of a small transformer
-    takes 4 % longer so.
+    In training on a GPU, whose program takes long to compile, ``"kernels"`` are those
+    of `row_softmax`, and ``"steps"`` three of XLA's, elsewhere than in ``fit``: there
+    derivatives may be wanted forward (``jax.jvp``), which the kernels do not have.
+    Evaluation of a small transformer takes 4 % longer in steps.
 
     Example:
-        >>> goes_by_steps() and chosen_platform() == "cpu"
-        False
+        >>> softmax_form() if chosen_platform() == "cpu" else "whole"
+        'whole'
     """
     pass_ = context.current()
-    training = pass_ is not None and pass_.training
-    return training and chosen_platform() == "gpu" and is_gpu_kernels_enabled()
+    if pass_ is None or not pass_.training or chosen_platform() != "gpu":
+        return "whole"
+    if not is_gpu_kernels_enabled():
+        return "whole"
+    return "kernels" if pass_.in_fit else "steps"
 
 
 def masked_softmax(
-    scores: jax.Array, mask: jax.Array | None, by_steps: bool | None = None
+    scores: jax.Array, mask: jax.Array | None, form: str | None = None
 ) -> jax.Array:
     """Softmax over the last axis; rows that see nothing are uniform, not NaN.
 
     Args:
         scores: ``[…, sources]``
         mask: Booleans that broadcast to ``scores``: which sources are seen; or None.
-        by_steps: What ``goes_by_steps()`` said, if that was before.
+        form: What ``softmax_form()`` said, if that was before.
 
     Example:
         >>> masked_softmax(jnp.zeros((1, 4)), jnp.array([1, 1, 0, 0], bool)).tolist()
@@ -45,9 +51,11 @@ def masked_softmax(
     """
     if mask is not None:
         scores = jnp.where(mask, scores, 0.7 * jnp.finfo(scores.dtype).min)
-    by_steps = goes_by_steps() if by_steps is None else by_steps
-    if not by_steps or memory_bound(scores):
+    form = softmax_form() if form is None else form
+    if form == "whole" or memory_bound(scores):
         return jax.nn.softmax(scores, axis=-1)
+    if form == "kernels" and row_softmax.fits(scores):
+        return row_softmax.softmax(scores)
     return _by_steps(scores)
 
 

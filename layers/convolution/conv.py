@@ -34,6 +34,7 @@ class Convolution(Adaptable):
         data_format: ``"channels_last"`` or ``"channels_first"``.
     """
 
+    kept_as = {"activation": activations.get}
     rank = 2
     paddings: tuple[str, ...] = ("valid", "same")
     bias: Any = None
@@ -59,7 +60,7 @@ class Convolution(Adaptable):
         self.dilation_rate = check_sizes(op, "dilation_rate", dilation_rate, rank)
         self.padding = check_choice(op, "padding", padding, self.paddings)
         self.data_format = check_format(op, data_format)
-        self.activation = activations.get(activation)
+        self.activation = activation
         self.use_bias = bool(use_bias)
         self.bias_initializer = initializers.get(bias_initializer)
         self.bias_regularizer = regularizers.get(bias_regularizer)

@@ -13,6 +13,7 @@ from exburn.activations import gelu
 from exburn.activations.half_gelu import value_and_slope
 from exburn.gpu_kernels import options, runs_kernels
 from exburn.memory_bound import memory_bound
+from exburn.traced_once import traced_once
 
 __all__ = ["biased_gelu"]
 
@@ -64,6 +65,7 @@ def _with_kernel_jvp(primals, tangents):
 
 
 @jax.custom_jvp
+@traced_once()
 def _value_and_slope(x, bias):
     from jax.experimental import pallas as pl
 

@@ -47,6 +47,7 @@ class Dense(Adaptable):
         (2, 3)
     """
 
+    kept_as = {"activation": activations.get}
     kernel = None
     bias = None
 
@@ -66,7 +67,7 @@ class Dense(Adaptable):
     ):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.units = check_count("Dense", "units", units)
-        self.activation = activations.get(activation)
+        self.activation = activation
         self.use_bias = bool(use_bias)
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)

@@ -50,6 +50,7 @@ class EinsumDense(Adaptable):
         (2, 32, 64)
     """
 
+    kept_as = {"activation": activations.get}
     bias = None
 
     def __init__(
@@ -71,7 +72,7 @@ class EinsumDense(Adaptable):
         self._terms = _parse(self.equation)
         sizes = (output_shape,) if isinstance(output_shape, int) else output_shape
         self.partial_output_shape = tuple(sizes)
-        self.activation = activations.get(activation)
+        self.activation = activation
         self.bias_axes = bias_axes or None
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)

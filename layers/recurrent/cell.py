@@ -60,6 +60,7 @@ class RecurrentCell(Layer):
     Recurrent Neural Networks*, 2016 (both kinds of dropout).
     """
 
+    kept_as = dict.fromkeys(("activation", "recurrent_activation"), activations.get)
     gates = 1
     hoist: bool | None = None  # whether the input is projected before the loop
     kernel = None
@@ -89,7 +90,7 @@ class RecurrentCell(Layer):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.units = check_count(op, "units", units)
-        self.activation = activations.get(activation)
+        self.activation = activation
         self.use_bias = bool(use_bias)
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.recurrent_initializer = initializers.get(recurrent_initializer)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from exburn import activations
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step
@@ -134,7 +133,7 @@ class GRUCell(RecurrentCell):
             seed=seed,
             **kwargs,
         )
-        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_activation = recurrent_activation
         self.reset_after = bool(reset_after)
 
     @property

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import activations
 from exburn.initializers import Initializer
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
@@ -123,7 +122,7 @@ class LSTMCell(RecurrentCell):
             seed=seed,
             **kwargs,
         )
-        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_activation = recurrent_activation
         self.unit_forget_bias = bool(unit_forget_bias)
 
     @property

@@ -1,4 +1,4 @@
-"""Kernels for large half-precision arrays on a GPU; here they are interpreted."""
+"""Kernels of ours on a GPU; here they are interpreted."""
 
 import types
 
@@ -10,7 +10,7 @@ from flax import nnx
 
 import exburn
 from exburn import config, gpu_kernels, layers, memory_bound
-from exburn.layers.attention import products
+from exburn.layers.attention import products, row_softmax, softmax
 from exburn.layers.core import biased_gelu
 from exburn.layers.normalization import one_pass
 
@@ -27,7 +27,7 @@ def kernels(monkeypatch):
         return {"interpret": True}
 
     monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
-    for module in (biased_gelu, one_pass, products):
+    for module in (biased_gelu, one_pass, products, row_softmax):
         monkeypatch.setattr(module, "runs_kernels", lambda: True)
         monkeypatch.setattr(module, "options", options)
     return calls
@@ -154,6 +154,87 @@ def test_a_transformer_trains_the_same(request):
     calls = request.getfixturevalue("kernels")
     np.testing.assert_allclose(losses(), plain, rtol=2e-2)
     assert calls
+
+
+@pytest.mark.cpu  # a GPU would run them in both
+def test_small_arrays_are_normalized_by_kernels_in_fit(request, monkeypatch):
+    def model():
+        x = exburn.Input((16, 128))
+        y = layers.LayerNormalization(name="first")(layers.Dense(128)(x))
+        y = layers.LayerNormalization()(y)
+        made = exburn.Model(x, layers.Dense(1)(y))
+        made.compile("sgd", "mse", seed=0)
+        return made
+
+    data = np.random.default_rng(0).standard_normal((24, 16, 128), np.float32)
+
+    def losses(made):
+        history = made.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
+        return history.history["loss"]
+
+    large = memory_bound.ELEMENTS
+    plain = losses(model())
+    calls = request.getfixturevalue("kernels")
+    monkeypatch.setattr(memory_bound, "ELEMENTS", large)
+    made = model()
+    np.testing.assert_allclose(losses(made), plain, rtol=1e-5)
+    assert len(calls) == 3  # for shapes, forward and back; each once for both layers
+    made.evaluate(data, data[..., :1], verbose=0)
+    made.predict(data, verbose=0)
+    made(data, training=True)
+    layer = made.get_layer("first")
+    assert jax.jvp(layer, (data,), (data,))[1].shape == data.shape
+    assert len(calls) == 3
+
+
+def test_softmax_of_rows_agrees_with_the_plain_form(kernels):
+    scores = jnp.asarray(np.random.default_rng(0).standard_normal((2, 64, 32)) * 3)
+    scores = scores.at[0, 0].set(-1e30).at[0, 1, :20].set(-1e30)
+    plain = derivatives(lambda x: jax.nn.softmax(x, -1), scores)
+    close(derivatives(row_softmax.softmax, scores), plain, 1e-5)
+    assert kernels
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "fits"),
+    [
+        ((2, 32, 32), "float32", True),
+        ((1, 4096), "float32", True),
+        ((2, 32, 24), "float32", False),
+        ((1, 8192), "float32", False),
+        ((3, 5, 32), "float32", False),
+        ((2, 32, 32), "bfloat16", False),
+    ],
+)
+def test_rows_that_the_kernels_take(kernels, shape, dtype, fits):
+    assert row_softmax.fits(jax.ShapeDtypeStruct(shape, dtype)) is fits
+
+
+@pytest.mark.cpu  # a GPU would run them in both
+def test_attention_takes_them_in_fit(request, monkeypatch):
+    def model():
+        x = exburn.Input((16, 8))
+        y = layers.MultiHeadAttention(2, 4, dropout=0.2)(x, x, use_causal_mask=True)
+        made = exburn.Model(x, layers.Dense(1)(y))
+        made.compile("sgd", "mse", seed=0)
+        return made
+
+    data = np.random.default_rng(0).standard_normal((8, 16, 8), np.float32)
+
+    def losses(made):
+        history = made.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
+        return history.history["loss"]
+
+    plain = losses(model())
+    calls = request.getfixturevalue("kernels")
+    monkeypatch.setattr(memory_bound, "ELEMENTS", 1 << 22)
+    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    made = model()
+    np.testing.assert_allclose(losses(made), plain, rtol=1e-5)
+    assert len(calls) == 3  # for shapes, forward and back
+    made.evaluate(data, data[..., :1], verbose=0)
+    jax.jvp(lambda x: made(x, training=True), (data,), (data,))
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
