@@ -1,4 +1,4 @@
-"""Arrays on different devices, which no program can take."""
+"""Where arrays lie: on different devices no program can take them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
 
 from exburn.errors import ArgumentError
 
-__all__ = ["refuse_apart"]
+__all__ = ["refuse_apart", "together"]
 
 
 def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
@@ -39,6 +40,39 @@ def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
         hint="jax.device_put(array, device) moves an array, model.to_device(device) a "
         "model; NumPy arrays go where the model is.",
     ) from error
+
+
+def together(tree: Any, beside: Any = ()) -> Any:
+    """The arrays of a tree, all of them bound to devices if one array is.
+
+    A program gives bound arrays back where one of its arguments is bound, and JAX
+    compiles another one for those: as many as there are mixtures.
+
+    Args:
+        tree: Arrays.
+        beside: Arrays that programs are called with, too.
+
+    Example:
+        >>> device = jax.devices()[0]
+        >>> together([jax.device_put(1.0, device), 2.0])[1].committed
+        True
+    """
+    leaves = jax.tree.leaves((tree, beside))
+    bound = next((v for v in leaves if getattr(v, "committed", False)), None)
+    if not isinstance(bound, jax.Array):
+        return tree
+    where: Any = bound.sharding
+    if isinstance(where, NamedSharding):
+        where = NamedSharding(where.mesh, PartitionSpec())
+    elif len(where.device_set) > 1:
+        return tree
+
+    def put(value: Any) -> Any:
+        if getattr(value, "committed", False):
+            return value
+        return jax.device_put(value, where, may_alias=False)
+
+    return jax.tree.map(put, tree)
 
 
 def _speaks_of_devices(error: BaseException | None) -> bool:

@@ -5,50 +5,27 @@ What a function does with them is read off its trace, by the sizes of its arrays
 
 from __future__ import annotations
 
-import sysconfig
+import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import flax
 import jax
-import jaxlib
 import numpy as np
 
-from exburn import errors
 from exburn.flops import inner_jaxprs
 
 __all__ = ["is_foreign", "mixes_rows"]
 
-# Rows of the batch that is traced: a size that its axes have, and no others.
-_SIZES = (97, 101, 103, 107, 109, 113, 127, 131)
-_OURS = str(Path(errors.__file__).parent)
-# Of our own code, what users call; what is called by the rest of it is ours.
-_CALLED = tuple(
-    f"{_OURS}/{part}"
-    for part in (
-        "ops/",
-        "activations/",
-        "backend",
-        "integer_products",
-        "jax_functions",
-        "memory_bound",
-        "symbol",
-        "traced_once",
-        "weights",
-    )
-)
-_FLAX = str(Path(flax.__file__).parent)
-_LIBRARIES = (
-    *(str(Path(str(library.__file__)).parent) for library in (jax, jaxlib)),
-    *(f"{_FLAX}/nnx/{part}" for part in ("variablelib", "graphlib", "pytreelib")),
-)
-_PYTHON = sysconfig.get_path("stdlib")
+# Rows of the batches that are traced: sizes that their axes have, and no others. Some
+# code takes even numbers alone.
+_SIZES = tuple(2 * prime for prime in (97, 101, 103, 107, 109, 113, 127, 131))
 _ORDERING = {"sort": "dimension", "rev": "dimensions"} | {
     name: "axis" for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 }
-# Functions that are traced once for many callers: whose code that was tells nothing.
-_SHARED = {"jit", "pjit", "custom_jvp_call", "custom_vjp_call"}
+# What holds a program that combines two numbers.
+_OF_NUMBERS = ("scatter", "reduce", "select_and")
+# Programs that no trace shows.
+_OPAQUE = {"pure_callback", "io_callback", "ffi_call"}
 
 
 def is_foreign(value: Any) -> bool:
@@ -65,10 +42,11 @@ def is_foreign(value: Any) -> bool:
 
 
 def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
-    """Whether a function does so with the rows of its arguments.
+    """Whether a function may do so with the rows of its arguments.
 
-    It does if their axis is summed over, cut, ordered, or crossed with itself. What
-    cannot be traced for another number of rows, as with a fixed one, does not.
+    It does if their axis is summed over, cut, ordered, crossed with itself or moved
+    within another, or if it computes with their number. What cannot be traced for
+    other numbers of rows, as with a fixed one, does not.
 
     Args:
         function: Called with ``beside``, if that is given, and ``trees``.
@@ -85,32 +63,46 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
     others = () if beside is None else (beside,)
     sizes = {n for leaf in jax.tree.leaves(others) for n in leaf.shape}
     sizes |= {n for leaf in jax.tree.leaves(trees) for n in leaf.shape[1:]}
-    free = (rows for rows in _SIZES if not any(n % rows == 0 for n in sizes))
-    rows = next(free, _SIZES[0])
-    specs = jax.tree.map(
-        lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), trees
-    )
-    try:
-        jaxpr = jax.make_jaxpr(function)(*others, *specs)
-    except Exception:  # whatever a user's code raises for a batch that never comes
-        return False
-    return any(_is_users(equation) for equation in _mixing(jaxpr.jaxpr, rows))
+    free = [rows for rows in _SIZES if not any(n % rows == 0 for n in sizes)]
+    numbers = []
+    for rows in (free or _SIZES)[:2]:
+        specs = jax.tree.map(
+            lambda v, rows=rows: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype),
+            trees,
+        )
+        try:
+            jaxpr = jax.make_jaxpr(function)(*others, *specs)
+        except Exception:  # whatever a user's code raises for a batch that never comes
+            return False
+        if any(_axes(var, rows) for var in jaxpr.jaxpr.constvars):
+            return True  # an array was made for so many rows
+        if next(_mixing(jaxpr.jaxpr, rows), None) is not None:
+            return True
+        numbers.append([*_numbers(jaxpr.jaxpr)])
+    return numbers[0] != numbers[1]  # some were made from how many there are
 
 
 def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
     """The equations that do so, by the sizes of what they read and write."""
     for equation in jaxpr.eqns:
-        inner = [*inner_jaxprs(equation.params)]
-        found = (one for program in inner for one in _mixing(program, rows))
-        if equation.primitive.name in _SHARED:
-            if next(found, None) is not None:
-                yield equation
-        elif inner:
-            yield from found
-            if equation.primitive.name == "scan" and _scans(equation, inner[0], rows):
+        name, inner = equation.primitive.name, [*inner_jaxprs(equation.params)]
+        if inner and not name.startswith(_OF_NUMBERS):
+            for program in inner:
+                yield from _mixing(program, rows)
+            if name == "scan" and _scans(equation, inner[0], rows):
                 yield equation
         elif _mixes(equation, rows):
             yield equation
+
+
+def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:
+    """The operations, and the numbers that they are called with."""
+    for equation in jaxpr.eqns:
+        given = [getattr(var, "val", None) for var in equation.invars]
+        plain = [str(v) for v in given if v is not None and np.ndim(v) == 0]
+        yield equation.primitive.name, *plain
+        for program in inner_jaxprs(equation.params):
+            yield from _numbers(program)
 
 
 def _axes(var: Any, rows: int) -> list[int]:
@@ -132,34 +124,32 @@ def _mixes(equation: Any, rows: int) -> bool:
     written = [_axes(var, rows) for var in equation.outvars]
     if any(len(axes) > 1 for axes in written):
         return True  # each row with each
+    if name == "iota":
+        return params["dimension"] in written[0]  # their numbers
     if not any(read):
         return False
-    if any(_is(getattr(var, "val", None), rows) for var in equation.invars):
-        return True  # computes with the number of rows
-    if not all(written):
-        return True  # summed over, or cut
+    if name in _OPAQUE or not all(written):
+        return True  # unseen; or summed over, or cut
+    shape, axes = equation.invars[0].aval.shape, read[0]
     if name in _ORDERING:
         along = params[_ORDERING[name]]
         along = {along} if isinstance(along, int) else set(along)
         return any(along.intersection(axes) for axes in read)
     if name == "gather":
         numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
-        shape = equation.invars[0].aval.shape
         apart = getattr(numbers, "operand_batching_dims", ())
-        return any(sizes[i] != shape[i] and i not in apart for i in read[0])
+        return any(sizes[i] != shape[i] and i not in apart for i in axes)
+    if name.startswith("scatter"):
+        picked = params["dimension_numbers"].scatter_dims_to_operand_dims
+        return any(i in picked for i in axes)
+    if name == "reshape":
+        to = equation.outvars[0].aval.shape
+        return math.prod(shape[: axes[0]]) != math.prod(to[: written[0][0]])
+    if name.startswith(("reduce_window", "select_and")):
+        windows = params.get("window_dimensions", shape)
+        return any(windows[i] != 1 for i in axes)
+    if name == "conv_general_dilated":
+        return params["dimension_numbers"].lhs_spec[0] not in axes
+    if name == "fft":
+        return any(i >= len(shape) - len(params["fft_lengths"]) for i in axes)
     return False
-
-
-def _is(value: Any, rows: int) -> bool:
-    return np.ndim(value) == 0 and value == rows
-
-
-def _is_users(equation: Any) -> bool:
-    """Whether the code that an equation comes from is not ours."""
-    traceback = equation.source_info.traceback
-    for frame in traceback.frames if traceback is not None else ():
-        file = frame.file_name
-        python = file.startswith(_PYTHON) and "-packages" not in file
-        if not python and not file.startswith((*_LIBRARIES, *_CALLED)):
-            return not file.startswith(f"{_OURS}/")
-    return True

@@ -168,6 +168,22 @@ class Weight(nnx.Variable):
         assign(self, self.get_value() - jnp.asarray(value), fresh=True)
         return self
 
+    # flax has no order of variables, and takes `!=` for the opposite of one truth.
+    def __ne__(self, other: Any) -> Any:
+        return self._filled() != _plain(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._filled() < _plain(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._filled() <= _plain(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._filled() > _plain(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._filled() >= _plain(other)
+
     @property
     def value(self) -> jax.Array:
         """The array, as in Keras."""
@@ -316,6 +332,10 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
 
 
 Variable.register(Weight)
+
+
+def _plain(value: Any) -> Any:
+    return value._filled() if isinstance(value, Weight) else value
 
 
 def _default_dtype(value: Any) -> Any:

@@ -55,7 +55,7 @@ def metrics_by_output(spec: Any, names: list[str]) -> list[list[Any]]:
         >>> metrics_by_output(["mae", "mse"], ["a"])
         [['mae', 'mse']]
     """
-    if spec is None:
+    if spec is None or spec == []:
         return [[] for _ in names]
     if isinstance(spec, Mapping):
         _check_names("metrics", spec, names)

@@ -138,8 +138,10 @@ class CustomSteps:
 
 
 def _pack(batch: tuple) -> Any:
-    """The batch as the user's data gave it: ``x``, ``(x, y)`` or ``(x, y, w)``."""
+    """As Keras packs it: ``x``, ``(x,)`` of several, ``(x, y)`` or ``(x, y, w)``."""
     x, y, w = batch
     if w is not None:
         return x, y, w
-    return x if y is None else (x, y)
+    if y is not None:
+        return x, y
+    return (x,) if isinstance(x, list | tuple) else x

@@ -73,7 +73,7 @@ class Epochs:
         trainer, resume = self.trainer, self.resume
         if waking():
             self._compile_training()
-        state = trainer.initial_state()
+        state = trainer.initial_state(getattr(self.feed.dataset, "tree", ()))
         state = trainer.own(state) if resume is None else resume.shown(state)
         self._fresh = state.metrics
         with self.points, trainer.telling(self.callbacks):
@@ -138,9 +138,10 @@ class Epochs:
         self.programs.evaluate.ahead(specs, *arguments)
 
     def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
-        arrays = jax.tree.leaves(self.trainer.arrays)
+        data = getattr(feed.dataset, "tree", ())
+        arrays = jax.tree.leaves((self.trainer.arrays, data))
         # For arrays that someone has placed it would have to be told where they are.
-        placed = any(leaf.committed for leaf in arrays)
+        placed = any(getattr(leaf, "committed", False) for leaf in arrays)
         return isinstance(feed, ArrayFeed) and not placed and not self.trainer.eager
 
     def _hook(self, hook: Callable, *args: Any) -> None:

@@ -30,7 +30,7 @@ class Forward:
         losses: Number of losses that layers added.
         probabilities: For each output whether it ends in a softmax or sigmoid.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
-        mixes_rows: Whether a part that is not ours computes with the batch as a whole.
+        mixes_rows: Whether it may compute with the batch as a whole.
     """
 
     cost: Cost
@@ -50,19 +50,30 @@ def trace(split: SplitModule, x: Any) -> Forward:
     """
     told: dict[str, Any] = {}
 
-    def forward(groups, x):
+    def forward(groups, x, training=True):
         key = jax.random.key(0)
-        out, _, pass_ = split.forward(groups, x, training=True, key=key)
+        out, _, pass_ = split.forward(groups, x, training=training, key=key)
+        return out, pass_
+
+    def noted(groups, x):
+        out, pass_ = forward(groups, x)
         told["losses"] = len(pass_.losses)
         told["lookups"] = lookups(x, pass_)
         return out
 
+    def whole(training):
+        def run(groups, x):
+            out, pass_ = forward(groups, x, training)
+            return out, pass_.losses
+
+        return run
+
     groups = jax.tree.map(spec_like, split.peek())
     try:
         with untouched_metrics(split.module):
-            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
+            jaxpr, specs = jax.make_jaxpr(noted, return_shape=True)(groups, x)
             cost = count(jaxpr)  # of these rows
-            mixes = model_mixes_rows(split.module, forward, groups, x)
+            mixes = model_mixes_rows(split.module, whole, groups, x)
     except ExBurnError as error:
         plain(error)
         raise

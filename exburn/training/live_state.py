@@ -16,6 +16,7 @@ from exburn.callback import CallbackList
 from exburn.errors import BusyError
 from exburn.layer import Layer
 from exburn.optimizers import LossScaleOptimizer
+from exburn.placement import together
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.ownership import own_leaves
 from exburn.training.state import TrainState, seed_data
@@ -119,7 +120,7 @@ class LiveState:
         elif self._runner != threading.get_ident():  # the run may consume it meanwhile
             raise _busy("optimizer")
         else:
-            self.state = self.state.replace(opt_state=value)
+            self.state = together(self.state.replace(opt_state=value))
 
     def scale_loss(self) -> bool:
         """Puts a LossScaleOptimizer around that of a module that needs one.
@@ -274,6 +275,7 @@ class LiveState:
             if self.shown is not None and split.changed(self.shown) is None:
                 params = state.params
             state = state.replace(params=params, frozen=frozen, others=others)
+            state = together(state)
         self.state = self.own(state)
 
     @contextlib.contextmanager

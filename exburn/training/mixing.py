@@ -9,41 +9,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-from jax.interpreters.partial_eval import dce_jaxpr
-
-from exburn.building import spec_like
 from exburn.layers import Lambda
 from exburn.row_mixing import is_foreign, mixes_rows
 from exburn.symbol import Operation
 from exburn.traversal import iter_modules
 
-__all__ = ["loss_mixes_rows", "metric_ignores_weights", "model_mixes_rows"]
+__all__ = ["loss_mixes_rows", "metric_mixes_rows", "model_mixes_rows"]
 
 
-def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> bool:
-    """Whether a model's forward pass mixes rows in a part that is not ours.
+def model_mixes_rows(
+    module: Any, forward: Callable[[bool], Callable], groups: Any, x: Any
+) -> bool:
+    """Whether a model with parts that are not ours may mix rows, in whichever part.
+
+    Layers of ours know of filled-up rows, but not of those that a user's has joined or
+    turned.
 
     Args:
         module: The model.
-        forward: Its outputs, and what it does beside, for ``groups`` and inputs.
+        forward: In training or not, its outputs and losses for ``groups`` and inputs.
         groups: Specs of its arrays.
         x: Specs of the inputs of a batch.
     """
-    foreign = False
-    for _, part in iter_modules(module):
-        foreign |= is_foreign(part) or isinstance(part, Lambda)
-        for node in getattr(getattr(part, "graph", None), "nodes", ()):
-            # A functional model's axis of rows is unknown; without it, they were mixed.
-            lost = any(not s or s[0] is not None for s in node.shapes)
-            if lost and isinstance(node.target, Operation) and _has_rows(part.graph):
-                return True
-    return foreign and mixes_rows(forward, x, beside=groups)
+    if not any(_holds_others(part) for _, part in iter_modules(module)):
+        return False
+    return any(mixes_rows(forward(t), x, beside=groups) for t in (True, False))
 
 
-def _has_rows(graph: Any) -> bool:
-    return all(
-        spec.shape and not isinstance(spec.shape[0], int) for spec in graph.inputs
+def _holds_others(part: Any) -> bool:
+    """Whether it is not ours, calls what is not, or works along the rows."""
+    if is_foreign(part) or isinstance(part, Lambda):
+        return True
+    values = vars(part)
+    axis = values.get("axis")
+    if axis == 0 or isinstance(axis, list | tuple) and 0 in axis:
+        return True
+    nodes = getattr(getattr(part, "graph", None), "nodes", ())
+    return any(isinstance(node.target, Operation) for node in nodes) or any(
+        callable(value) and is_foreign(value) for value in values.values()
     )
 
 
@@ -62,23 +65,14 @@ def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
     return foreign and mixes_rows(call, target, pred)
 
 
-def metric_ignores_weights(metric: Any, target: Any, pred: Any) -> bool:
-    """Whether totals of a metric that is not ours do not depend on the weights.
-
-    These are 0 for filled-up rows.
+def metric_mixes_rows(metric: Any, target: Any, pred: Any) -> bool:
+    """Whether a metric that is not ours, or made of such a function, may mix rows.
 
     Args:
         metric: The metric, built.
         target, pred: Specs of its arguments.
     """
-    if not is_foreign(metric):
-        return False
-    state = jax.tree.map(spec_like, metric.init())
-    rows = jax.tree.leaves(pred)[0].shape[:1]
-
-    def update(weights: Any, *values: Any) -> Any:
-        return metric.update(*values, sample_weight=weights)
-
-    weights = jax.ShapeDtypeStruct(rows, "float32")
-    jaxpr = jax.make_jaxpr(update)(weights, state, target, pred).jaxpr
-    return not dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1][0]
+    if is_foreign(metric):
+        return True  # it may count what it is given
+    function = getattr(metric, "_fn", metric)
+    return is_foreign(function) and mixes_rows(metric.values, target, pred)

@@ -131,15 +131,18 @@ class SplitModule:
             else:
                 copy.train() if training else copy.eval()
                 outputs = copy(inputs)
+        return outputs, self.others_of(copy), pass_
+
+    def others_of(self, copy: nnx.Module) -> Arrays:
+        """The arrays of a copy that are no parameters."""
         wanted = set(self.others)
         flat = nnx.to_flat_state(nnx.state(copy))
         by_path = {path: leaf for path, leaf in flat}
-        others = {
+        return {
             name: _leaf(by_path[path])
             for path, name in zip(self._paths, self._order, strict=True)
             if name in wanted
         }
-        return outputs, others, pass_
 
     def holds_those_of(self, other: SplitModule) -> bool:
         """Whether the constants are the same objects."""

@@ -20,7 +20,7 @@ from exburn.training.by_output import (
     names_of,
 )
 from exburn.training.check import noted, on_host
-from exburn.training.mixing import loss_mixes_rows, metric_ignores_weights
+from exburn.training.mixing import loss_mixes_rows, metric_mixes_rows
 from exburn.training.objective_arguments import check_metrics, check_scales, get_losses
 from exburn.training.own_metrics import OwnMetrics
 
@@ -177,9 +177,7 @@ class Objective:
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
-                    self.exact_rows |= metric_ignores_weights(
-                        metric, targets[i], preds[i]
-                    )
+                    self.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
                     prefix = f"{names[i]}_" if len(names) > 1 else ""
                     name = prefix + metric.name
                     if weighted and name in taken:

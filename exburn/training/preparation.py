@@ -13,6 +13,7 @@ from exburn.dataset import check_finite
 from exburn.flops import Cost
 from exburn.garbage import starting
 from exburn.layer import Layer
+from exburn.placement import together
 from exburn.selection import frozen_paths, train_only
 from exburn.shapes import dim
 from exburn.training.check import check_ids
@@ -398,16 +399,21 @@ class Preparation(LiveState):
             )
         return self._programs[key]
 
-    def initial_state(self) -> TrainState:
-        """The state that the next run starts from: the module's own arrays."""
+    def initial_state(self, beside: Any = ()) -> TrainState:
+        """The state that the next run starts from: the module's own arrays.
+
+        Args:
+            beside: Data that its programs are called with.
+        """
         params, frozen, others = self.split.read()
         if self.opt_state is None:
             with starting():
                 self.opt_state = self.optimizer.init(params)
         totals = self.fresh_totals("train")
-        return TrainState(
+        state = TrainState(
             params, frozen, others, self.opt_state, totals, *self.take_place()
         )
+        return together(state, beside)
 
     def fresh_totals(self, kind: str) -> Any:
         """Totals of losses and metrics before the first batch; none consumes them."""

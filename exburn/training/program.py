@@ -215,6 +215,8 @@ class Programs:
             filled, masks = pass_.attached(preds)
             outputs = preds, filled
             loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
+            if getattr(pass_.root, "own_compute_loss", None):  # which may assign, too
+                others = self.split.others_of(pass_.root)
         scaled = loss
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
@@ -245,7 +247,8 @@ class Programs:
         own = getattr(pass_.root, "own_compute_loss", None)
         if own is not None:  # what layers add it adds itself, or leaves out
             with context.forward(pass_):
-                loss = own(x, y, outputs[0], w, **_training_of(own, pass_.training))
+                given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
+                loss = own(**given, **_training_of(own, pass_.training))
             return jnp.asarray(loss, jnp.float32), {}
         loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)

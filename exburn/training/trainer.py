@@ -177,7 +177,7 @@ class Trainer(Averaging):
             )
             return self.read_logs(readings.sent())
         with held_back(), self.training("train_on_batch"):
-            state, done = self.own(self.initial_state()), 0
+            state, done = self.own(self.initial_state(batch)), 0
             states = [state]
             try:
                 states[0], readings = memory.run_safely(

@@ -204,10 +204,8 @@ class BatchNormalization(Layer):
         """Which rows are no padding, as booleans that broadcast to ``x``."""
         pass_ = context.current()
         rows = None if pass_ is None else pass_.row_mask
-        if rows is None:
+        if rows is None or rows.shape[0] != x.shape[0]:  # constants of another size
             return None
-        if rows.shape[0] != x.shape[0]:  # [batch * time, …] inside TimeDistributed
-            rows = jnp.repeat(rows, x.shape[0] // rows.shape[0])
         return rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
 
     def _kept(self, x, mask, rows):

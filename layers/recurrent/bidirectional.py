@@ -165,7 +165,8 @@ class _Weights:
 def _copy(layer: Layer, name: str, **changes) -> Any:
     """A layer of the same configuration, cells of one's own included."""
     own = {type(m).__name__: type(m) for _, m in iter_modules(layer)}
-    with registry.custom_objects(own):
+    # Cells that a file describes once would else be one for both directions.
+    with registry.custom_objects(own), registry.sharing():
         config = {**layer.get_config(), "name": name, **changes}
         copy = type(layer).from_config(config)
     copy._own_policy = layer._own_policy

@@ -1,4 +1,4 @@
-"""``exburn.Variable`` makes weights as ``keras.Variable`` does."""
+"""``keras.Variable`` makes weights as ``keras.Variable`` does."""
 
 import numpy as np
 import pytest
@@ -121,3 +121,33 @@ def test_states_are_variables_and_no_weights(tmp_path):
     state = trained.layers[0].states[0].numpy()
     np.testing.assert_array_equal(again.layers[0].states[0].numpy(), state)
     assert state.shape == (4, 2) and state.all()
+
+
+def test_variables_are_compared_as_arrays():
+    v = keras.Variable(np.array([1.0, 2.0, 3.0], np.float32))
+    n = keras.Variable(2, dtype="int32", trainable=False)
+    assert (v > 2).tolist() == (2 < v).tolist() == [False, False, True]
+    assert (v < n).tolist() == [True, False, False]
+    assert (v >= 2).tolist() == [False, True, True]
+    assert (v <= 2).tolist() == [True, True, False]
+    assert (v != 2).tolist() == [True, False, True]
+    assert n > 1 and not n > 2 and n != 3
+
+
+def test_a_layer_counts_its_calls():
+    class Warm(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.step = self.add_weight((), "zeros", "int32", trainable=False)
+
+        def call(self, x, training=False):
+            if training:
+                self.step.assign(self.step + 1)
+            return keras.ops.where(self.step > 2, x, 0 * x)
+
+    layer = Warm()
+    model = keras.Sequential([keras.Input((2,)), layer])
+    model.compile("sgd", "mse")
+    assert not model.predict(np.ones((2, 2)), verbose=0).any()
+    model.fit(np.ones((8, 2)), np.ones((8, 2)), batch_size=2, verbose=0)
+    assert model.predict(np.ones((2, 2)), verbose=0).all()

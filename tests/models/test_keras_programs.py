@@ -183,3 +183,74 @@ def test_names_that_keras_scripts_import():
     assert listed.history.history == {"loss": [1.0]} and listed.params["epochs"] == 3
     weight = exburn.Variable(np.ones(2))
     assert weight.assign_sub([1.0, 0.0]).numpy().tolist() == [0.0, 1.0]
+
+
+def test_what_is_set_on_a_layer_stays_in_copies_and_files(tmp_path):
+    """Keras writes configurations from what layers have now."""
+    model = exburn.Sequential(
+        [
+            exburn.Input((3,)),
+            layers.Dense(4, "relu"),
+            layers.Dropout(0.5),
+            layers.Dense(2, activation="softmax", name="last"),
+        ]
+    )
+    x = np.ones((2, 3), np.float32)
+    before = model.predict(x, verbose=0)
+    model.layers[-1].activation = None
+    model.layers[1].rate = 0.25
+    logits = model.predict(x, verbose=0)
+    np.testing.assert_allclose(exburn.ops.softmax(logits), before, rtol=1e-5)
+    model.save(tmp_path / "model.exburn")
+    loaded = exburn.models.load_model(tmp_path / "model.exburn")
+    clone = exburn.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for made in (loaded, clone):
+        np.testing.assert_array_equal(made.predict(x, verbose=0), logits)
+        assert made.layers[1].rate == 0.25
+    assert model.layers[0].get_config()["activation"] == "relu"
+    model.layers[-1].activation = "relu"
+    np.testing.assert_array_equal(model.predict(x, verbose=0), exburn.ops.relu(logits))
+
+
+def test_what_a_layer_sets_while_it_is_made_is_no_change():
+    class Twice(layers.Dense):
+        def __init__(self, units, activation=None, **kwargs):
+            super().__init__(units, activation, **kwargs)
+            inner = self.activation
+            self.activation = lambda x: 2 * inner(x)
+
+        def build(self, input_shape):
+            super().build(input_shape)
+            self.use_bias = True
+
+    layer = Twice(2, "relu", use_bias=True)
+    layer(np.ones((1, 2)))
+    config = layer.get_config()
+    assert (config["activation"], config["use_bias"]) == ("relu", True)
+
+
+def test_both_directions_have_cells_of_their_own_after_loading(tmp_path):
+    model = exburn.Sequential(
+        [exburn.Input((4, 3)), layers.Bidirectional(layers.RNN(layers.LSTMCell(2)))]
+    )
+    x = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
+    model.save(tmp_path / "model.exburn")
+    loaded = exburn.models.load_model(tmp_path / "model.exburn")
+    again = exburn.models.model_from_json(model.to_json())
+    assert len(again.weights) == len(model.weights) == 6
+    for made in (loaded, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(
+            made.predict(x, verbose=0), model.predict(x, verbose=0)
+        )
+
+
+def test_metrics_may_be_an_empty_list_for_several_outputs():
+    x = exburn.Input((2,))
+    model = exburn.Model(
+        x, [layers.Dense(1, name="a")(x), layers.Dense(1, name="b")(x)]
+    )
+    model.compile("sgd", "mse", metrics=[], weighted_metrics=[])
+    y = np.ones((4, 1))
+    results = model.evaluate(np.ones((4, 2)), [y, y], verbose=0, return_dict=True)
+    assert list(results) == ["loss", "a_loss", "b_loss"]

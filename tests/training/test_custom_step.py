@@ -284,3 +284,54 @@ def test_a_custom_step_may_use_the_metrics_of_compile(line):
     history = model.fit(x, y, epochs=5, verbose=0).history
     assert list(history) == ["loss", "mae"]
     assert history["mae"][-1] < history["mae"][0]
+
+
+def test_what_compute_loss_assigns_stays():
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+            self.normal = keras.layers.BatchNormalization(momentum=0.0)
+            self.calls = self.add_weight((), "zeros", trainable=False, name="calls")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+            self.calls.assign_add(1.0)
+            return jnp.mean((self.normal(x, training=True)[:, :1] - y_pred) ** 2)
+
+    model, x = Model(), np.arange(16, dtype="float32").reshape(8, 2)
+    model.dense.build((None, 2))
+    model.normal.build((None, 2))
+    model.compile("sgd")
+    model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0)
+    assert float(model.calls) == 2
+    np.testing.assert_allclose(model.normal.moving_mean, x[4:].mean(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "packed"),
+    [
+        (lambda x, y: (x,), "x"),
+        (lambda x, y: ((x, x),), "((x, x),)"),
+        (lambda x, y: ([x, x],), "((x, x),)"),
+        (lambda x, y: (x, y), "(x, y)"),
+    ],
+)
+def test_data_come_to_a_step_as_keras_packs_them(given, packed):
+    seen = []
+
+    class Model(keras.Model):
+        def train_step(self, state, data):
+            seen.append(data)
+            return {"loss": 0.0}, state
+
+    model = Model()
+    model.compile("sgd")
+    x, y = np.ones((4, 2)), np.ones((4, 1))
+    model.fit(*given(x, y), verbose=0)
+    unpacked = keras.utils.unpack_x_y_sample_weight(seen[-1])
+    several = "x, x" in packed
+    assert (len(unpacked[0]) if several else unpacked[0].shape[1]) == 2
+    assert (unpacked[1] is None) == ("y" not in packed)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import exburn
 import exburn as keras
 from exburn import layers, ops
 
@@ -92,6 +93,75 @@ def test_operations_of_a_functional_model():
     np.testing.assert_allclose(model.predict(X, verbose=0)[32:], last, rtol=1e-6)
 
 
+def centred(x):
+    return x - x.mean(axis=0)
+
+
+class OnlyAtTest(layers.Layer):
+    def call(self, x, training=False):
+        return x if training else centred(x)
+
+
+def functional(function):
+    inputs = keras.Input((1,))
+    return keras.Model(inputs, function(inputs))
+
+
+@pytest.mark.parametrize(
+    ("model", "by_batch"),
+    [
+        (model_of(layers.Dense(1, activation=centred, trainable=False)), None),
+        (model_of(layers.Lambda(jax.jit(centred))), centred),
+        (model_of(OnlyAtTest()), centred),
+        (model_of(layers.Softmax(axis=0)), lambda x: np.exp(x) / np.exp(x).sum(0)),
+        (functional(lambda x: ops.flip(x, axis=0)), lambda x: x[::-1]),
+        (functional(lambda x: x[::-1]), lambda x: x[::-1]),
+        (functional(lambda x: ops.softmax(x, axis=0)), None),
+        (functional(exburn.fn(centred)), centred),
+    ],
+    ids=["activation", "jit", "test", "softmax", "flip", "slice", "ops", "fn"],
+)
+def test_a_part_of_the_batch_is_computed_with_alone(model, by_batch):
+    small = X / 40
+    made = model.predict(small, verbose=0)
+    alone = [np.asarray(model(small[i : i + 32])) for i in (0, 32)]
+    np.testing.assert_allclose(made, np.concatenate(alone), rtol=1e-5, atol=1e-6)
+    if by_batch is not None:
+        np.testing.assert_allclose(made[32:], by_batch(small[32:]), atol=1e-5)
+
+
+def test_normalization_of_two_views_joined_by_a_user():
+    inputs = keras.Input((1,))
+    joined = layers.Concatenate(axis=0)([inputs, inputs + 2])
+    normal = layers.BatchNormalization(momentum=0.0)
+    first = layers.Lambda(lambda x: x[: x.shape[0] // 2])
+    model = keras.Model(inputs, first(normal(joined)))
+    model.compile("sgd", "mse")
+    model.fit(X, Y, verbose=0, shuffle=False)
+    last = np.concatenate([X[32:], X[32:] + 2])
+    np.testing.assert_allclose(normal.moving_mean, last.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(normal.moving_variance, last.var(0), rtol=1e-4)
+
+
+def test_normalization_of_constants():
+    class Graph(layers.Layer):
+        """Of nodes whose number is not that of the rows."""
+
+        def __init__(self):
+            super().__init__()
+            self.normal = layers.BatchNormalization(momentum=0.0)
+
+        def build(self, shape):
+            self.normal.build((40, 1))
+
+        def call(self, x):
+            return x + self.normal(jnp.arange(40.0)[:, None])[3]
+
+    part = Graph()
+    model_of(part).fit(X, Y, verbose=0)
+    np.testing.assert_allclose(part.normal.moving_mean, [19.5], rtol=1e-6)
+
+
 def test_a_function_as_a_layer():
     model = model_of(layers.Lambda(lambda x: x - x.max()))
     last = X[32:] - X[32:].max()
@@ -127,13 +197,32 @@ def test_a_metric_that_counts_for_itself():
     assert model.evaluate(X, Y, verbose=0)[1] == 37
 
 
+def test_a_metric_of_the_means_of_batches():
+    class Means(keras.metrics.Mean):
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            return super().update_state(ops.mean(y_pred))
+
+    model = model_of(metrics=[Means(name="mean")])
+    wanted = (X[:32].mean() + X[32:].mean()) / 2
+    assert model.evaluate(X, Y, verbose=0)[1] == pytest.approx(wanted)
+
+
+def test_a_metric_function_that_compares_rows():
+    def ranks(y_true, y_pred):
+        return jnp.argsort(jnp.argsort(y_pred[:, 0])) * 1.0
+
+    model = model_of(metrics=[ranks], loss=jax.jit(ranks))
+    wanted = (sum(range(32)) + sum(range(5))) / 37
+    assert model.evaluate(X, Y, verbose=0) == pytest.approx([wanted, wanted])
+
+
 @pytest.mark.parametrize(
     "parts",
     [
         [PerRow()],
         [layers.BatchNormalization()],
         [layers.Lambda(lambda x: jnp.tanh(x) * 2)],
-        [PerRow(), layers.BatchNormalization(), layers.Dropout(0.5)],
+        [PerRow(), layers.LayerNormalization(axis=-1), layers.Dropout(0.5)],
     ],
     ids=["own", "ours", "function", "several"],
 )

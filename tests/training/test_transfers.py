@@ -241,3 +241,32 @@ def test_a_batch_is_measured_alone_whatever_another_thread_does(model):
     with ThreadPoolExecutor(2) as threads:
         for values, value in zip(threads.map(measured, halves), wanted, strict=True):
             assert values == [value] * 200
+
+
+@pytest.mark.parametrize("bound", ["model", "data", "weight"])
+def test_arrays_bound_to_a_device_make_one_program(bound):
+    made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
+    made.compile("adam", "mse", seed=0)
+    x, y, device = X, Y, jax.devices()[0]
+    if bound == "model":
+        made.to_device(device)
+    elif bound == "data":
+        x, y = jax.device_put((X, Y), device)
+    else:
+        made.layers[0].kernel.assign(jax.device_put(np.ones((4, 1)), device))
+    programs = []
+    original = Watched.__call__
+
+    def call(self, *args):
+        programs.append(self._call)
+        return original(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watched, "__call__", call)
+        made.fit(x, y, epochs=3, verbose=0)
+        made.optimizer.learning_rate = 0.1
+        made.fit(x, y, epochs=2, verbose=0)
+        rates = exburn.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+        made.fit(x, y, epochs=3, verbose=0, callbacks=[rates])
+    (train,) = {id(p): p for p in programs}.values()
+    assert train._cache_size() == 1
