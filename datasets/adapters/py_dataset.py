@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import itertools
 import multiprocessing
+import os
 import pickle
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -40,7 +42,7 @@ class PyDatasetAdapter:
 
     def load(self, value: Any) -> StreamDataset:
         total = _batches(value)
-        pools: list[ProcessPoolExecutor] = []  # kept from one epoch to the next
+        pools: list[_Pool] = []  # kept from one epoch to the next
         fetch = _fetcher(value, pools)
 
         def start(epoch: int, seed: int | None) -> Iterator:
@@ -76,14 +78,16 @@ def _batches(value: Any) -> int | None:
     return len(value) if hasattr(type(value), "__len__") else None
 
 
-def _end(pools: list[ProcessPoolExecutor]) -> None:
+# Processes, and the pickled data set that they have.
+_Pool = tuple[ProcessPoolExecutor, bytes]
+
+
+def _end(pools: list[_Pool]) -> None:
     while pools:
-        pools.pop().shutdown(cancel_futures=True)
+        pools.pop()[0].shutdown(cancel_futures=True)
 
 
-def _fetcher(
-    dataset: Any, pools: list[ProcessPoolExecutor]
-) -> Callable[[Iterable[int]], Iterator]:
+def _fetcher(dataset: Any, pools: list[_Pool]) -> Callable[[Iterable[int]], Iterator]:
     """A function from an order of indices to their batches, in that order."""
     if dataset.use_multiprocessing:
         return _processes(dataset, pools)
@@ -119,28 +123,26 @@ _in_worker: Any = None  # the data set, in a worker process
 def _receive(pickled: bytes) -> None:
     global _in_worker
     _in_worker = pickle.loads(pickled)  # our own parent process wrote it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends a worker whose parent was killed: it would wait for indices for ever."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _get(index: int) -> Any:
     return _in_worker[index]
 
 
-def _processes(
-    dataset: Any, kept: list[ProcessPoolExecutor]
-) -> Callable[[Iterable[int]], Iterator]:
+def _processes(dataset: Any, kept: list[_Pool]) -> Callable[[Iterable[int]], Iterator]:
     name = type(dataset).__name__
-    # A hook may change the data set between epochs: then each epoch sends it anew.
-    changes = (
-        any(
-            getattr(type(dataset), hook).__module__ == type(dataset).__module__
-            for hook in ("on_epoch_begin", "on_epoch_end")
-        )
-        and type(dataset) is not PyDataset
-    )
 
-    def open_pool() -> ProcessPoolExecutor:
+    def pickled() -> bytes:
         try:
-            pickled = pickle.dumps(dataset)
+            return pickle.dumps(dataset)
         except Exception as error:
             raise DataError(
                 name,
@@ -149,16 +151,22 @@ def _processes(
                 hint="Open files in __getitem__, or use threads "
                 "(use_multiprocessing=False).",
             ) from error
+
+    def pool_with(content: bytes) -> ProcessPoolExecutor:
+        """Processes that have the data set as hooks and callbacks have left it."""
+        if kept and kept[0][1] == content:
+            return kept.pop()[0]
+        _end(kept)
         return ProcessPoolExecutor(
             max(1, dataset.workers),
             multiprocessing.get_context("spawn"),
             initializer=_receive,
-            initargs=(pickled,),
+            initargs=(content,),
         )
 
     def fetch(order: Iterable[int]) -> Iterator:
-        pool = kept.pop() if kept else open_pool()
-        done = False
+        content, done = pickled(), False
+        pool = pool_with(content)
         try:
             yield from _ahead(pool, _get, order, dataset.max_queue_size)
             done = True
@@ -171,9 +179,9 @@ def _processes(
                 "if __name__ == '__main__': (workers are spawned, not forked).",
             ) from error
         finally:
-            if done and not changes:
-                kept.append(pool)
+            if done:
+                kept.append((pool, content))
             else:  # after an error a worker may be at its batch for long
-                pool.shutdown(wait=done, cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
 
     return fetch

@@ -211,7 +211,7 @@ def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """
 import multiprocessing, os
-from batches_in_workers import Growing, Numbers
+from batches_in_workers import Growing, Moved, Numbers
 from exburn.dataset import as_dataset
 from exburn.errors import DataError
 import exburn.datasets
@@ -235,6 +235,11 @@ if __name__ == "__main__":
     for epoch in range(2):
         firsts = [int(x[0, 0]) for x, _, _ in stream.iterate(epoch)]
         assert firsts == [10 * epoch, 10 * epoch + 1], firsts
+    data = Moved(use_multiprocessing=True)
+    stream = as_dataset(data)
+    for epoch in range(3):  # as a callback does
+        assert [int(x[0, 0]) for x, _, _ in stream.iterate(epoch)] == [data.start]
+        data.start += 5
     print("fine")
 """
     script = "import sys; sys.argv = ['x']\n" + code
