@@ -46,7 +46,8 @@ def together(tree: Any, beside: Any = ()) -> Any:
     """The arrays of a tree, all of them bound to devices if one array is.
 
     A program gives bound arrays back where one of its arguments is bound, and JAX
-    compiles another one for those: as many as there are mixtures.
+    compiles another one for those: as many as there are mixtures. Where arrays lie
+    apart, all stay as they are: no program takes them.
 
     Args:
         tree: Arrays.
@@ -58,10 +59,10 @@ def together(tree: Any, beside: Any = ()) -> Any:
         True
     """
     leaves = jax.tree.leaves((tree, beside))
-    bound = next((v for v in leaves if getattr(v, "committed", False)), None)
-    if not isinstance(bound, jax.Array):
+    bound = [v.sharding for v in leaves if getattr(v, "committed", False)]
+    if not bound or any(s.device_set != bound[0].device_set for s in bound):
         return tree
-    where: Any = bound.sharding
+    where: Any = bound[0]
     if isinstance(where, NamedSharding):
         where = NamedSharding(where.mesh, PartitionSpec())
     elif len(where.device_set) > 1:
