@@ -11,7 +11,12 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-__all__ = ["compilation_cache", "set_compilation_cache", "start_compilation_cache"]
+__all__ = [
+    "compilation_cache",
+    "nearest",
+    "set_compilation_cache",
+    "start_compilation_cache",
+]
 
 SWITCH = "EXBURN_COMPILATION_CACHE"
 LARGEST = 2 << 30  # bytes
@@ -84,10 +89,15 @@ def _own_folder() -> Path | None:
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(home, "exburn", "xla")
-    # Not `Path.exists`, which raises where the home may not be entered.
-    there = next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
+    there = nearest(folder)
     known = folder.is_absolute() and there.is_dir()
     return folder if known and os.access(there, os.W_OK | os.X_OK) else None
+
+
+def nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    # Not `Path.exists`, which raises where the home may not be entered.
+    return next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
 
 
 def _prune(folder: Path) -> None:

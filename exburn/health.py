@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.compilation_cache import nearest
 from exburn.device import device_info, device_of
 from exburn.errors import ExBurnError
 
@@ -253,8 +254,8 @@ def _folder() -> Check:
     """The cache of data sets: whether it, or the folder above it, can be written."""
     chosen = os.environ.get("EXBURN_CACHE")
     folder = Path(os.path.expanduser(chosen or "~/.cache/exburn"))
-    there = next(p for p in (folder, *folder.parents) if os.path.exists(p))
-    if str(folder)[0] != "~" and os.access(there, os.W_OK):  # there may be no home
+    known = str(folder)[0] != "~"  # there may be no home
+    if known and os.access(nearest(folder), os.W_OK):
         return Check("cache", "ok", str(folder))
     return Check(
         "cache",

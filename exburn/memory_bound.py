@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-__all__ = ["memory_bound"]
+__all__ = ["has_known_sizes", "memory_bound"]
 
 # Kernels on fewer elements take a few microseconds, most of it to begin. Forms that
 # read less, in more kernels, gained 5 % in a transformer with arrays of 12.6 million
@@ -20,4 +20,9 @@ def memory_bound(x: jax.Array) -> bool:
         >>> memory_bound(jnp.ones((8, 8)))
         False
     """
-    return all(isinstance(n, int) for n in x.shape) and x.size >= ELEMENTS
+    return has_known_sizes(x) and x.size >= ELEMENTS
+
+
+def has_known_sizes(x: jax.Array) -> bool:
+    """Whether no axis is symbolic, as the batch's is while shapes are inferred."""
+    return all(isinstance(n, int) for n in x.shape)

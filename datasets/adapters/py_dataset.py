@@ -22,6 +22,9 @@ from exburn.errors import DataError
 
 __all__ = ["PyDatasetAdapter"]
 
+# Processes, and the pickled data set that they have.
+_Pool = tuple[ProcessPoolExecutor, bytes]
+
 
 @register_adapter
 class PyDatasetAdapter:
@@ -76,10 +79,6 @@ def _batches(value: Any) -> int | None:
     if isinstance(value, PyDataset):
         return value.num_batches
     return len(value) if hasattr(type(value), "__len__") else None
-
-
-# Processes, and the pickled data set that they have.
-_Pool = tuple[ProcessPoolExecutor, bytes]
 
 
 def _end(pools: list[_Pool]) -> None:

@@ -138,11 +138,11 @@ class Epochs:
         self.programs.evaluate.ahead(specs, *arguments)
 
     def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
-        data = getattr(feed.dataset, "tree", ())
-        arrays = jax.tree.leaves((self.trainer.arrays, data))
+        if not isinstance(feed, ArrayFeed) or self.trainer.eager:
+            return False
         # For arrays that someone has placed it would have to be told where they are.
-        placed = any(getattr(leaf, "committed", False) for leaf in arrays)
-        return isinstance(feed, ArrayFeed) and not placed and not self.trainer.eager
+        arrays = jax.tree.leaves((self.trainer.arrays, feed.dataset.tree))
+        return not any(getattr(leaf, "committed", False) for leaf in arrays)
 
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.trainer.call_hook(hook, *args, light=self.callbacks.light)

@@ -53,27 +53,17 @@ def trace(split: SplitModule, x: Any) -> Forward:
     def forward(groups, x, training=True):
         key = jax.random.key(0)
         out, _, pass_ = split.forward(groups, x, training=training, key=key)
-        return out, pass_
-
-    def noted(groups, x):
-        out, pass_ = forward(groups, x)
-        told["losses"] = len(pass_.losses)
-        told["lookups"] = lookups(x, pass_)
+        if training:
+            told["losses"] = len(pass_.losses)
+            told["lookups"] = lookups(x, pass_)
         return out
-
-    def whole(training):
-        def run(groups, x):
-            out, pass_ = forward(groups, x, training)
-            return out, pass_.losses
-
-        return run
 
     groups = jax.tree.map(spec_like, split.peek())
     try:
         with untouched_metrics(split.module):
-            jaxpr, specs = jax.make_jaxpr(noted, return_shape=True)(groups, x)
+            jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
             cost = count(jaxpr)  # of these rows
-            mixes = model_mixes_rows(split.module, whole, groups, x)
+            mixes = model_mixes_rows(split.module, forward, groups, x)
     except ExBurnError as error:
         plain(error)
         raise

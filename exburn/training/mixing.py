@@ -7,6 +7,7 @@ mean of the batch knows nothing of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from exburn.layers import Lambda
@@ -17,9 +18,7 @@ from exburn.traversal import iter_modules
 __all__ = ["loss_mixes_rows", "metric_mixes_rows", "model_mixes_rows"]
 
 
-def model_mixes_rows(
-    module: Any, forward: Callable[[bool], Callable], groups: Any, x: Any
-) -> bool:
+def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> bool:
     """Whether a model with parts that are not ours may mix rows, in whichever part.
 
     Layers of ours know of filled-up rows, but not of those that a user's has joined or
@@ -27,13 +26,17 @@ def model_mixes_rows(
 
     Args:
         module: The model.
-        forward: In training or not, its outputs and losses for ``groups`` and inputs.
+        forward: Its outputs, and what it does beside, for ``groups`` and inputs;
+            ``training=True`` or False.
         groups: Specs of its arrays.
         x: Specs of the inputs of a batch.
     """
     if not any(_holds_others(part) for _, part in iter_modules(module)):
         return False
-    return any(mixes_rows(forward(t), x, beside=groups) for t in (True, False))
+    return any(
+        mixes_rows(partial(forward, training=training), x, beside=groups)
+        for training in (True, False)
+    )
 
 
 def _holds_others(part: Any) -> bool:

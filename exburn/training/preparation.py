@@ -27,7 +27,7 @@ from exburn.training.objective import Objective
 from exburn.training.own_metrics import OwnMetrics
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
-from exburn.training.readiness import Ready, form_of
+from exburn.training.readiness import Ready, form_of, rows_and_row
 from exburn.training.readings import Readings
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
@@ -290,7 +290,7 @@ class Preparation(LiveState):
 
     def forward(self, x: Any) -> Forward:
         """What one abstract forward pass tells; traced once for each shape."""
-        key = _rows_and_row(x)
+        key = rows_and_row(x)
         if key not in self._forwards:
             self._forwards[key] = trace(self.split, x)
         self._seen = self._forwards[key]
@@ -303,7 +303,7 @@ class Preparation(LiveState):
         """
         if self.owns("train"):
             return Cost(flops=1e9, convolutions=1, turned=1)
-        rows, row = _rows_and_row(x)
+        rows, row = rows_and_row(x)
         for (known, like), forward in self._forwards.items():
             if like == row:
                 return forward.cost.times(rows / known)
@@ -445,10 +445,3 @@ def _trained(module: Any) -> tuple[list[str], list[str]]:
     """Names of the trained parameters, and paths of the frozen layers."""
     names = [path for path, _, learns in iter_weights(module) if learns]
     return names, frozen_paths(module) if isinstance(module, Layer) else []
-
-
-def _rows_and_row(x: Any) -> tuple[int, str]:
-    """How many rows there are, and the specs of one."""
-    leaves, treedef = jax.tree.flatten(x)
-    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
-    return leaves[0].shape[0] if leaves else 0, row

@@ -12,7 +12,7 @@ from exburn.training.likeness import Likeness
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 
-__all__ = ["Ready", "form_of"]
+__all__ = ["Ready", "form_of", "rows_and_row"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,3 +57,10 @@ def form_of(tree: Any, *, rows: bool = True) -> Any:
         return treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     shapes = [(leaf.shape[:1] == (1,), leaf.shape[1:]) for leaf in leaves]
     return treedef, shapes, [leaf.dtype for leaf in leaves]
+
+
+def rows_and_row(x: Any) -> tuple[int, str]:
+    """How many rows there are, and the specs of one."""
+    leaves, treedef = jax.tree.flatten(x)
+    row = f"{treedef} {[(leaf.shape[1:], str(leaf.dtype)) for leaf in leaves]}"
+    return leaves[0].shape[0] if leaves else 0, row

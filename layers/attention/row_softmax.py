@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.gpu_kernels import options, runs_kernels
+from exburn.memory_bound import has_known_sizes
 from exburn.traced_once import traced_once
 
 __all__ = ["fits", "softmax"]
@@ -27,7 +28,7 @@ def fits(scores: Any) -> bool:
         >>> fits(jnp.ones((8, 64)))
         False
     """
-    if not all(isinstance(n, int) for n in scores.shape):
+    if not has_known_sizes(scores):
         return False
     size = scores.shape[-1]
     return (

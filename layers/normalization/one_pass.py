@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.gpu_kernels import options, runs_kernels
-from exburn.memory_bound import memory_bound
+from exburn.memory_bound import has_known_sizes, memory_bound
 from exburn.traced_once import traced_once
 
 __all__ = ["fits", "normalized"]
@@ -43,7 +43,7 @@ def fits(x: Any) -> bool:
         False
     """
     lanes = _lanes(x.shape[-1])
-    if lanes is None or not all(isinstance(n, int) for n in x.shape):
+    if lanes is None or not has_known_sizes(x):
         return False
     half, pass_ = x.dtype in (jnp.bfloat16, jnp.float16), context.current()
     if memory_bound(x):

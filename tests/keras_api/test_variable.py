@@ -1,4 +1,4 @@
-"""``keras.Variable`` makes weights as ``keras.Variable`` does."""
+"""``exburn.Variable`` makes weights as ``keras.Variable`` does."""
 
 import numpy as np
 import pytest

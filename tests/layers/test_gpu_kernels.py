@@ -39,6 +39,12 @@ def close(found, expected, tolerance):
         np.testing.assert_allclose(a, b, atol=tolerance * max(1, abs(b).max()))
 
 
+def losses(model, data):
+    """Of two epochs."""
+    history = model.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
+    return history.history["loss"]
+
+
 def derivatives(function, *args):
     """The value, the gradients, and gradients of a number made of the gradients."""
 
@@ -140,19 +146,17 @@ def test_attentions_gradients_are_joined(request, bias):
 
 
 def test_a_transformer_trains_the_same(request):
-    def losses():
+    def trained():
         x = exburn.Input((16, 256))
         y = layers.MultiHeadAttention(2, 128, dtype="mixed_bfloat16")(x, x)
         y = layers.LayerNormalization(dtype="mixed_bfloat16")(y)
         model = exburn.Model(x, layers.Dense(1)(y))
         model.compile("adam", "mse")
-        data = np.random.default_rng(0).standard_normal((16, 16, 256))
-        history = model.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
-        return history.history["loss"]
+        return losses(model, np.random.default_rng(0).standard_normal((16, 16, 256)))
 
-    plain = losses()
+    plain = trained()
     calls = request.getfixturevalue("kernels")
-    np.testing.assert_allclose(losses(), plain, rtol=2e-2)
+    np.testing.assert_allclose(trained(), plain, rtol=2e-2)
     assert calls
 
 
@@ -168,16 +172,12 @@ def test_small_arrays_are_normalized_by_kernels_in_fit(request, monkeypatch):
 
     data = np.random.default_rng(0).standard_normal((24, 16, 128), np.float32)
 
-    def losses(made):
-        history = made.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
-        return history.history["loss"]
-
     large = memory_bound.ELEMENTS
-    plain = losses(model())
+    plain = losses(model(), data)
     calls = request.getfixturevalue("kernels")
     monkeypatch.setattr(memory_bound, "ELEMENTS", large)
     made = model()
-    np.testing.assert_allclose(losses(made), plain, rtol=1e-5)
+    np.testing.assert_allclose(losses(made, data), plain, rtol=1e-5)
     assert len(calls) == 3  # for shapes, forward and back; each once for both layers
     made.evaluate(data, data[..., :1], verbose=0)
     made.predict(data, verbose=0)
@@ -221,16 +221,12 @@ def test_attention_takes_them_in_fit(request, monkeypatch):
 
     data = np.random.default_rng(0).standard_normal((8, 16, 8), np.float32)
 
-    def losses(made):
-        history = made.fit(data, data[..., :1], batch_size=4, epochs=2, verbose=0)
-        return history.history["loss"]
-
-    plain = losses(model())
+    plain = losses(model(), data)
     calls = request.getfixturevalue("kernels")
     monkeypatch.setattr(memory_bound, "ELEMENTS", 1 << 22)
     monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
     made = model()
-    np.testing.assert_allclose(losses(made), plain, rtol=1e-5)
+    np.testing.assert_allclose(losses(made, data), plain, rtol=1e-5)
     assert len(calls) == 3  # for shapes, forward and back
     made.evaluate(data, data[..., :1], verbose=0)
     jax.jvp(lambda x: made(x, training=True), (data,), (data,))
