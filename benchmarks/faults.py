@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KILLED", "available", "child", "operations", "preload"]
+__all__ = ["KILLED", "available", "child", "done", "operations", "preload"]
 
 KILLED = -signal.SIGKILL
 PATIENCE = 60  # seconds, after which a child that hangs is ended by SIGALRM
@@ -102,6 +102,11 @@ def child(
         os._exit(code)
 
 
+def done() -> int:
+    """How many operations this child has done."""
+    return _library().faults_count()
+
+
 def operations(
     work: Callable[[], object], folder: str | os.PathLike, *, reads: bool = False
 ) -> int:
@@ -110,7 +115,7 @@ def operations(
 
     def counted() -> None:
         work()
-        os.write(write, str(_library().faults_count()).encode())
+        os.write(write, str(done()).encode())
 
     code = child(counted, folder, reads=reads)
     os.close(write)

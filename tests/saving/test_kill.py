@@ -64,14 +64,17 @@ def test_a_save_and_prune_that_is_hit():
         total = totals[name, kind]
         total["cases"] += 1
         total["stopped"] += case["stopped"]
+        # Threads that wait do more or less: a place need not be reached.
+        reached = case["operations"] is None or case["operations"] >= case["place"]
+        total["reached"] += reached
         if "seen" in case:
             wrong.append((name, kind, case))
     assert wrong == []
     for (name, kind), total in totals.items():
         assert total["cases"] >= 3, (name, kind)
         # A kill always ends the save; an error that harms nothing does not.
-        least = total["cases"] if kind in ("kill", "random") else 1
-        assert total["stopped"] >= least, (name, kind)
+        least = total["reached"] if kind in ("kill", "random") else 1
+        assert total["stopped"] >= least >= 1, (name, kind)
 
 
 def test_the_bench_sees_what_others_leave():
