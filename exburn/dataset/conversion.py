@@ -67,7 +67,7 @@ def as_dataset(
                 hint="Let the loader yield (x, y) or (x, y, sample_weight).",
             )
         if isinstance(dataset, StreamDataset):
-            dataset.op, dataset.first_epoch = op, 0
+            dataset.op, dataset.first_epoch, dataset.earlier = op, 0, 0
         return dataset
     if not arrays:
         raise DTypeError(

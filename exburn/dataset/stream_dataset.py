@@ -45,6 +45,7 @@ class StreamDataset:
 
     Attributes:
         first_epoch: The epoch that is read first; ``peek`` looks at its first batch.
+        earlier: Epochs of earlier runs: the source is opened for the one after them.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -74,7 +75,7 @@ class StreamDataset:
     ):
         endless = batches is not None and batches > _ENDLESS
         self.batches, self.batch_size = sys.maxsize if endless else batches, batch_size
-        self.first_epoch = 0
+        self.first_epoch = self.earlier = 0
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self._factory, self._release = factory, release
@@ -157,6 +158,7 @@ class StreamDataset:
             op=self.op,
         )
         made.first_epoch = self.first_epoch
+        made.earlier, self.earlier = self.earlier, 0
         return made
 
     def close(self) -> None:
@@ -170,13 +172,13 @@ class StreamDataset:
             self._release()
 
     def _key(self, epoch: int, seed: int | None) -> tuple[int, int | None]:
-        return epoch, seed if self.shuffles else None
+        return epoch + self.earlier, seed if self.shuffles else None
 
     def _open(self, epoch: int, seed: int | None) -> Iterator:
         if self._source is not None:
             return self._source
-        arguments = (epoch, seed) if self.shuffles else (epoch,)
-        source = iter(self._factory(*arguments))
+        when = self._key(epoch, seed)
+        source = iter(self._factory(*(when if self.shuffles else when[:1])))
         if not self.reiterable:
             self._source = source
         return source

@@ -159,6 +159,7 @@ def clone(model: Any) -> Any:
             jnp.copy, run.trainer.opt_state
         )
         twin._run.value.trainer.step = run.trainer.step
+        twin._run.value.trainer.epochs = run.trainer.epochs
     return twin
 
 

@@ -153,6 +153,7 @@ class Fitting(Preparing):
             )
         if isinstance(dataset, StreamDataset):
             dataset.first_epoch = initial_epoch
+            dataset.earlier = trainer.earlier(initial_epoch)
         validation = None
         if validation_data is not None:
             whole = steps_per_epoch is None or validation_steps is None

@@ -188,7 +188,7 @@ class Keeping:
         self.compile(**made)
 
     def _training_state(self) -> dict[str, Any] | None:
-        """Seed, number of steps and optimizer state of the training so far."""
+        """Seed, numbers of steps and epochs, optimizer state of the training so far."""
         trainer = self._run.value.trainer
         if trainer is None:
             return None
@@ -201,13 +201,14 @@ class Keeping:
         return {
             "seed": int(trainer.seed),
             "step": int(trainer.step if running is None else running.step),
+            "epochs": trainer.epochs,
             "opt_state": opt_state,
         }
 
     def _set_training_state(self, state: Mapping[str, Any]) -> None:
         trainer = self._run.value.trainer
         trainer.reseed(int(state["seed"]))
-        trainer.step = int(state["step"])
+        trainer.step, trainer.epochs = int(state["step"]), int(state["epochs"])
         trainer.opt_state = state.get("opt_state")
 
     # ------------------------------------------------------------------ summary

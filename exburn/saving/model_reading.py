@@ -163,7 +163,8 @@ class ModelReader:
 
 
 def _is_state(value: Any) -> bool:
-    numbers = isinstance(value, dict) and [value.get(k) for k in ("seed", "step")]
+    names = ("seed", "step", "epochs")
+    numbers = isinstance(value, dict) and [value.get(name) for name in names]
     return bool(numbers) and all(type(n) is int and 0 <= n < 2**63 for n in numbers)
 
 

@@ -44,6 +44,7 @@ class ArrayFeed:
             the first one of an epoch and after the last, comes step by step.
         phase: Steps of a group that were done before the first epoch.
         reason: Why the arrays are where they are.
+        earlier: Epochs of earlier runs: the first order is that of the one after them.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -63,9 +64,10 @@ class ArrayFeed:
         group: int = 1,
         phase: int = 0,
         reason: str = "",
+        earlier: int = 0,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
-        self.reason = reason
+        self.reason, self.earlier = reason, earlier
         self.group = group
         self.size = dataset.size
         full = min(batch_size, self.size)
@@ -194,6 +196,7 @@ class ArrayFeed:
         An epoch of fewer steps goes on where the one before stopped: no row is left out
         for good.
         """
+        epoch += self.earlier
         if self.samples == self.size:
             return self._pass(seed, epoch)
         start, first = divmod(epoch * self.samples, self.size)

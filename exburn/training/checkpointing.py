@@ -76,6 +76,7 @@ class Checkpointing:
         owner: The model that they see.
         feed, held: The training's and the validation's feed.
         resume: The run that is taken up, if one is.
+        earlier: Epochs of earlier runs.
     """
 
     def __init__(
@@ -85,10 +86,11 @@ class Checkpointing:
         owner: Any,
         feed: Feed,
         held: Feed | None,
-        resume: Any = None,  # an exburn.training.resume.Resume
+        resume: Any,  # an exburn.training.resume.Resume, or None
+        earlier: int,
     ):
         self.trainer, self.callbacks, self.owner = trainer, callbacks, owner
-        self.feed, self.held = feed, held
+        self.feed, self.held, self.earlier = feed, held, earlier
         self.run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
@@ -174,6 +176,7 @@ class Checkpointing:
             "versions": {"jax": jax.__version__, "numpy": np.__version__},
             "ended": point.ended,
             "seed": self.trainer.seed,
+            "earlier": self.earlier,
             "stop": bool(self.owner.stop_training),
             "logs": encode(self._logs, arrays, "logs"),
             "plan": {"length": feed.length, "group": feed.group},

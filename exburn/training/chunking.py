@@ -33,6 +33,7 @@ def make_feed(
     resume: Resume | None = None,
     resident: bool | None = None,
     passes: int = 3,
+    earlier: int = 0,
 ) -> Feed:
     """Plans the chunks of a run.
 
@@ -49,6 +50,7 @@ def make_feed(
         resident: Whether arrays stay on the device; chosen if ``None``.
         passes: How many forward passes a step is worth, for the length of a chunk. A
             prediction's is that of a training: its outputs take memory.
+        earlier: Epochs of earlier runs, whose orders are left out.
     """
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None
@@ -56,6 +58,7 @@ def make_feed(
     fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
     if isinstance(dataset, StreamDataset):
         seed = prepared.seed if shuffle else None  # without one, a loader keeps order
+        dataset.earlier = earlier
         first = dataset.peek(seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
@@ -95,6 +98,7 @@ def make_feed(
         group=group,
         phase=phase_of(prepared, group, 0 if resume is None else resume.batch),
         reason=reason,
+        earlier=earlier,
     )
 
 

@@ -43,6 +43,7 @@ class Epochs:
         callbacks: What is told of it.
         owner: The model that the callbacks see.
         resume: The run that is taken up, if one is; its state is restored already.
+        earlier: Epochs of earlier runs.
     """
 
     def __init__(
@@ -54,11 +55,15 @@ class Epochs:
         callbacks: CallbackList,
         owner: Any,
         resume: Resume | None,
+        earlier: int,
     ):
         self.trainer, self.feed, self.held = trainer, feed, held
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
+        self._earlier = earlier
         self.programs, self.timing = trainer.programs, Timing()
-        self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
+        self.points = Checkpointing(
+            trainer, callbacks, owner, feed, held, resume, earlier
+        )
         self._last = 0
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
@@ -153,6 +158,7 @@ class Epochs:
         """One epoch with its hooks; returns what it logged, if any data came."""
         trainer, resume, timing = self.trainer, self.resume, self.timing
         timing.begin()
+        trainer.epochs = self._earlier + epoch + 1
         self._hook(self.callbacks.on_epoch_begin, epoch)
         start = 0
         if resume is not None and resume.within and epoch == resume.epoch:

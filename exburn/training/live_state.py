@@ -41,6 +41,7 @@ class LiveState:
         state: The state of the run under way, or ``None``.
         opt_state: The optimizer's state between runs.
         step: Batches done since ``compile``, between runs.
+        epochs: Epochs begun since then.
         shown: Averaged parameters that the module shows instead of its own.
     """
 
@@ -52,7 +53,7 @@ class LiveState:
         self.state: TrainState | None = None
         self.opt_state: Any = None
         self._was_read = False  # whether others may hold arrays of it
-        self.step = 0
+        self.step = self.epochs = 0
         self.shown: Arrays | None = None
         self._split: SplitModule | None = None
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
@@ -71,6 +72,14 @@ class LiveState:
     def reseed(self, seed: int) -> None:
         """Goes on with the seed of another run."""
         self._seed = seed
+
+    def earlier(self, first: int) -> int:
+        """Epochs of earlier runs, whose orders one that begins at ``first`` leaves out.
+
+        A loop of short runs sees the orders of a long one, and so does a run that goes
+        on with the numbers of the one before.
+        """
+        return max(self.epochs - first, 0)
 
     @property
     def split(self) -> SplitModule:

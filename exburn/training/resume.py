@@ -22,7 +22,10 @@ from exburn.weights import assign
 __all__ = ["Resume", "find", "load_weights"]
 
 _PARAMS = "state/params/"
-_PARTS = ("ended", "stop", "plan", "logs", "callbacks", "data", "seed", "savers")
+_PARTS = (
+    *("ended", "stop", "plan", "logs", "callbacks", "data", "seed", "earlier"),
+    "savers",
+)
 
 
 class Resume:
@@ -33,6 +36,7 @@ class Resume:
         within: Whether that is within an epoch, whose beginning is over.
         stop: Whether a callback had already stopped the run.
         logs: What the last finished epoch logged.
+        earlier: Epochs of the runs before it.
     """
 
     def __init__(self, saved: Saved):
@@ -55,7 +59,7 @@ class Resume:
                 hint="Only checkpoints that fit() has saved can be resumed from.",
             )
         self.within = not run["ended"]
-        self.stop, self.plan = run["stop"], run["plan"]
+        self.stop, self.plan, self.earlier = run["stop"], run["plan"], run["earlier"]
         self.logs: dict[str, Any] = decode(run["logs"], saved.arrays)
         self._callbacks: dict[str, Any] = decode(run["callbacks"], saved.arrays)
         self._state: TrainState | None = None
@@ -120,6 +124,7 @@ class Resume:
         callbacks.load_state_dict(self._callbacks)
         trainer.adopt(state)
         trainer.reseed(self.saved.run["seed"])
+        trainer.epochs = self.earlier + self.epoch + self.within
         self._state = state
 
     def shown(self, state: TrainState) -> TrainState:

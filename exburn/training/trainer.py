@@ -74,6 +74,7 @@ class Trainer(Averaging):
         resident: bool | None = None,
     ) -> None:
         """Runs the epochs; the module holds the latest arrays when this returns."""
+        earlier = self.earlier(initial_epoch) if resume is None else resume.earlier
         if resume is not None:
             given = {"shuffle": shuffle, "steps": steps, "most": 1}
             resume.check(make_feed(self, dataset, batch_size, training=True, **given))
@@ -90,6 +91,7 @@ class Trainer(Averaging):
             reused=True,
             resume=resume,
             resident=resident,
+            earlier=earlier,
         )
         held = None
         if validation is not None:
@@ -118,7 +120,15 @@ class Trainer(Averaging):
         if resume is not None:
             with let_through():  # it may read many batches
                 resume.go_on(feed, held)
-        run = Epochs(self, feed, held, callbacks=callbacks, owner=owner, resume=resume)
+        run = Epochs(
+            self,
+            feed,
+            held,
+            callbacks=callbacks,
+            owner=owner,
+            resume=resume,
+            earlier=earlier,
+        )
         self.timing = run.timing
         self.fitted = dataset, batch_size, steps
         try:

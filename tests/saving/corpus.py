@@ -282,7 +282,9 @@ def descriptions(good: bytes) -> Corpus:
             yield f"compiled with {key} {str(value)[:50]}", made(about)
     for value in (1, "x", [], {"evil": 1}):
         yield f"compile is {value}", made({**parts.about, "compile": value})
-    for value in ({}, {"seed": "x", "step": 0}, {"seed": 0, "step": "x"}, [1], 7):
+    numbers = {"seed": 0, "step": 0, "epochs": 0}
+    wrong = [numbers | {name: value} for name in numbers for value in ("x", -1)]
+    for value in (*wrong, {}, {"seed": 0, "step": 0}, [1], 7):
         yield f"training is {value}", made({**parts.about, "training": value})
 
 

@@ -22,7 +22,7 @@ def make(seed=3, optimizer=None, dtype=None, **settings):
         MODELS[key] = model, {3: model.get_weights()}
     model, initial = MODELS[key]
     trainer = model._run.value.trainer
-    trainer.opt_state, trainer.step = None, 0
+    trainer.opt_state, trainer.step, trainer.epochs = None, 0, 0
     trainer.reseed(seed)
     if seed in initial:
         model.set_weights(initial[seed])

@@ -1,0 +1,116 @@
+"""Orders of rows go on from one ``fit`` to the next."""
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.callbacks import BackupAndRestore, Callback
+from exburn.datasets import loader
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((50, 4)).astype(np.float32)
+Y = RNG.integers(0, 3, 50)
+
+
+def make():
+    model = exburn.Sequential(
+        [exburn.Input((4,)), layers.Dropout(0.5), layers.Dense(3)]
+    )
+    model.compile("adam", "cross_entropy", seed=1)
+    return model
+
+
+def fit(model, **options):
+    model.fit(X, Y, batch_size=8, verbose=0, **options)
+    return model
+
+
+def same(one, other):
+    return all(
+        a.tobytes() == b.tobytes()
+        for a, b in zip(one.get_weights(), other.get_weights(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"shuffle": "batch"}, {"steps_per_epoch": 3}, {"resident": False}],
+    ids=str,
+)
+def test_short_fits_are_a_long_one(options):
+    parts = make()
+    for _ in range(3):
+        fit(parts, epochs=1, **options)
+    assert same(parts, fit(make(), epochs=3, **options))
+    first = fit(make(), epochs=1, **options)
+    assert not same(first, fit(make(), epochs=1, initial_epoch=0, shuffle=False))
+
+
+def test_so_are_fits_that_go_on_with_its_numbers():
+    model = fit(make(), epochs=2)
+    fit(model, initial_epoch=2, epochs=3)
+    assert same(model, fit(make(), epochs=3))
+
+
+def test_a_compiled_model_begins_anew():
+    one, other = fit(make(), epochs=1), make()
+    one.compile("adam", "cross_entropy", seed=1)
+    one.set_weights(other.get_weights())
+    assert same(fit(one, epochs=1), fit(other, epochs=1))
+
+
+def test_a_loader_is_told_the_next_epoch():
+    seen, parts = [], make()
+
+    class Rows(exburn.utils.PyDataset):
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            seen.append(index)
+            return X[index * 10 :][:10], Y[index * 10 :][:10]
+
+    def orders():
+        taken = [tuple(seen[i : i + 5]) for i in range(0, len(seen), 5)]
+        seen.clear()
+        return taken
+
+    for _ in range(3):
+        parts.fit(Rows(), verbose=0)
+    found = orders()
+    whole = make()
+    whole.fit(Rows(), epochs=3, verbose=0)
+    assert found == orders() and len(set(found)) == 3
+    assert same(parts, whole)
+    for model, epochs in ((parts, (1, 1)), (whole, (2,))):
+        for n in epochs:
+            model.fit(loader(X, Y, batch_size=8, seed=3), epochs=n, verbose=0)
+    assert same(parts, whole)
+
+
+def test_files_and_twins_go_on(tmp_path):
+    model = fit(make(), epochs=2)
+    model.save(tmp_path / "model.exburn")
+    twin = exburn.clone(model)
+    loaded = exburn.load_model(tmp_path / "model.exburn")
+    expected = fit(model, epochs=1)
+    assert same(fit(loaded, epochs=1), expected)
+    assert same(fit(twin, epochs=1), expected)
+
+
+def test_a_further_fit_that_was_interrupted_is_taken_up(tmp_path):
+    class Breaks(Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                raise RuntimeError("power cut")
+
+    model = fit(make(), epochs=2)
+    model.save(tmp_path / "model.exburn")
+    with pytest.raises(RuntimeError, match="power cut"):
+        fit(model, epochs=3, callbacks=[BackupAndRestore(tmp_path / "b"), Breaks()])
+    again = make()
+    fit(again, epochs=3, callbacks=[BackupAndRestore(tmp_path / "b")])
+    whole = fit(exburn.load_model(tmp_path / "model.exburn"), epochs=3)
+    assert same(again, whole)
+    assert same(fit(again, epochs=1), fit(whole, epochs=1))
