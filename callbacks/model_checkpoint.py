@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
-from exburn.errors import CallbackError, CheckpointWarning, SaveError
+from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
 __all__ = ["ModelCheckpoint"]
 
@@ -234,9 +233,7 @@ class ModelCheckpoint(StateCheckpoint):
                 refused = SaveError("ModelCheckpoint", f"{what}: {error}")
             if self.on_error == "raise":
                 raise refused from error
-            warnings.warn(
-                f"{refused}\nThe training goes on.", CheckpointWarning, stacklevel=2
-            )
+            warn(f"{refused}\nThe training goes on.", CheckpointWarning)
             return False
         return True
 

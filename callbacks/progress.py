@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from exburn.callback import Callback
 from exburn.callbacks.progress_view import Line, View, choose_view
+from exburn.errors import warn
 
 __all__ = ["ProgbarLogger", "ProgressBar"]
 
@@ -179,11 +179,8 @@ class ProgressBar(Callback):
             write(*line)
         except OSError as error:
             self._view = None
-            warnings.warn(
-                f"the progress bar ends, it cannot be written: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            reason = f"the progress bar ends, it cannot be written: {error}"
+            warn(reason, RuntimeWarning)
 
 
 ProgbarLogger = ProgressBar

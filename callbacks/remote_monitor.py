@@ -6,11 +6,11 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from exburn.callback import Callback
+from exburn.errors import warn
 
 __all__ = ["RemoteMonitor"]
 
@@ -66,7 +66,4 @@ class RemoteMonitor(Callback):
             request = self.request(epoch, logs or {})
             urllib.request.urlopen(request, timeout=_TIMEOUT).close()
         except (OSError, urllib.error.URLError) as error:
-            warnings.warn(
-                f"RemoteMonitor: {self.root} did not take the logs: {error}",
-                stacklevel=2,
-            )
+            warn(f"RemoteMonitor: {self.root} did not take the logs: {error}")

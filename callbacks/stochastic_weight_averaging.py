@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.callback import Callback
-from exburn.errors import CallbackError
+from exburn.errors import CallbackError, warn
 
 __all__ = ["StochasticWeightAveraging"]
 
@@ -110,10 +109,9 @@ class StochasticWeightAveraging(Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._mean is None:
-            warnings.warn(
+            warn(
                 "StochasticWeightAveraging: the training was stopped before epoch "
                 f"{self.start_epoch}; the model keeps the weights of its last step",
-                stacklevel=2,
             )
             return
         for weight, mean in zip(self.model.trainable_weights, self._mean, strict=True):

@@ -24,8 +24,9 @@ from exburn import context, registry
 from exburn.arrival import placed
 from exburn.device import wake
 from exburn.dtypes import Precision, is_float
+from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
-from exburn.shapes import INCONCLUSIVE, held, trace_shapes
+from exburn.shapes import UNFIT, held, trace_shapes
 from exburn.traversal import (
     children,
     held_metrics,
@@ -184,7 +185,8 @@ def spec_like(value: Any) -> jax.ShapeDtypeStruct:
 def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     """The jaxpr of one call, and the output specs of every layer in it, by path.
 
-    ``None`` if the layer has not been called on a known shape yet.
+    ``None`` if the layer has not been called on a known shape yet, or takes neither an
+    unknown number of rows nor a single one.
     """
     if layer._book.value.traced is None:
         return None
@@ -205,11 +207,12 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
             return copy._call_arrays(args, kwargs)
 
     params = [spec_like(v) for v in leaves]
-    with untouched_metrics(layer):
+    with untouched_metrics(layer), contextlib.suppress(*UNFIT):
         try:
             return jax.make_jaxpr(run)(*specs, *params), shapes
-        except INCONCLUSIVE:  # a size JAX cannot reason about: one row, for "batch"
+        except UNFIT:  # as in `infer`; one row, for "batch"
             return jax.make_jaxpr(run)(*map(_one_row, specs), *params), shapes
+    return None
 
 
 @contextlib.contextmanager
@@ -274,16 +277,21 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
             pass_ = context.Context(key=jax.random.key(0), discovering=True)
             pass_.paths = module_paths(copy)
             args, kwargs = rebuild(values[: len(specs)])
-            with context.forward(pass_):
-                out = copy._call_arrays(args, kwargs)
-            assert pass_.builds is not None
-            for module_id, shapes in pass_.builds:
-                if module_id in pass_.paths:
-                    found.append((pass_.paths[module_id], shapes))
-            return out
+            try:
+                with context.forward(pass_):
+                    return copy._call_arrays(args, kwargs)
+            finally:
+                for module_id, shapes in pass_.builds or ():
+                    if module_id in pass_.paths:
+                        found.append((pass_.paths[module_id], shapes))
 
-        params = [spec_like(v) for v in abstract]
-        outputs = trace_shapes(run, [*specs, *params], where=f"layer {layer.name!r}")
+        params, outputs = [spec_like(v) for v in abstract], None
+        try:
+            where = f"layer {layer.name!r}"
+            outputs = trace_shapes(run, [*specs, *params], where=where)
+        except NotBuiltError:  # met first within another trace: built outside of it
+            if not found:
+                raise
         if not found:
             layer._book.value.traced = (rebuild, specs)
             return outputs

@@ -7,9 +7,13 @@ twelve lines. Each class also derives from the built-in exception that fits, so
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib
+import os
+import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -42,9 +46,11 @@ __all__ = [
     "UnknownNameError",
     "require",
     "unknown_name",
+    "warn",
 ]
 
 _MAX_LINES = 12
+_OWN = os.path.dirname(__file__) + os.sep, contextlib.__file__
 
 
 class ExBurnError(Exception):
@@ -265,3 +271,19 @@ def require(
         if extra is not None:
             hint = f"pip install 'exburn[{extra}]'  (or: {hint})"
         raise MissingDependencyError(op, reason, details, hint=hint) from error
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns of the line outside of ExBurn that led here, if this thread has one.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     warn("that is late")
+        >>> str(caught[0].message)
+        'that is late'
+    """
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level if frame else 2)

@@ -17,7 +17,7 @@ from jax import export
 from exburn.errors import ExBurnError
 
 __all__ = [
-    "INCONCLUSIVE",
+    "UNFIT",
     "describe",
     "dim",
     "held",
@@ -28,11 +28,11 @@ __all__ = [
     "trace_shapes",
 ]
 
-# What JAX raises when a program asks for a size that is only a symbol.
-INCONCLUSIVE = (
+# What JAX raises when a program asks for a size that is only a symbol; and NumPy and
+# Python: `np.sqrt(x.shape[0])`, `range(x.shape[0])`, `jnp.split(x, 2)`.
+UNFIT = (
     jax.errors.InconclusiveDimensionOperation,
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
+    *(TypeError, ValueError, AttributeError),
 )
 
 _scope = export.SymbolicScope()
@@ -119,12 +119,19 @@ def _trace(run: Callable, specs: list) -> Any:
     specs = [held(spec) for spec in specs]
     try:
         return jax.eval_shape(run, *specs)
-    except INCONCLUSIVE:
-        pass
-    first, second = (
-        jax.eval_shape(run, *[_concrete(s, base) for s in specs])
-        for base in (840, 1260)
-    )
+    except ExBurnError:
+        raise
+    except UNFIT as error:
+        if all(isinstance(d, int) for spec in specs for d in spec.shape):
+            raise
+        symbolic = error
+    try:
+        first, second = (
+            jax.eval_shape(run, *[_concrete(s, base) for s in specs])
+            for base in (840, 1260)
+        )
+    except UNFIT:  # so it was not for the symbols
+        raise symbolic from None
     return jax.tree.map(
         lambda a, b: spec_of(
             tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ShapeError
+from exburn.errors import ShapeError, warn
 
 __all__ = [
     "glu",
@@ -35,10 +34,9 @@ def softmax(x, axis=-1):
     x = _with_axis("softmax", x, axis)
     size = x.shape[axis] if isinstance(axis, int) else None
     if isinstance(size, int) and size == 1:
-        warnings.warn(
+        warn(
             f"softmax over axis {axis} of shape {tuple(x.shape)}: "
             "a single value always becomes 1. Is sigmoid meant?",
-            stacklevel=2,
         )
     return jax.nn.softmax(_wide(x), axis).astype(_kind(x))
 

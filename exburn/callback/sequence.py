@@ -73,7 +73,8 @@ class CallbackList:
         model: Given to every callback's `set_model`.
         params: Given to every callback's `set_params`; further keywords count as
             well, as in Keras.
-        add_history: Adds a `History`, as the attribute `history`, if there is none.
+        add_history: Adds a `History`, if there is none, as the attribute `history` of
+            the list and of its model.
 
     Raises:
         CallbackError: For anything that is not a callback, a class instead of an
@@ -103,6 +104,7 @@ class CallbackList:
         self.callbacks: list[Callback] = []
         self.model: Any = None
         self.params: dict[str, Any] = {}
+        self.history: History | None = None
         self._index()
         for callback in _flatten(callbacks):
             self.append(callback)
@@ -149,6 +151,8 @@ class CallbackList:
 
     def set_model(self, model: Any) -> None:
         self.model = model
+        if self.history is not None:
+            model.history = self.history
         for callback in self.callbacks:
             callback.set_model(model)
 

@@ -12,7 +12,6 @@ import re
 import shutil
 import time
 import uuid
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from exburn.checkpoint.manifest import (
     verify_files,
     write_manifest,
 )
-from exburn.errors import CheckpointError, CheckpointWarning
+from exburn.errors import CheckpointError, CheckpointWarning, warn
 
 __all__ = ["Checkpoint", "CheckpointDirectory", "Saved", "saved_at"]
 
@@ -151,10 +150,9 @@ class CheckpointDirectory:
                         {"folder": self.path, "tried": len(folders), "last": error},
                         hint="Delete the folder to start afresh.",
                     ) from error
-                warnings.warn(
+                warn(
                     f"{error}\nThe one before it is tried.",
                     CheckpointWarning,
-                    stacklevel=2,
                 )
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from exburn.arguments import check_count
 from exburn.checkpoint.directory import CheckpointDirectory
-from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning
+from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning, warn
 
 __all__ = ["CheckpointWriter"]
 
@@ -137,6 +136,4 @@ class CheckpointWriter:
         except CheckpointError as error:
             if self.on_error == "raise":
                 raise
-            warnings.warn(
-                f"{error}\nThe training goes on.", CheckpointWarning, stacklevel=4
-            )
+            warn(f"{error}\nThe training goes on.", CheckpointWarning)

@@ -108,10 +108,10 @@ def as_batch(
 def as_validation_dataset(
     data: Any, *, op: str = "fit"
 ) -> ArrayDataset | StreamDataset:
-    """``validation_data`` as a dataset: ``(x, y)``, ``(x, y, weight)`` or a loader.
+    """``validation_data`` as a dataset: ``(x, y[, weight])``, ``(x,)`` or a loader.
 
     Raises:
-        ArgumentError: A tuple that is not of two or three parts.
+        ArgumentError: A tuple that is not of one to three parts.
 
     Example:
         >>> as_validation_dataset((np.zeros((3, 2)), np.zeros(3))).size
@@ -119,7 +119,7 @@ def as_validation_dataset(
     """
     if not isinstance(data, list | tuple):
         return as_dataset(data, op=op)
-    if len(data) not in (2, 3):
+    if len(data) not in (1, 2, 3):
         raise ArgumentError(
             op,
             "validation_data must be (x, y), (x, y, sample_weight) or a loader",

@@ -177,8 +177,11 @@ class Calling(Buildable):
             return
         shapes = info.shapes(self, args, kwargs)
         if pass_.builds is not None:
-            self._build(shapes)
             pass_.builds.append((id(self), shapes))
+            try:
+                self._build(shapes)
+            except TraceContextError as error:  # in lax.scan, jax.grad …; see `infer`
+                raise self._not_built() from error
             return
         try:
             if context.tracing():

@@ -216,6 +216,10 @@ class Compiling:
         """The record of the last ``fit``."""
         return self._run.value.history
 
+    @history.setter
+    def history(self, history: History) -> None:
+        self._run.value.history = history
+
     @property
     def metrics_names(self) -> list[str]:
         """Names of the values that ``evaluate`` returns."""

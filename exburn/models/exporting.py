@@ -11,9 +11,9 @@ import jax
 from jax import export
 
 from exburn.device import device_info
-from exburn.errors import ArgumentError, NotBuiltError, require
+from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.saving.atomic import write_atomically
-from exburn.shapes import INCONCLUSIVE, dim, held, spec_of
+from exburn.shapes import UNFIT, dim, held, spec_of
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_modules
 
@@ -89,7 +89,9 @@ class Exporting:
             platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
         try:
             program = export.export(jax.jit(infer), platforms=platforms)(specs)
-        except INCONCLUSIVE as error:
+        except UNFIT as error:
+            if isinstance(error, ExBurnError) or batch_size is not None:
+                raise
             raise ArgumentError(
                 "export",
                 "the model cannot be traced for an unknown number of rows",

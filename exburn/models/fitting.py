@@ -208,7 +208,7 @@ class Fitting(Preparing):
                 "metrics": trainer.names,
             },
         )
-        self._run.value.history = history
+        self.history = history
         options = self.options(
             learning_rate=learning_rate,
             lr_schedule=lr_schedule,

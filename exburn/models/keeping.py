@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from exburn import losses, metrics, registry
 from exburn.building import materialize
 from exburn.callbacks import WarmUp
 from exburn.device import device_of
-from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
+from exburn.errors import ArgumentError, FileFormatError, NotBuiltError, warn
 from exburn.layer import Layer
 from exburn.losses import Loss
 from exburn.metrics import Metric
@@ -256,10 +255,9 @@ def _device_or_default(name: Any) -> Any:
     try:
         return device_of(name, "load_model")
     except ArgumentError:
-        warnings.warn(
+        warn(
             f"The model was compiled for the device {name!r}, which is not here; it "
             f"runs on {jax.local_devices()[0]}. model.to_device(...) moves it.",
-            stacklevel=2,
         )
         return None
 

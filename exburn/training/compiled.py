@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any
 import jax
 
 from exburn.building import spec_like
-from exburn.errors import RecompileWarning
+from exburn.errors import RecompileWarning, warn
 from exburn.garbage import has_started, starting
 from exburn.training.settings import Settings
 
@@ -118,11 +117,10 @@ class CompileLog:
             hint += "program of its own."
         if reason.startswith("model"):
             hint = "Set weights to arrays of their own shape and dtype: set_weights()."
-        warnings.warn(
+        warn(
             f"The {name} program was compiled again ({seconds:.1f} s): {reason}.\n"
             f"  → {hint} model.compile_report() lists all compilations.",
             RecompileWarning,
-            stacklevel=2,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeGuard
@@ -15,6 +14,7 @@ import numpy as np
 from exburn.building import spec_like
 from exburn.callback import CallbackList
 from exburn.device import waking
+from exburn.errors import warn
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.check import in_batch
@@ -110,7 +110,7 @@ class Epochs:
             new = self._epoch(epoch, validates)
             logs = logs if new is None else new
             if self.feed.ended is not None:
-                warnings.warn(_ENDED.format(self.feed.ended), stacklevel=2)
+                warn(_ENDED.format(self.feed.ended))
                 break
             if self.owner.stop_training:
                 break

@@ -202,6 +202,8 @@ class Objective:
         return self._split("sample_weight", w)
 
     def _split(self, what: str, tree: Any) -> list[Any]:
+        if not self.given:  # what compute_loss makes of them is its own affair
+            tree = None
         return arrays_by_output(self._op, what, tree, self.output_names, self._loss)
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
@@ -334,7 +336,7 @@ class Objective:
     @property
     def given(self) -> bool:
         """Whether ``compile`` was given a loss or a metric."""
-        return any(v is not None for v in (self._loss, self._metrics, self._weighted))
+        return any((self._loss, self._metrics, self._weighted))
 
     @property
     def wants_targets(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from exburn.callbacks import StateCheckpoint
 from exburn.checkpoint import Checkpoint, Saved, saved_at
 from exburn.checkpoint.arrays import weights_of
 from exburn.checkpoint.values import decode, equal
-from exburn.errors import ArgumentError, CheckpointError
+from exburn.errors import ArgumentError, CheckpointError, warn
 from exburn.training.checkpointing import flatten, unflatten
 from exburn.training.feed import Feed, StreamFeed
 from exburn.training.state import TrainState
@@ -104,11 +103,10 @@ class Resume:
         """
         trained = {k.removeprefix(_PARAMS) for k in self.saved.arrays if _PARAMS in k}
         if trainer.freeze_as(trained):  # a callback of the saved run may have done that
-            warnings.warn(
+            warn(
                 f"fit: layers are frozen as in the run that is resumed; {len(trained)} "
                 f"weights are trained. A callback had changed that, or the model is "
                 "frozen otherwise now: then start without resuming.",
-                stacklevel=2,
             )
         target: TrainState = trainer.initial_state()
         arrays = {k: v for k, v in self.saved.arrays.items() if k.startswith("state/")}

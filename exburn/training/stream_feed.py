@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from jax import default_backend
 
 from exburn.dataset import Exhausted, StreamDataset
-from exburn.errors import DataError
+from exburn.errors import DataError, warn
 from exburn.training.chunk import Chunk
 from exburn.training.filling import Filling, leaves_of
 from exburn.training.gather import Gatherer
@@ -170,7 +169,7 @@ class StreamFeed:
                 self.ended = f"the {name} {text} of epoch {epoch + 1}"
                 return
             if done and self._once:
-                warnings.warn(f"the {name} {text}", stacklevel=2)
+                warn(f"the {name} {text}")
                 return
             raise DataError(
                 self.dataset.op,

@@ -287,11 +287,11 @@ def test_split_refuses_streams():
 
 
 def test_validation_data():
-    assert as_validation_dataset((X, Y)).size == 4
+    assert as_validation_dataset((X, Y)).size == as_validation_dataset((X,)).size == 4
     assert as_validation_dataset([X, Y, np.ones(4)]).tree[2] is not None
     assert isinstance(as_validation_dataset(iter([(X, Y)])), StreamDataset)
     with pytest.raises(ArgumentError, match=r"must be \(x, y\)"):
-        as_validation_dataset((X,))
+        as_validation_dataset(())
     with pytest.raises(DataError, match="x and y"):
         as_validation_dataset((X, Y[:2]))
 

@@ -238,8 +238,13 @@ def validation_of_unequal_lengths(b):
     b.model.fit(b.x, b.y, validation_data=(b.x, b.y[:3]))
 
 
-@bad(ArgumentError, "validation_data must be", "tuple of 1 parts")
-def validation_data_in_a_tuple_of_one(b):
+@bad(ArgumentError, "validation_data must be", "tuple of 4 parts")
+def validation_data_in_a_tuple_of_four(b):
+    b.model.fit(b.x, b.y, validation_data=(b.x, b.y, None, None))
+
+
+@bad(DataError, "validation", "y has 0 arrays, training has 1")
+def validation_data_without_targets(b):
     b.model.fit(b.x, b.y, validation_data=(b.x,))
 
 

@@ -286,6 +286,42 @@ def test_a_custom_step_may_use_the_metrics_of_compile(line):
     assert history["mae"][-1] < history["mae"][0]
 
 
+@pytest.mark.parametrize("part", [lambda y, i: y["ab"[i]], lambda y, i: y[i]])
+def test_compute_loss_may_take_targets_of_its_own_form(part, line):
+    x, y = line
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+            return jnp.mean((part(y, 0) - y_pred) ** 2) + 2 * jnp.mean(part(y, 1))
+
+    targets = {"a": y, "b": y + 1} if part({"a": 1, 0: 2}, 0) == 1 else [y, y + 1]
+    model = Net()
+    model.compile("sgd")
+    history = model.fit(x, targets, batch_size=len(x), verbose=0, shuffle=False)
+    assert list(history.history) == ["loss"]
+    error = np.mean((y - model.predict(x, verbose=0)) ** 2)
+    found = model.evaluate(x, targets, batch_size=len(x), verbose=0)
+    np.testing.assert_allclose(found, error + 2 * np.mean(y + 1), rtol=1e-4)
+
+
+def test_validation_data_may_be_inputs_alone():
+    class Small(keras.Sequential):
+        def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+            return jnp.mean(y_pred**2)
+
+    model, x = Small([keras.layers.Dense(1)]), np.ones((8, 2), "float32")
+    model.compile("sgd")
+    history = model.fit(x, validation_data=(x[:4],), verbose=0).history
+    assert list(history) == ["loss", "val_loss"]
+
+
 def test_what_compute_loss_assigns_stays():
     class Model(keras.Model):
         def __init__(self):

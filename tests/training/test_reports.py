@@ -101,6 +101,7 @@ def test_sizes_that_change_are_told_from_the_last_one():
             model.fit(x[:rows], y[:rows], batch_size=100, epochs=2, verbose=0)
     text = str(caught[0].message)
     assert len(caught) == 1 and "float32[108, 4] → float32[109, 4]" in text
+    assert caught[0].filename == __file__  # the line that called fit
     assert "data of few sizes" in text and "pad sequences" not in text
 
 

@@ -1,0 +1,53 @@
+"""Layers that compute with a size that is not known while shapes are inferred."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn
+from exburn import errors, layers
+
+X = np.random.default_rng(0).standard_normal((24, 4)).astype(np.float32)
+CALLS = {
+    "its root": lambda x: x / np.sqrt(x.shape[0]),
+    "its logarithm": lambda x: x + np.log(x.shape[0]),
+    "a float": lambda x: x * float(x.shape[0]),
+    "a loop": lambda x: jnp.stack([x[i] for i in range(x.shape[0])]),
+    "zeros of NumPy": lambda x: x + np.zeros(x.shape, np.float32),
+    "two halves": lambda x: jnp.concatenate(jnp.split(x, 2)),
+    "even or odd": lambda x: x * 2 if x.shape[0] % 2 == 0 else x,
+    "in two": lambda x: x.reshape(2, -1, 4).reshape(-1, 4),
+}
+
+
+def model(call, *first):
+    class Sized(layers.Layer):
+        def call(self, x):
+            return call(x)
+
+    made = exburn.Sequential([*first, layers.Dense(4), Sized()])
+    made.compile("sgd", "mse")
+    return made
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_they_build_train_and_predict(name):
+    call = CALLS[name]
+    made = model(call, *() if name == "a loop" else (exburn.Input((4,)),))
+    made.fit(X, X, batch_size=8, verbose=0)
+    made.summary(print_fn=lambda text: None)
+    assert name == "a loop" or made.output_shape == (None, 4)
+    hidden = made.layers[0](X)
+    found = made.predict(X, batch_size=24, verbose=0)
+    np.testing.assert_allclose(found, call(hidden), rtol=1e-5, atol=1e-6)
+
+
+def test_mistakes_keep_their_own_words(tmp_path):
+    with pytest.raises(TypeError, match="_Dim|batch") as caught:
+        model(lambda x: x @ jnp.ones((3, np.sqrt(x.shape[0]))), exburn.Input((4,)))
+    assert "float32[None, 4]" in "".join(caught.value.__notes__)
+    made = model(CALLS["its root"], exburn.Input((4,)))
+    pytest.importorskip("flatbuffers")
+    with pytest.raises(errors.ArgumentError, match="unknown number of rows"):
+        made.export(tmp_path / "model.stablehlo")
+    made.export(tmp_path / "model.stablehlo", batch_size=8)
