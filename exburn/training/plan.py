@@ -12,6 +12,7 @@ from exburn.flops import Cost
 
 __all__ = [
     "Decision",
+    "as_it_ran",
     "balanced",
     "bucket",
     "chunk_steps",
@@ -116,6 +117,20 @@ def decisions(
         "unrolled steps", str(min(unroll, feed.length)), why, "compile(unroll=n)"
     )
     return [*places, steps, turns]
+
+
+def as_it_ran(planned: list[Decision], feed: Any) -> list[Decision]:
+    """The choices, with what the batches of a loader have made of them."""
+    longest = getattr(feed, "longest", 0)
+    if not 0 < longest < feed.length:
+        return planned
+    why = f"{feed.length} were planned, but batches of one shape are fewer in a row"
+    return [
+        dataclasses.replace(d, taken=str(longest), reason=why)
+        if d.choice == "steps per call"
+        else d
+        for d in planned
+    ]
 
 
 def _place(choice: str, feed: Any) -> Decision:

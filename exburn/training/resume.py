@@ -21,10 +21,7 @@ from exburn.weights import assign
 __all__ = ["Resume", "find", "load_weights"]
 
 _PARAMS = "state/params/"
-_PARTS = (
-    *("ended", "stop", "plan", "logs", "callbacks", "data", "seed", "earlier"),
-    "savers",
-)
+_PARTS = "ended stop plan logs callbacks data seed earlier savers".split()
 
 
 class Resume:

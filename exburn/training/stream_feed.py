@@ -75,6 +75,7 @@ class StreamFeed:
         self._limit = steps
         self._fits = not anew
         self.ended: str | None = None  # how the source of a fit ended, and so the run
+        self.longest = 0  # steps of a chunk, so far
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
         self._last_count: tuple[Any, tuple] = None, ()
@@ -286,6 +287,7 @@ class StreamFeed:
 
     def _chunk(self, made: Filling, steps: int) -> Chunk:
         counts, length = made.counts[:steps], made.length
+        self.longest = max(self.longest, length)
         count = None if self.exact_rows else self._count(counts, length)
         grouped, samples = self.group > 1 and length > 1, sum(counts)
         return Chunk(made.result(), None, count, steps, samples, grouped, counts)

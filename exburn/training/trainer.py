@@ -17,7 +17,7 @@ from exburn.training.epochs import Epochs
 from exburn.training.feed import count_steps
 from exburn.training.interrupt import held_back, let_through
 from exburn.training.objective import Objective
-from exburn.training.plan import Decision, decisions, power_of_two
+from exburn.training.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.resume import Resume
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
@@ -135,6 +135,7 @@ class Trainer(Averaging):
             run.run(initial_epoch, epochs, validation_epochs)
         finally:
             self.fitted = None
+            self.decisions = as_it_ran(self.decisions, feed)
 
     def evaluate(
         self,

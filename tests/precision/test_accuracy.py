@@ -81,7 +81,9 @@ def accuracy(make, policy, halves):
     return np.concatenate(right).mean(), nbytes
 
 
-@pytest.mark.parametrize("make", [cnn, lstm, transformer])
+@pytest.mark.parametrize(
+    "make", [cnn, lstm, pytest.param(transformer, marks=pytest.mark.longest)]
+)
 def test_within_half_a_point_of_float32(make, halves):
     exact, whole = accuracy(make, "float32", halves)
     assert exact > 0.93

@@ -173,7 +173,9 @@ def zoo():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["int8", "int4", "float8"])
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("int8", marks=pytest.mark.longest), "int4", "float8"]
+)
 def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
     model, x = zoo
     block = {"block_size": BLOCK} if dtype == "int4" else {}

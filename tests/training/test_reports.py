@@ -1,5 +1,6 @@
 """Reports of compilations and plans; warnings about compiling again."""
 
+import warnings
 from collections import Counter
 
 import jax
@@ -246,6 +247,18 @@ def test_the_plan_is_explained_and_can_be_forced():
     model.fit(x, y, batch_size=2, verbose=0)
     steps = model.explain_plan()[1]
     assert steps.taken == "3" and "given" in steps.reason
+
+
+@pytest.mark.parametrize(
+    ("lengths", "taken"), [([8, 8, 8, 8, 8], "8"), ([8, 5, 8, 5, 8, 5], "1")]
+)
+def test_the_plan_tells_how_a_loader_ran(lengths, taken):
+    model = sequence_model()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecompileWarning)
+        model.fit(iter(batches(*lengths)), verbose=0)
+    steps = {d.choice: d for d in model.explain_plan()}["steps per call"]
+    assert steps.taken == taken and "fewer in a row" in steps.reason
 
 
 def test_the_plan_of_a_model_with_attention_names_it():
