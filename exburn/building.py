@@ -26,7 +26,7 @@ from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
-from exburn.shapes import UNFIT, held, trace_shapes
+from exburn.shapes import held, trace_shapes
 from exburn.traversal import (
     children,
     held_metrics,
@@ -207,11 +207,12 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
             return copy._call_arrays(args, kwargs)
 
     params = [spec_like(v) for v in leaves]
-    with untouched_metrics(layer), contextlib.suppress(*UNFIT):
-        try:
-            return jax.make_jaxpr(run)(*specs, *params), shapes
-        except UNFIT:  # as in `infer`; one row, for "batch"
-            return jax.make_jaxpr(run)(*map(_one_row, specs), *params), shapes
+    with untouched_metrics(layer):
+        for given in (specs, [_one_row(spec) for spec in specs]):
+            with contextlib.suppress(
+                Exception
+            ):  # as in `infer`, it tells of no mistake
+                return jax.make_jaxpr(run)(*given, *params), shapes
     return None
 
 

@@ -7,12 +7,14 @@ twelve lines. Each class also derives from the built-in exception that fits, so
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import contextlib
 import difflib
 import functools
 import importlib
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -50,7 +52,10 @@ __all__ = [
 ]
 
 _MAX_LINES = 12
-_OWN = os.path.dirname(__file__) + os.sep, contextlib.__file__
+_OWN = (
+    os.path.dirname(__file__) + os.sep,
+    *(contextlib.__file__, threading.__file__, concurrent.futures.thread.__file__),
+)
 
 
 class ExBurnError(Exception):

@@ -6,6 +6,8 @@ what ``jax.eval_shape`` says.
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +19,6 @@ from jax import export
 from exburn.errors import ExBurnError
 
 __all__ = [
-    "UNFIT",
     "describe",
     "dim",
     "held",
@@ -28,12 +29,15 @@ __all__ = [
     "trace_shapes",
 ]
 
-# What JAX raises when a program asks for a size that is only a symbol; and NumPy and
-# Python: `np.sqrt(x.shape[0])`, `range(x.shape[0])`, `jnp.split(x, 2)`.
-UNFIT = (
+# What JAX raises when a program asks for a size that is only a symbol.
+_INCONCLUSIVE = (
     jax.errors.InconclusiveDimensionOperation,
-    *(TypeError, ValueError, AttributeError),
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
 )
+# Two sizes of the first axis; i + 1 times as much for axis i. The large ones have many
+# divisors, and are above what programs cut off; loops over the small ones are short.
+_LARGE, _SMALL = (840, 1260), (24, 36)
 
 _scope = export.SymbolicScope()
 _dims: dict[str, Any] = {}
@@ -121,17 +125,33 @@ def _trace(run: Callable, specs: list) -> Any:
         return jax.eval_shape(run, *specs)
     except ExBurnError:
         raise
-    except UNFIT as error:
+    except Exception as error:
         if all(isinstance(d, int) for spec in specs for d in spec.shape):
             raise
         symbolic = error
+    # A symbol is no number for NumPy and Python in many ways: `np.sqrt(x.shape[0])`,
+    # `range(x.shape[0])`, `assert x.shape[0] % 2 == 0`.
+    if not isinstance(symbolic, _INCONCLUSIVE):
+        with contextlib.suppress(Exception):  # told by the larger sizes, too
+            return _concretely(run, specs, _SMALL)
     try:
-        first, second = (
-            jax.eval_shape(run, *[_concrete(s, base) for s in specs])
-            for base in (840, 1260)
-        )
-    except UNFIT:  # so it was not for the symbols
+        return _concretely(run, specs, _LARGE)
+    except Exception as error:
+        if _line(error) != _line(symbolic):  # the symbols were one thing, this another
+            raise error from None
         raise symbolic from None
+
+
+def _line(error: Exception) -> tuple[str, int]:
+    """Where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return frame.filename, frame.lineno or 0
+
+
+def _concretely(run: Callable, specs: list, bases: tuple[int, int]) -> Any:
+    first, second = (
+        jax.eval_shape(run, *[_concrete(s, base) for s in specs]) for base in bases
+    )
     return jax.tree.map(
         lambda a, b: spec_of(
             tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)),

@@ -13,7 +13,7 @@ from jax import export
 from exburn.device import device_info
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.saving.atomic import write_atomically
-from exburn.shapes import UNFIT, dim, held, spec_of
+from exburn.shapes import dim, held, spec_of
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_modules
 
@@ -89,7 +89,7 @@ class Exporting:
             platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
         try:
             program = export.export(jax.jit(infer), platforms=platforms)(specs)
-        except UNFIT as error:
+        except Exception as error:
             if isinstance(error, ExBurnError) or batch_size is not None:
                 raise
             raise ArgumentError(

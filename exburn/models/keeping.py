@@ -207,7 +207,7 @@ class Keeping:
     def _set_training_state(self, state: Mapping[str, Any]) -> None:
         trainer = self._run.value.trainer
         trainer.reseed(int(state["seed"]))
-        trainer.step, trainer.epochs = int(state["step"]), int(state["epochs"])
+        trainer.step, trainer.epochs = int(state["step"]), int(state.get("epochs", 0))
         trainer.opt_state = state.get("opt_state")
 
     # ------------------------------------------------------------------ summary

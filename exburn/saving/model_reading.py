@@ -163,9 +163,10 @@ class ModelReader:
 
 
 def _is_state(value: Any) -> bool:
-    names = ("seed", "step", "epochs")
-    numbers = isinstance(value, dict) and [value.get(name) for name in names]
-    return bool(numbers) and all(type(n) is int and 0 <= n < 2**63 for n in numbers)
+    if not isinstance(value, dict):
+        return False
+    numbers = [value.get("seed"), value.get("step"), value.get("epochs", 0)]
+    return all(type(n) is int and 0 <= n < 2**63 for n in numbers)
 
 
 def _largest(value: Any) -> int:

@@ -44,7 +44,8 @@ class ArrayFeed:
             the first one of an epoch and after the last, comes step by step.
         phase: Steps of a group that were done before the first epoch.
         reason: Why the arrays are where they are.
-        earlier: Epochs of earlier runs: the first order is that of the one after them.
+        earlier: Epochs of earlier runs: the first of the shuffled orders is that of the
+            one after them.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -196,7 +197,8 @@ class ArrayFeed:
         An epoch of fewer steps goes on where the one before stopped: no row is left out
         for good.
         """
-        epoch += self.earlier
+        if self.shuffle:
+            epoch += self.earlier
         if self.samples == self.size:
             return self._pass(seed, epoch)
         start, first = divmod(epoch * self.samples, self.size)

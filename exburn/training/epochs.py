@@ -184,7 +184,9 @@ class Epochs:
                     self.callbacks,
                     self.owner,
                     self.points.termination,
+                    timing,
                 )
+            timing.tell_wait(self.callbacks.callbacks)
             self.points.in_validation(epoch, done, logs)
             logs |= {f"val_{name}": value for name, value in means.items()}
         self._hook(self.callbacks.on_epoch_end, epoch, logs)

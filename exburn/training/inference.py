@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from exburn.callback import CallbackList
+from exburn.errors import warn
 from exburn.training.check import in_batch
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
@@ -33,6 +34,7 @@ def evaluate(
     callbacks: CallbackList,
     owner: Any,
     termination: Termination | None = None,
+    epoch: Timing | None = None,
 ) -> dict[str, Any]:
     """Exact means over the data of a feed.
 
@@ -43,6 +45,7 @@ def evaluate(
         callbacks: What is told of it.
         owner: The model that the callbacks see.
         termination: Ends the loop if the process was told to end.
+        epoch: That of the epoch which the data validate.
     """
     programs = prepared.programs
     owner.stop_evaluating = False
@@ -87,6 +90,10 @@ def evaluate(
                 glance(logs)
             if owner.stop_evaluating or (termination and termination.requested):
                 break
+    if epoch is not None:
+        epoch.validated(timing)
+    if feed.ended is not None:
+        warn(feed.ended)
     logs = prepared.read_logs(readings.sent())
     if glances:
         glance(logs)
@@ -132,6 +139,8 @@ def predict(
                 callbacks.on_predict_chunk_end(done)
             if owner.stop_predicting:
                 break
+    if feed.ended is not None:
+        warn(feed.ended)
     callbacks.on_predict_chunk_end(done)
     callbacks.on_predict_end()
     return sink.result()

@@ -339,6 +339,11 @@ class Objective:
         return any((self._loss, self._metrics, self._weighted))
 
     @property
+    def has_metrics(self) -> bool:
+        """Whether ``compile`` was given metrics."""
+        return bool(self._metrics or self._weighted)
+
+    @property
     def wants_targets(self) -> bool:
         return self._loss is not None
 

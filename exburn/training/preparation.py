@@ -10,6 +10,7 @@ import jax
 from exburn.building import infer, materialize, spec_like
 from exburn.compiler_options import compiler_options
 from exburn.dataset import check_finite
+from exburn.errors import ExBurnError
 from exburn.flops import Cost
 from exburn.garbage import starting
 from exburn.layer import Layer
@@ -86,6 +87,7 @@ class Preparation(LiveState):
         self._seen: Forward | None = None
         self._ready: dict[tuple[str, Any], Ready] = {}
         self._built_for: Any = None  # what the objective is
+        self._unmatched: Any = None  # the last that knows no targets
         self._likeness: Likeness | None = None  # of the module, when last prepared
         self._trained: Any = None
         self._modules: list[Any] = []
@@ -145,7 +147,14 @@ class Preparation(LiveState):
         self._built_for = None  # until this succeeds
         named = names(seen.outputs) if names else None
         op = "fit" if kind == "train" else "evaluate"
-        self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
+        try:
+            self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
+        except ExBurnError:  # it may pass on targets of another form
+            if not own_loss or self.objective.has_metrics:
+                raise
+            nothing = seen.outputs, None, None, named, seen.probabilities
+            self.objective.build(*nothing, op)
+            self._unmatched = wanted
         given = [meter.metric for meter in self.objective.meters]
         self.objective.own = OwnMetrics(self.module, given)
         self._built_for = wanted
@@ -371,7 +380,7 @@ class Preparation(LiveState):
         if pred_spec is None or self._seen is None:
             return
         check_ids(batch[0], self._seen.lookups, op)
-        if targets:
+        if targets and self._built_for != self._unmatched:
             self.objective.check_targets(batch[1], pred_spec)
 
     # ------------------------------------------------------------------ programs
@@ -380,6 +389,8 @@ class Preparation(LiveState):
         """The programs of the module and the optimizer as they are now."""
         key = (self.variant, getattr(self.optimizer, "revision", 0))
         if key not in self._programs:
+            others = reversed(self._programs.items())
+            alike = next((p for (variant, _), p in others if variant == key[0]), None)
             while len(self._programs) >= _VARIANTS:
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = Programs(
@@ -396,6 +407,7 @@ class Preparation(LiveState):
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,
+                like=alike,
             )
         return self._programs[key]
 

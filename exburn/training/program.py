@@ -42,6 +42,7 @@ class Programs:
         eager: Runs without compiling, for debugging.
         log: Where compilations are noted.
         compiling: Called with a program's name before it is compiled.
+        like: Programs that differ in the optimizer alone, which only trains.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Programs:
         eager: bool = False,
         log: CompileLog | None = None,
         compiling: Callable[[str], None] | None = None,
+        like: Programs | None = None,
     ):
         self._compiling, self._options = compiling, options
         self.custom = custom
@@ -67,10 +69,14 @@ class Programs:
         # Not the totals: those an epoch begins with stay on the device for others.
         self._chunks = self._jit(self._train, "train", donate=(0,))
         self._groups = self._jit(self._train_groups, "train", donate=(0,))
-        self.evaluate = self._jit(self._evaluate, "evaluate")
-        self.predict = self._jit(self._predict, "predict")
         self.proven: set[tuple] = set()  # what ran to its end: see memory.run_safely
         self._further: dict[str, Callable] = {}
+        if like is None:
+            self.evaluate = self._jit(self._evaluate, "evaluate")
+            self.predict = self._jit(self._predict, "predict")
+        else:
+            self.evaluate, self.predict = like.evaluate, like.predict
+            self._further = like._further
 
     def further(self, name: str, make: Callable[[], Callable]) -> Callable:
         """Another program over the same state: made once, compiled, and counted.

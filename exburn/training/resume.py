@@ -21,7 +21,7 @@ from exburn.weights import assign
 __all__ = ["Resume", "find", "load_weights"]
 
 _PARAMS = "state/params/"
-_PARTS = "ended stop plan logs callbacks data seed earlier savers".split()
+_PARTS = "ended stop plan logs callbacks data seed savers".split()
 
 
 class Resume:
@@ -55,7 +55,8 @@ class Resume:
                 hint="Only checkpoints that fit() has saved can be resumed from.",
             )
         self.within = not run["ended"]
-        self.stop, self.plan, self.earlier = run["stop"], run["plan"], run["earlier"]
+        self.stop, self.plan = run["stop"], run["plan"]
+        self.earlier: int = run.get("earlier", 0)
         self.logs: dict[str, Any] = decode(run["logs"], saved.arrays)
         self._callbacks: dict[str, Any] = decode(run["callbacks"], saved.arrays)
         self._state: TrainState | None = None

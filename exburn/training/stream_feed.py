@@ -13,11 +13,11 @@ import numpy as np
 from jax import default_backend
 
 from exburn.dataset import Exhausted, StreamDataset
-from exburn.errors import DataError, warn
+from exburn.errors import DataError
 from exburn.training.chunk import Chunk
 from exburn.training.filling import Filling, leaves_of
 from exburn.training.gather import Gatherer
-from exburn.training.plan import balanced, bucket
+from exburn.training.plan import balanced, bucket, shared
 from exburn.training.prefetch import Prefetch
 from exburn.training.turns import short_turns
 
@@ -64,17 +64,19 @@ class StreamFeed:
         known = None if self._goes_on else dataset.batches
         self.steps = steps if known is None else min(known, steps or known)
         most = max(most_steps // group, 1)
+        few = anew and not exact_rows  # data of many sizes share programs
         if self.steps is not None:
             groups = max(self.steps // group, 1)
-            most = min(groups, most) if fixed else balanced(groups, most)
+            cut = shared if few else balanced
+            most = min(groups, most) if fixed else cut(groups, most)
         self.length, self.group, self._fixed = most * group, group, fixed
         # Whether a chunk may have empty steps: a step then has to choose a state.
-        self._padded = self.steps is None or self.steps % self.length > 0
+        self._padded = few or self.steps is None or self.steps % self.length > 0
         self.batch_size, self.samples = dataset.batch_size, None
         self.resident, self.reason = False, "they come as a stream of batches"
         self._limit = steps
         self._fits = not anew
-        self.ended: str | None = None  # how the source of a fit ended, and so the run
+        self.ended: str | None = None  # how the source ended, and so the run
         self.longest = 0  # steps of a chunk, so far
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
@@ -170,7 +172,7 @@ class StreamFeed:
                 self.ended = f"the {name} {text} of epoch {epoch + 1}"
                 return
             if done and self._once:
-                warn(f"the {name} {text}")
+                self.ended = f"the {name} {text}"
                 return
             raise DataError(
                 self.dataset.op,

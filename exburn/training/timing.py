@@ -44,6 +44,7 @@ class Timing:
     def begin(self) -> None:
         """An epoch begins."""
         self._spent: dict[str, float] = {part: 0.0 for part in _PARTS}
+        self._validation_data = 0.0  # seconds that a validation waited for its own
         self._start = time.perf_counter()
         self._since: float | None = None  # when the wait at hand began
 
@@ -60,7 +61,8 @@ class Timing:
     @property
     def data_wait(self) -> float:
         """Share of the epoch so far that was spent waiting for data."""
-        waited, now = self._spent["data"], time.perf_counter()
+        now = time.perf_counter()
+        waited = self._spent["data"] + self._validation_data
         if self._since is not None:
             waited += now - self._since
         return 0.0 if waited < _UNNOTICED else waited / (now - self._start)
@@ -70,6 +72,10 @@ class Timing:
         for callback in callbacks:
             if hasattr(callback, "data_wait"):
                 callback.data_wait = self.data_wait
+
+    def validated(self, validation: Timing) -> None:
+        """Adds what a validation within the epoch waited for its data."""
+        self._validation_data += validation._spent["data"]
 
     @contextlib.contextmanager
     def on(self, part: str) -> Generator[None]:

@@ -76,7 +76,7 @@ class Trainer(Averaging):
         """Runs the epochs; the module holds the latest arrays when this returns."""
         earlier = self.earlier(initial_epoch) if resume is None else resume.earlier
         if resume is not None:
-            given = {"shuffle": shuffle, "steps": steps, "most": 1}
+            given = {"shuffle": shuffle, "steps": steps, "most": 1, "earlier": earlier}
             resume.check(make_feed(self, dataset, batch_size, training=True, **given))
             resume.restore(self, callbacks)
         self.optimizer.set_epochs(count_steps(dataset, batch_size, steps), epochs)

@@ -15,6 +15,7 @@ CALLS = {
     "a loop": lambda x: jnp.stack([x[i] for i in range(x.shape[0])]),
     "zeros of NumPy": lambda x: x + np.zeros(x.shape, np.float32),
     "two halves": lambda x: jnp.concatenate(jnp.split(x, 2)),
+    "rounded": lambda x: x[: round(x.shape[0] * 0.5) * 2],
     "even or odd": lambda x: x * 2 if x.shape[0] % 2 == 0 else x,
     "in two": lambda x: x.reshape(2, -1, 4).reshape(-1, 4),
 }
@@ -42,9 +43,49 @@ def test_they_build_train_and_predict(name):
     np.testing.assert_allclose(found, call(hidden), rtol=1e-5, atol=1e-6)
 
 
+def holds_even(x):
+    assert x.shape[0] % 2 == 0
+    return x
+
+
+def test_a_model_without_input_may_ask_for_even_batches():
+    made = model(holds_even)
+    made.fit(X, X, batch_size=8, verbose=0)
+    with pytest.raises(AssertionError):
+        made(X[:7])
+
+
+@pytest.mark.parametrize("before", [np.sqrt, int, range, lambda n: n > 5])
+@pytest.mark.parametrize(
+    ("mistake", "error", "says"),
+    [
+        (lambda x: layers.Conv2D(2, 3)(x), errors.ShapeError, "rank 4"),
+        (lambda x: x @ np.ones((5, 2)), TypeError, "contracting dimensions"),
+    ],
+)
+def test_what_is_wrong_is_named_and_not_what_is_right(before, mistake, error, says):
+    def call(x):
+        before(x.shape[0])
+        return mistake(x)
+
+    with pytest.raises(error, match=says):
+        model(call, exburn.Input((4,)))
+
+
+def test_loops_over_sizes_are_short():
+    turns = []
+
+    def call(x):
+        turns.append(x.shape[1])
+        return sum(x[:, i] for i in range(x.shape[1]))
+
+    model(call, exburn.Input((None, 4)))
+    assert max(n for n in turns if isinstance(n, int)) < 100
+
+
 def test_mistakes_keep_their_own_words(tmp_path):
-    with pytest.raises(TypeError, match="_Dim|batch") as caught:
-        model(lambda x: x @ jnp.ones((3, np.sqrt(x.shape[0]))), exburn.Input((4,)))
+    with pytest.raises(TypeError, match="frexp") as caught:
+        model(lambda x: x * np.frexp(x.shape[0]).real, exburn.Input((4,)))
     assert "float32[None, 4]" in "".join(caught.value.__notes__)
     made = model(CALLS["its root"], exburn.Input((4,)))
     pytest.importorskip("flatbuffers")

@@ -311,6 +311,27 @@ def test_compute_loss_may_take_targets_of_its_own_form(part, line):
     np.testing.assert_allclose(found, error + 2 * np.mean(y + 1), rtol=1e-4)
 
 
+def test_it_may_pass_a_part_of_them_to_the_loss_of_compile(line):
+    x, y = line
+
+    class Net(keras.Sequential):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, **_):
+            return 2 * super().compute_loss(x, y["u"], y_pred, sample_weight)
+
+    model = Net([keras.Input((x.shape[1],)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    targets = {"u": y, "v": y + 1}
+    for _ in range(2):
+        history = model.fit(x, targets, validation_data=(x, targets), verbose=0)
+        assert list(history.history) == ["loss", "val_loss"]
+        error = np.mean((y - model.predict(x, verbose=0)) ** 2)
+        found = model.evaluate(x, targets, verbose=0)
+        np.testing.assert_allclose(found, 2 * error, rtol=1e-4)
+    model.compile("sgd", "mse", metrics=["mae"])
+    with pytest.raises(keras.errors.DataError, match="no output 'u'"):
+        model.fit(x, targets, verbose=0)
+
+
 def test_validation_data_may_be_inputs_alone():
     class Small(keras.Sequential):
         def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):

@@ -47,6 +47,22 @@ def test_short_fits_are_a_long_one(options):
     assert not same(first, fit(make(), epochs=1, initial_epoch=0, shuffle=False))
 
 
+def test_without_shuffling_each_begins_with_the_first_row():
+    x = np.arange(40, dtype="float32")[:, None]
+
+    class Sees(exburn.Sequential):
+        def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+            self.seen.assign(x[0])
+            return (y_pred**2).mean()
+
+    model = Sees([exburn.Input((1,)), layers.Dense(1)])
+    model.seen = model.add_weight((1,), trainable=False, name="seen")
+    model.compile("sgd")
+    for _ in range(2):
+        model.fit(x, batch_size=8, steps_per_epoch=2, shuffle=False, verbose=0)
+        assert float(model.seen[0]) == 8
+
+
 def test_so_are_fits_that_go_on_with_its_numbers():
     model = fit(make(), epochs=2)
     fit(model, initial_epoch=2, epochs=3)

@@ -207,6 +207,50 @@ def test_a_change_of_the_model_or_its_optimizer_is_named():
     assert [entry.reason for entry in model.compile_report()] == reasons
 
 
+def test_options_of_the_optimizer_leave_evaluate_and_predict():
+    model, (x, y) = sequence_model(), batches(4)[0]
+    for momentum in (0.5, 0.6, 0.7):
+        model.optimizer.momentum = momentum
+        model.fit(x, y, verbose=0)
+        model.evaluate(x, y, verbose=0)
+        model.predict(x, verbose=0)
+    assert model.trace_counts == {"train": 3, "evaluate": 1, "predict": 1}
+
+
+@pytest.mark.parametrize("known", [True, False])  # by its length, or by steps=
+def test_loaders_of_many_lengths_share_programs_of_evaluation(known):
+    model, whole = sequence_model(), batches(*[4] * 16)
+
+    class Known:
+        def __init__(self, steps):
+            self.steps = steps
+
+        def __len__(self):
+            return self.steps
+
+        def __iter__(self):
+            return iter(whole[: self.steps])
+
+    for steps in range(5, 17):
+        options = {} if known else {"steps": steps}
+        make = Known if known else lambda steps: iter(whole)
+        losses = [model.test_on_batch(x, y) for x, y in whole[:steps]]
+        found = model.evaluate(make(steps), verbose=0, **options)
+        np.testing.assert_allclose(found, np.mean(losses), rtol=1e-5)
+        out = model.predict(make(steps), verbose=0, **options)
+        assert out.shape == (8 * steps, 1)
+    assert model.trace_counts["evaluate"] <= 9  # one is that of a single batch
+    assert model.trace_counts["predict"] <= 8
+
+
+def test_a_source_that_ends_early_is_told_at_the_line_of_the_user():
+    model, given = sequence_model(), batches(4, 4, 4)
+    for run in (model.evaluate, model.predict):
+        with pytest.warns(UserWarning, match="ended after 3 of 10 steps") as caught:
+            run(iter(given), steps=10, verbose=0)
+        assert caught[0].filename == __file__
+
+
 def test_options_of_optimizers_within_another_are_named():
     inner = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD(0.1)))
     told = optimizers.LossScaleOptimizer(inner).settings()
