@@ -11,11 +11,14 @@ import pytest
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
 FOLDER = pytest.StashKey[str]()
-# XLA's former code generator for CPUs takes half the time to compile a tiny program;
-# newer versions have none, and end the process over a flag that they do not know.
-# Slow tests, doctests and notebooks compile as users' programs do.
+# XLA's former code generator for CPUs takes half the time to compile a tiny program,
+# and one thread less than several. Newer versions have no such generator, and end the
+# process over a flag that they do not know. Slow tests, doctests and notebooks compile
+# as users' programs do.
 QUICK_FLAGS = (
-    "--xla_cpu_use_fusion_emitters=false" if version("jax").startswith("0.10.") else ""
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    if version("jax").startswith("0.10.")
+    else ""
 )
 #: Tests whose programs are tiny, and run once: compiling them is all that takes time.
 TINY = (
