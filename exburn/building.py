@@ -26,7 +26,7 @@ from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
-from exburn.shapes import held, trace_shapes
+from exburn.shapes import dim, held, trace_shapes
 from exburn.traversal import (
     children,
     held_metrics,
@@ -37,6 +37,7 @@ from exburn.traversal import (
 from exburn.weights import Static, alive
 
 __all__ = [
+    "build_for",
     "cast_weights",
     "clone",
     "fresh_clone",
@@ -209,9 +210,7 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     params = [spec_like(v) for v in leaves]
     with untouched_metrics(layer):
         for given in (specs, [_one_row(spec) for spec in specs]):
-            with contextlib.suppress(
-                Exception
-            ):  # as in `infer`, it tells of no mistake
+            with contextlib.suppress(Exception):  # an earlier trace told of mistakes
                 return jax.make_jaxpr(run)(*given, *params), shapes
     return None
 
@@ -247,6 +246,20 @@ def intact(root: Any) -> Iterator[None]:
             vars(layer).update(attributes)
             del layer._book.value.calls[calls:]
         raise
+
+
+def build_for(layer: Any, x: Any) -> None:
+    """Builds a layer for inputs like a batch's, of any number of rows.
+
+    Args:
+        layer: The layer.
+        x: Specs of the batch's inputs.
+    """
+    free = jax.tree.map(
+        lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
+    )
+    leaves, treedef = jax.tree.flatten(free)
+    infer(layer, lambda values: ((treedef.unflatten(values),), {}), leaves)
 
 
 def infer(layer: Any, rebuild, specs: list) -> Any:

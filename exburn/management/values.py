@@ -155,11 +155,9 @@ def clone(model: Any) -> Any:
     optimizer = type(run.optimizer).from_config(run.optimizer.get_config())
     twin.compile(optimizer, **settings)
     if run.trainer.opt_state is not None:
-        twin._run.value.trainer.opt_state = jax.tree.map(
-            jnp.copy, run.trainer.opt_state
-        )
-        twin._run.value.trainer.step = run.trainer.step
-        twin._run.value.trainer.epochs = run.trainer.epochs
+        trainer = twin._run.value.trainer
+        trainer.opt_state = jax.tree.map(jnp.copy, run.trainer.opt_state)
+        trainer.step, trainer.epochs = run.trainer.step, run.trainer.epochs
     return twin
 
 

@@ -76,7 +76,6 @@ class Checkpointing:
         owner: The model that they see.
         feed, held: The training's and the validation's feed.
         resume: The run that is taken up, if one is.
-        earlier: Epochs of earlier runs.
     """
 
     def __init__(
@@ -86,11 +85,10 @@ class Checkpointing:
         owner: Any,
         feed: Feed,
         held: Feed | None,
-        resume: Any,  # an exburn.training.resume.Resume, or None
-        earlier: int,
+        resume: Any = None,  # an exburn.training.resume.Resume
     ):
         self.trainer, self.callbacks, self.owner = trainer, callbacks, owner
-        self.feed, self.held, self.earlier = feed, held, earlier
+        self.feed, self.held = feed, held
         self.run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
@@ -176,7 +174,7 @@ class Checkpointing:
             "versions": {"jax": jax.__version__, "numpy": np.__version__},
             "ended": point.ended,
             "seed": self.trainer.seed,
-            "earlier": self.earlier,
+            "epochs": self.trainer.epochs,
             "stop": bool(self.owner.stop_training),
             "logs": encode(self._logs, arrays, "logs"),
             "plan": {"length": feed.length, "group": feed.group},

@@ -61,9 +61,7 @@ class Epochs:
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
         self._earlier = earlier
         self.programs, self.timing = trainer.programs, Timing()
-        self.points = Checkpointing(
-            trainer, callbacks, owner, feed, held, resume, earlier
-        )
+        self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
         self._last = 0
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 

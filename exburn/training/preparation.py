@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.building import infer, materialize, spec_like
+from exburn.building import build_for, materialize, spec_like
 from exburn.compiler_options import compiler_options
 from exburn.dataset import check_finite
 from exburn.errors import ExBurnError
@@ -16,7 +16,6 @@ from exburn.garbage import starting
 from exburn.layer import Layer
 from exburn.placement import together
 from exburn.selection import frozen_paths, train_only
-from exburn.shapes import dim
 from exburn.training.check import check_ids
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
@@ -210,15 +209,7 @@ class Preparation(LiveState):
         if not self.module.built and own and not self.module.callable:
             self.module.built = True  # its parts are called by its own step alone
         elif not self.module.built:
-            free = jax.tree.map(
-                lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
-            )
-            leaves, treedef = jax.tree.flatten(free)
-            infer(
-                self.module,
-                lambda values: ((jax.tree.unflatten(treedef, values),), {}),
-                leaves,
-            )
+            build_for(self.module, x)
         materialize(self.module, self.seed)
 
     def _split_anew(self) -> None:

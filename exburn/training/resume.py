@@ -56,7 +56,8 @@ class Resume:
             )
         self.within = not run["ended"]
         self.stop, self.plan = run["stop"], run["plan"]
-        self.earlier: int = run.get("earlier", 0)
+        begun = self.epoch + self.within
+        self.earlier: int = run.get("epochs", begun) - begun
         self.logs: dict[str, Any] = decode(run["logs"], saved.arrays)
         self._callbacks: dict[str, Any] = decode(run["callbacks"], saved.arrays)
         self._state: TrainState | None = None

@@ -19,6 +19,15 @@ class Net(keras.Model):
         return self.out(self.norm(self.hidden(x), training=training))
 
 
+class Line(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.out = keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.out(x)
+
+
 class Regressor(Net):
     """Keras' guide to custom steps with JAX, in the same calls."""
 
@@ -98,14 +107,7 @@ def test_a_custom_train_step_equals_the_built_in_one(line):
 def test_an_overridden_compute_loss_is_trained_on(line):
     x, y = line
 
-    class Huge(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.out = keras.layers.Dense(1)
-
-        def call(self, x):
-            return self.out(x)
-
+    class Huge(Line):
         def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
             base = super().compute_loss(x, y, y_pred, sample_weight, training)
             return base + 100.0
@@ -290,19 +292,12 @@ def test_a_custom_step_may_use_the_metrics_of_compile(line):
 def test_compute_loss_may_take_targets_of_its_own_form(part, line):
     x, y = line
 
-    class Net(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.out = keras.layers.Dense(1)
-
-        def call(self, x):
-            return self.out(x)
-
+    class Parts(Line):
         def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
             return jnp.mean((part(y, 0) - y_pred) ** 2) + 2 * jnp.mean(part(y, 1))
 
     targets = {"a": y, "b": y + 1} if part({"a": 1, 0: 2}, 0) == 1 else [y, y + 1]
-    model = Net()
+    model = Parts()
     model.compile("sgd")
     history = model.fit(x, targets, batch_size=len(x), verbose=0, shuffle=False)
     assert list(history.history) == ["loss"]
