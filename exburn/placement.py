@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from exburn.errors import ArgumentError
 
-__all__ = ["refuse_apart", "together"]
+__all__ = ["bound_to", "refuse_apart", "together"]
 
 
 def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
@@ -42,7 +43,7 @@ def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
     ) from error
 
 
-def together(tree: Any, beside: Any = ()) -> Any:
+def together(tree: Any, beside: Any = (), *, may_alias: bool = False) -> Any:
     """The arrays of a tree, all of them bound to devices if one array is.
 
     A program gives bound arrays back where one of its arguments is bound, and JAX
@@ -52,14 +53,16 @@ def together(tree: Any, beside: Any = ()) -> Any:
     Args:
         tree: Arrays.
         beside: Arrays that programs are called with, too.
+        may_alias: Whether arrays that are in place already may share their memory with
+            what is returned: it is not to be donated.
 
     Example:
         >>> device = jax.devices()[0]
         >>> together([jax.device_put(1.0, device), 2.0])[1].committed
         True
     """
-    leaves = jax.tree.leaves((tree, beside))
-    bound = [v.sharding for v in leaves if getattr(v, "committed", False)]
+    leaves, structure = jax.tree.flatten(tree)
+    bound = [v.sharding for v in [*leaves, *jax.tree.leaves(beside)] if _is_bound(v)]
     if not bound or any(s.device_set != bound[0].device_set for s in bound):
         return tree
     where: Any = bound[0]
@@ -68,12 +71,37 @@ def together(tree: Any, beside: Any = ()) -> Any:
     elif len(where.device_set) > 1:
         return tree
 
-    def put(value: Any) -> Any:
-        if getattr(value, "committed", False):
-            return value
-        return jax.device_put(value, where, may_alias=False)
+    # NumPy's memory may be used again before it was sent.
+    free = {
+        i: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+        for i, leaf in enumerate(leaves)
+        if not _is_bound(leaf)
+    }
+    for i, leaf in jax.device_put(free, where, may_alias=may_alias).items():
+        leaves[i] = leaf
+    return structure.unflatten(leaves)
 
-    return jax.tree.map(put, tree)
+
+def bound_to(tree: Any) -> str:
+    """The devices that the first bound array of a tree is bound to; "" if none is.
+
+    Example:
+        >>> bound_to([2.0, jax.device_put(1.0, jax.devices("cpu")[0])])
+        'cpu:0'
+    """
+    for leaf in jax.tree.leaves(tree):
+        if _is_bound(leaf):
+            return _devices(leaf)
+    return ""
+
+
+def _is_bound(leaf: Any) -> bool:
+    """Whether someone has put the array on its devices; NumPy's and tracers are not."""
+    return not isinstance(leaf, Tracer) and getattr(leaf, "committed", False)
+
+
+def _devices(array: jax.Array) -> str:
+    return ", ".join(sorted(map(str, array.devices())))
 
 
 def _speaks_of_devices(error: BaseException | None) -> bool:
@@ -89,9 +117,6 @@ def _places(name: str, tree: Any) -> dict[str, str]:
     """Devices of the arrays that were put there: all others go where these are."""
     found = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer):
-            continue
-        if leaf.committed and not leaf.is_deleted():
-            devices = ", ".join(sorted(map(str, leaf.devices())))
-            found[name + jax.tree_util.keystr(path)] = devices
+        if _is_bound(leaf) and not leaf.is_deleted():
+            found[name + jax.tree_util.keystr(path)] = _devices(leaf)
     return found

@@ -14,6 +14,7 @@ import jax
 from exburn.building import spec_like
 from exburn.errors import RecompileWarning, warn
 from exburn.garbage import has_started, starting
+from exburn.placement import bound_to, together
 from exburn.training.settings import Settings
 
 __all__ = ["Compilation", "CompileLog", "Watched"]
@@ -142,18 +143,20 @@ class Watched:
     ):
         self._call, self._traces, self._note = call, traces, note
         self._model: dict[str, Spec] = {}  # as it was when this last compiled
+        self._places: set[tuple[str, str]] = set()  # that it was compiled for
         self._ahead: tuple[tuple, float, Future] | None = None
 
     def __call__(self, *args):
         failed = not self.arrive()
+        args, places = _in_places(args)
         before, start = self._traces(), time.perf_counter()
         if self._model:
             out = self._call(*args)
         else:
             with starting():
                 out = self._call(*args)
-        if failed or self._traces() != before:
-            self._compiled(args, time.perf_counter() - start)
+        if failed or self._traces() != before or places not in self._places:
+            self._compiled(args, time.perf_counter() - start, places)
         return out
 
     def ahead(self, *args: Any) -> None:
@@ -165,31 +168,46 @@ class Watched:
         if self._model or self._ahead is not None or not _compiles():
             return
         start = time.perf_counter()
+        args, places = _in_places(args)
         with starting():
             lowered = self._call.lower(*args)
         traced = time.perf_counter() - start
         specs = jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
-        self._ahead = specs, traced, threads.submit(_timed, lowered.compile)
+        self._ahead = (specs, places), traced, threads.submit(_timed, lowered.compile)
         threads.shutdown(wait=False)
 
     def arrive(self) -> bool:
         """Waits until what was begun ahead is compiled; says if that did not fail."""
         if self._ahead is None:
             return True
-        (args, traced, compiling), self._ahead = self._ahead, None
+        ((args, places), traced, compiling), self._ahead = self._ahead, None
         if compiling.exception() is not None:
             return False
-        self._compiled(args, traced + compiling.result())
+        self._compiled(args, traced + compiling.result(), places)
         return True
 
-    def _compiled(self, args: tuple, seconds: float) -> None:
+    def _compiled(self, args: tuple, seconds: float, places: tuple[str, str]) -> None:
         has_started()
         # Donated arrays have lost their contents, not their shapes.
         model = _specs(model=args[0])
         changed = _changes(self._model, model) if self._model else []
+        if self._places and places not in self._places:
+            where = places[0] or places[1] or "no device"
+            changed.append((f"the arrays are bound to {where}", "place"))
         self._model = model
+        self._places.add(places)
         self._note(args, changed, seconds)
+
+
+def _in_places(args: tuple) -> tuple[tuple, tuple[str, str]]:
+    """Arguments that are all bound if one is, but for the first; and what to.
+
+    Else JAX would compile a program for each mixture.
+    """
+    first = jax.tree.leaves(args[0])[:1]  # of a state, whose arrays are alike
+    args = args[0], *together(args[1:], first, may_alias=True)
+    return args, (bound_to(first), bound_to(args[1:]))
 
 
 def _compiles() -> bool:

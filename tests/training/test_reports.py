@@ -217,6 +217,32 @@ def test_options_of_the_optimizer_leave_evaluate_and_predict():
     assert model.trace_counts == {"train": 3, "evaluate": 1, "predict": 1}
 
 
+@pytest.mark.parametrize(("order", "programs"), [("nbnbn", 2), ("bnbnb", 1)])
+def test_data_that_are_bound_to_a_device_compile_once(order, programs):
+    model, device = sequence_model(), jax.devices()[0]
+    free = batches(4)[0]
+    data = {"n": free, "b": tuple(jax.device_put(a, device) for a in free)}
+    compiled = Counter()
+
+    def note(event, _, **details):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled[details.get("fun_name")] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        for kind in order:
+            x, y = data[kind]
+            model.fit(x, y, verbose=0)
+            model.evaluate(x, y, verbose=0)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+    told = Counter(entry.program for entry in model.compile_report())
+    assert told["train"] == compiled["jit(exburn_train)"] == programs
+    assert told["evaluate"] == compiled["jit(exburn_evaluate)"] == programs
+    moved = [e.reason for e in model.compile_report() if "bound to" in e.reason]
+    assert len(moved) == 2 * (programs - 1)
+
+
 @pytest.mark.parametrize("known", [True, False])  # by its length, or by steps=
 def test_loaders_of_many_lengths_share_programs_of_evaluation(known):
     model, whole = sequence_model(), batches(*[4] * 16)
