@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
@@ -83,6 +84,7 @@ class StreamDataset:
         self._source: Iterator | None = None  # the only iterator, if not reiterable
         self._started = False
         self._ahead: tuple | None = None  # (key, source, batch) read by peek
+        self._waited = 0.0  # seconds that peek took, not yet told
         self._form: Any = None
         self._ranks: list[int] | None = None  # where the parts are single arrays
 
@@ -96,13 +98,20 @@ class StreamDataset:
         epoch = self.first_epoch
         key = self._key(epoch, seed)
         if self._ahead is None or (self.reiterable and self._ahead[0] != key):
+            start = time.perf_counter()
             source = self._open(epoch, seed)
             batch = self._read(source, epoch, 0)
             if batch is None:
                 raise self._nothing()
             self._drop_ahead()
             self._ahead = (key, source, _copy(batch))
+            self._waited += time.perf_counter() - start
         return self._ahead[2]
+
+    def waited(self) -> float:
+        """Seconds that ``peek`` has waited for batches since this was asked last."""
+        waited, self._waited = self._waited, 0.0
+        return waited
 
     def iterate(
         self, epoch: int = 0, seed: int | None = None, *, lent: bool = False

@@ -155,7 +155,7 @@ class Epochs:
     ) -> dict[str, Any] | None:
         """One epoch with its hooks; returns what it logged, if any data came."""
         trainer, resume, timing = self.trainer, self.resume, self.timing
-        timing.begin()
+        timing.begin(sum(f.waited() for f in (self.feed, self.held) if f is not None))
         trainer.epochs = self._earlier + epoch + 1
         self._hook(self.callbacks.on_epoch_begin, epoch)
         start = 0

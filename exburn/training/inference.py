@@ -66,6 +66,7 @@ def evaluate(
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
+    timing.begin(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
@@ -121,6 +122,7 @@ def predict(
     sink = Sink(feed.samples)
     done, last = 0, time.perf_counter()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing()
+    timing.begin(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:

@@ -144,6 +144,10 @@ class StreamFeed:
             finally:
                 over.set()
 
+    def waited(self) -> float:
+        """Seconds spent before the first epoch, waiting for its first batch."""
+        return self.dataset.waited()
+
     def close(self) -> None:
         """Ends what was kept for a later epoch: threads, memory, an open loader."""
         self._gatherer.close()

@@ -41,11 +41,16 @@ class Timing:
         self.waits: list[float] = []
         self.begin()
 
-    def begin(self) -> None:
-        """An epoch begins."""
+    def begin(self, waited: float = 0.0) -> None:
+        """An epoch begins.
+
+        Args:
+            waited: Seconds that were spent before, waiting for its first batches.
+        """
         self._spent: dict[str, float] = {part: 0.0 for part in _PARTS}
+        self._spent["data"] = waited
         self._validation_data = 0.0  # seconds that a validation waited for its own
-        self._start = time.perf_counter()
+        self._start = time.perf_counter() - waited
         self._since: float | None = None  # when the wait at hand began
 
     def end(self) -> None:

@@ -265,6 +265,22 @@ def test_waiting_for_data_is_shown(model, pause, shown):
     assert (validated.data_waits[1] > 0.2) is shown  # the first one compiles
 
 
+@pytest.mark.parametrize("validates", [False, True])
+def test_the_wait_for_the_very_first_batch_counts(model, validates):
+    def batches():
+        time.sleep(0.7)
+        while True:
+            yield X[:24], Y[:24]
+
+    given = {"x": batches(), "steps_per_epoch": 4}
+    if validates:
+        given = {"x": X, "y": Y, "validation_steps": 4, "validation_data": batches()}
+    history = model.fit(**given, epochs=3, verbose=0, profile=True)
+    first, *_, last = history.profile
+    assert first["data_ms"] > 700 > last["data_ms"]
+    assert history.data_waits[0] > 700 / first["total_ms"] * 0.99
+
+
 def test_the_plan_says_where_the_data_are(model, monkeypatch):
     model.fit(X, Y, validation_data=(X, Y), resident=True, verbose=0)
     places = [d for d in model.explain_plan() if "data" in d.choice]
