@@ -17,13 +17,14 @@ X = RNG.normal(size=(20, 4)).astype(np.float32)
 Y = X.sum(-1, keepdims=True)
 
 
-@pytest.fixture(scope="module")
-def model():
+def trained():
     made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
     made.compile("adam", "mse", metrics=["mae"], seed=0)
     made.fit(X, Y, verbose=0)
     return made
 
+
+model = pytest.fixture(scope="module")(trained)
 
 CALLS = {  # what it does, and how many arrays of the host it may send
     "predict_on_batch": (lambda m: m.predict_on_batch(X), 1),
@@ -71,7 +72,8 @@ def test_the_count_of_batches_stays_on_the_device(model):
     assert int(trainer.initial_state().step) == 5
 
 
-def test_a_model_that_moves_leaves_nothing_behind(model):
+def test_a_model_that_moves_leaves_nothing_behind():
+    model = trained()  # of its own: from then on data are bound for it
     model.to_device("cpu")
     model.train_on_batch(X, Y)
     assert model._run.value.trainer._place is None  # it is bound to the old device
