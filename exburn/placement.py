@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from exburn.errors import ArgumentError
 
-__all__ = ["bound_to", "refuse_apart", "together"]
+__all__ = ["bound_to", "is_bound", "refuse_apart", "together"]
 
 
 def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ def together(tree: Any, beside: Any = (), *, may_alias: bool = False) -> Any:
         True
     """
     leaves, structure = jax.tree.flatten(tree)
-    bound = [v.sharding for v in [*leaves, *jax.tree.leaves(beside)] if _is_bound(v)]
+    bound = [v.sharding for v in [*leaves, *jax.tree.leaves(beside)] if is_bound(v)]
     if not bound or any(s.device_set != bound[0].device_set for s in bound):
         return tree
     where: Any = bound[0]
@@ -75,7 +75,7 @@ def together(tree: Any, beside: Any = (), *, may_alias: bool = False) -> Any:
     free = {
         i: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
         for i, leaf in enumerate(leaves)
-        if not _is_bound(leaf)
+        if not is_bound(leaf)
     }
     for i, leaf in jax.device_put(free, where, may_alias=may_alias).items():
         leaves[i] = leaf
@@ -90,13 +90,19 @@ def bound_to(tree: Any) -> str:
         'cpu:0'
     """
     for leaf in jax.tree.leaves(tree):
-        if _is_bound(leaf):
+        if is_bound(leaf):
             return _devices(leaf)
     return ""
 
 
-def _is_bound(leaf: Any) -> bool:
-    """Whether someone has put the array on its devices; NumPy's and tracers are not."""
+def is_bound(leaf: Any) -> bool:
+    """Whether someone has put the array on its devices; NumPy's and tracers are not.
+
+    Example:
+        >>> device = jax.devices()[0]
+        >>> is_bound(jax.device_put(1.0)), is_bound(jax.device_put(1.0, device))
+        (False, True)
+    """
     return not isinstance(leaf, Tracer) and getattr(leaf, "committed", False)
 
 
@@ -117,6 +123,6 @@ def _places(name: str, tree: Any) -> dict[str, str]:
     """Devices of the arrays that were put there: all others go where these are."""
     found = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        if _is_bound(leaf) and not leaf.is_deleted():
+        if is_bound(leaf) and not leaf.is_deleted():
             found[name + jax.tree_util.keystr(path)] = _devices(leaf)
     return found

@@ -16,6 +16,7 @@ from exburn.checkpoint import CheckpointWriter
 from exburn.checkpoint.arrays import WEIGHTS
 from exburn.checkpoint.snapshot import Snapshot
 from exburn.checkpoint.values import encode
+from exburn.placement import is_bound
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
 from exburn.training.readings import Readings
@@ -207,7 +208,7 @@ def unflatten(like: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
     names = flatten(like)
     placed = []
     for (_, leaf), name in zip(leaves, names, strict=True):
-        device = leaf.sharding if getattr(leaf, "committed", False) else None
+        device = leaf.sharding if is_bound(leaf) else None
         value: Any = jax.device_put(arrays[name], device)
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             impl = jax.random.key_impl(leaf)

@@ -15,6 +15,7 @@ from exburn.building import spec_like
 from exburn.callback import CallbackList
 from exburn.device import waking
 from exburn.errors import warn
+from exburn.placement import bound_to
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.check import in_batch
@@ -144,8 +145,7 @@ class Epochs:
         if not isinstance(feed, ArrayFeed) or self.trainer.eager:
             return False
         # For arrays that someone has placed it would have to be told where they are.
-        arrays = jax.tree.leaves((self.trainer.arrays, feed.dataset.tree))
-        return not any(getattr(leaf, "committed", False) for leaf in arrays)
+        return not bound_to((self.trainer.arrays, feed.dataset.tree))
 
     def _hook(self, hook: Callable, *args: Any) -> None:
         self.trainer.call_hook(hook, *args, light=self.callbacks.light)

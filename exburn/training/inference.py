@@ -65,8 +65,7 @@ def evaluate(
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing()
-    timing.begin(feed.waited())
+    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
@@ -121,8 +120,7 @@ def predict(
     wanted = callbacks.listens("on_predict_batch_end")
     sink = Sink(feed.samples)
     done, last = 0, time.perf_counter()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing()
-    timing.begin(feed.waited())
+    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:

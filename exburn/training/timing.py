@@ -21,6 +21,9 @@ class Timing:
     The device works while the host prepares, so ``device_ms`` is what the host had to
     wait for it, not its computing time; ``host_ms`` holds dispatch and callbacks.
 
+    Args:
+        waited: As of ``begin``, which need not be called for the first epoch.
+
     Attributes:
         epochs: A dictionary for each finished epoch: ``data_ms``, ``device_ms``,
             ``host_ms``, ``validation_ms``, ``total_ms``.
@@ -36,10 +39,10 @@ class Timing:
         ['data_ms', 'device_ms', 'host_ms', 'total_ms', 'validation_ms']
     """
 
-    def __init__(self):
+    def __init__(self, waited: float = 0.0):
         self.epochs: list[dict[str, float]] = []
         self.waits: list[float] = []
-        self.begin()
+        self.begin(waited)
 
     def begin(self, waited: float = 0.0) -> None:
         """An epoch begins.

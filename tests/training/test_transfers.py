@@ -24,7 +24,10 @@ def trained():
     return made
 
 
-model = pytest.fixture(scope="module")(trained)
+@pytest.fixture(scope="module")
+def model():
+    return trained()
+
 
 CALLS = {  # what it does, and how many arrays of the host it may send
     "predict_on_batch": (lambda m: m.predict_on_batch(X), 1),
