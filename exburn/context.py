@@ -8,7 +8,7 @@ import itertools
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -37,6 +37,7 @@ class Context:
             was met unbuilt; ``None`` in an ordinary pass.
         root: The module that the pass runs through, holding the arrays of this pass.
         lookups: ``(indices, rows, layer)`` of every table that was looked into.
+        parts: The losses that a model's ``compute_loss`` added up, if several, by name.
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
@@ -55,6 +56,7 @@ class Context:
         self.captured: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int, str]] = []
+        self.parts: dict[str, Any] = {}
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}
         self._sources: dict[int, tuple[Any, Any]] = {}
@@ -107,6 +109,12 @@ class Context:
         """
         leaves = jax.tree.leaves(outputs)
         return [self.filled(v) for v in leaves], [self.mask_of(v) for v in leaves]
+
+    def attach(self, outputs: Any, masks: Sequence[Any]) -> None:
+        """Attaches masks to the arrays of a tree, in the order of its leaves."""
+        for value, mask in zip(jax.tree.leaves(outputs), masks, strict=True):
+            if mask is not None:
+                self.set_mask(value, mask)
 
     def source_of(self, value: Any) -> Any:
         """The array that this one was cast from, or the value itself."""

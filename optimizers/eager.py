@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.variable import OptimizerVariable, variables_of
 
-__all__ = ["Eager"]
+__all__ = ["Eager", "constraints_of"]
 
 
 class Eager:
@@ -24,6 +24,7 @@ class Eager:
     _names: list[str] | None = None
     _variables: list[Any]
     _treedef: Any
+    _constraints: dict[str, Callable] = {}
     _compiled: tuple[int, Any] | None = None
 
     init: Any
@@ -48,23 +49,27 @@ class Eager:
         """
         if self.built:
             return
-        self._variables = list(variables)
-        paths = [str(getattr(v, "path", "")) for v in self._variables]
+        self._variables = variables = list(variables)
+        paths = [str(getattr(v, "path", "")) for v in variables]
         unique = len(set(paths)) == len(paths)
         names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
         state = self.init(dict(zip(names, map(_value, self._variables), strict=True)))
-        self._names, self._treedef = names, jax.tree.structure(state)
+        self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
         box = [state]
         self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
 
-    def adopt(self, names: Sequence[str], treedef: Any) -> None:
+    def adopt(
+        self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]
+    ) -> None:
         """Tells ``stateless_apply`` how a trainer's lists map to its state.
 
         Args:
             names: Paths of the trained parameters, in the order of the lists.
             treedef: Structure of the state that the optimizer's list of arrays is of.
+            constraints: Of the parameters that have one, by path.
         """
         self._names, self._treedef = list(names), treedef
+        self._constraints = constraints
 
     @property
     def variables(self) -> list[OptimizerVariable]:
@@ -74,6 +79,16 @@ class Eager:
             NotBuiltError: There is no state yet.
         """
         return variables_of(self, self._need_state("variables"))
+
+    def state_of(self, optimizer_variables: Sequence[Any]) -> Any:
+        """The state that a list of its values, or of ``variables``, is of.
+
+        Raises:
+            ArgumentError: The list has another length.
+        """
+        wanted = self._treedef.num_leaves
+        values = self._checked(optimizer_variables, wanted, "state arrays")
+        return self._treedef.unflatten(map(_value, values))
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
@@ -95,17 +110,9 @@ class Eager:
         if isinstance(optimizer_variables, Mapping):
             return self.update(grads, optimizer_variables, trainable_variables)
         self._need_state("stateless_apply")
-        state = self._treedef.unflatten(
-            map(
-                _value,
-                self._checked(
-                    optimizer_variables, self._treedef.num_leaves, "state arrays"
-                ),
-            )
-        )
-        params, state = self.update(
+        params, state = self._update_constrained(
             self._named(grads, "gradients"),
-            state,
+            self.state_of(optimizer_variables),
             self._named(trainable_variables, "parameters"),
         )
         return [params[name] for name in self._names or ()], jax.tree.leaves(state)
@@ -143,7 +150,7 @@ class Eager:
                 )
         state = self._need_state("apply")
         if self._compiled is None or self._compiled[0] != self.revision:
-            self._compiled = (self.revision, jax.jit(self.update))
+            self._compiled = (self.revision, jax.jit(self._update_constrained))
         values = [_value(v) for v in self._variables]
         params, state = self._compiled[1](
             self._named(grads, "gradients"), state, self._named(values, "parameters")
@@ -167,6 +174,13 @@ class Eager:
         for name, variable in zip(self._names or (), variables, strict=True):
             _assign(variable, final[name])
 
+    def _update_constrained(self, grads: Any, state: Any, params: Any) -> tuple:
+        """An update, after which parameters that have a constraint obey it."""
+        params, state = self.update(grads, state, params)
+        for name, constraint in self._constraints.items():
+            params = {**params, name: constraint(params[name])}
+        return params, state
+
     def _need_state(self, op: str) -> Any:
         state = self._live()
         if state is None or (op != "variables" and not self.built):
@@ -189,6 +203,12 @@ class Eager:
                 f"the optimizer was built for {wanted} {what}, received {len(values)}",
             )
         return values
+
+
+def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, Any]:
+    """The constraints of variables that have one, by their names."""
+    found = zip(names, (getattr(v, "constraint", None) for v in variables), strict=True)
+    return {name: constraint for name, constraint in found if callable(constraint)}
 
 
 def _value(variable: Any) -> Any:

@@ -10,6 +10,7 @@ import jax
 from exburn.dataset import as_batch
 from exburn.errors import ArgumentError, DataError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.training.own_step import writes
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.training.trainer import Trainer
@@ -40,7 +41,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
         )
     dataset = as_batch(*parts, op=op)
     trainer = model._trainer(op)
-    own = callable(getattr(model, "train_step", None))
+    own = writes(model, "train_step")
     if own and not (op == "train_step" and method == "autodiff"):
         raise ArgumentError(
             op,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,19 +14,40 @@ from exburn import context
 from exburn.errors import ShapeError
 from exburn.traversal import iter_weights, module_paths
 
-__all__ = ["stateless_call"]
+__all__ = ["Bound", "bound", "stateless_call"]
 
 
-def stateless_call(
-    layer: Any, trained: Any, rest: Any, args: tuple, kwargs: dict[str, Any]
-) -> tuple[Any, list, list]:
-    """Outputs, the other variables afterwards, and the losses that were added.
+@dataclasses.dataclass
+class Bound:
+    """A copy of a layer that holds given arrays, and the pass that runs through it.
+
+    Attributes:
+        copy: The copy.
+        pass_: The pass.
+    """
+
+    copy: Any
+    pass_: context.Context
+    _rest: list[Any]
+
+    @property
+    def rest(self) -> list[Any]:
+        """Values of its ``non_trainable_variables`` now."""
+        return [weight.get_value() for weight in self._rest]
+
+
+@contextlib.contextmanager
+def bound(
+    layer: Any, trained: Any, rest: Any, *, training: bool, op: str
+) -> Iterator[Bound]:
+    """A block within which a copy of a layer can be called on given arrays.
 
     Args:
         layer: A built layer; it stays as it is.
         trained: Values in the order of its ``trainable_variables``.
         rest: The same for ``non_trainable_variables``.
-        args, kwargs: What it is called with.
+        training: Whether layers such as dropout are active.
+        op: The operation named in errors.
 
     Raises:
         ShapeError: The number of values or a shape differs.
@@ -35,22 +59,39 @@ def stateless_call(
         ("non_trainable_variables", rest, False),
     ):
         own = [(path, weight) for path, weight, learns in weights if learns is learned]
-        values |= _checked(f"{layer.name}.stateless_call", kind, own, list(given))
+        values |= _checked(f"{layer.name}.{op}", kind, own, list(given))
     outer = context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     held = {path: weight for path, weight, _ in iter_weights(copy)}
     for path, value in values.items():
         held[path].set_raw_value(value)
-    pass_ = context.Context(
-        training=bool(kwargs.get("training")), key=outer and outer.key
-    )
+    pass_ = context.Context(training=training, key=outer and outer.key)
     if outer is not None:
         pass_._draws = outer._draws  # a second call in one step draws anew
     pass_.paths, pass_.root = module_paths(copy), copy
     with context.forward(pass_):
-        outputs = copy._call_arrays(args, kwargs)
-        after = [held[path].get_value() for path, _, learns in weights if not learns]
-        return outputs, after, copy.losses
+        yield Bound(copy, pass_, [held[p] for p, _, learns in weights if not learns])
+
+
+def stateless_call(
+    layer: Any, trained: Any, rest: Any, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Any, list, list]:
+    """Outputs, the other variables afterwards, and the losses that were added.
+
+    Args:
+        layer, trained, rest: As of ``bound``.
+        args, kwargs: What it is called with.
+
+    Raises:
+        ShapeError: The number of values or a shape differs.
+    """
+    outer, training = context.current(), bool(kwargs.get("training"))
+    with bound(layer, trained, rest, training=training, op="stateless_call") as run:
+        outputs = run.copy._call_arrays(args, kwargs)
+        result = outputs, run.rest, run.copy.losses
+    if outer is not None:  # a loss or a metric may follow
+        outer.attach(outputs, run.pass_.attached(outputs)[1])
+    return result
 
 
 def _checked(op: str, kind: str, own: list, given: list) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class Batches:
     _prepare: Any
     _guarded: Any
     _predictor: Any
+    metrics: Any
 
     def train_on_batch(
         self, x, y=None, sample_weight=None, class_weight=None, return_dict=False
@@ -54,4 +55,11 @@ class Batches:
             return trainer.predict_batch((batch.tree[0], None, None))
 
     def reset_metrics(self) -> None:
-        """Does nothing: each ``*_on_batch`` call returns that batch's values alone."""
+        """Forgets what ``get_metrics_result`` returns.
+
+        Each ``*_on_batch`` call returns its batch's values alone, also without this.
+        """
+        if (trainer := self._run.value.trainer) is not None:
+            trainer.last_logs = None
+        for metric in self.metrics:
+            metric.reset_state()

@@ -30,11 +30,16 @@ class _Run:
         self.history: History | None = None
         self.stop = {"training": False, "evaluating": False, "predicting": False}
         self.check_numerics = True
-        self.loss_tracker = Mean(name="loss")
+        self._trackers: dict[str, Mean] = {}
         self.variants: dict[Any, Any] = {}
         self.warmup: Any = None
         self.device: Any = None
         self.output_axes: Any = None
+
+    def loss_trackers(self, objective: Objective) -> dict[str, Mean]:
+        """A metric for the loss and, if there are several, for each of them."""
+        names = ["loss", *objective.parts]
+        return {n: self._trackers.setdefault(n, Mean(name=n)) for n in names}
 
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""
@@ -227,13 +232,16 @@ class Compiling:
 
     @property
     def metrics(self) -> list[Any]:
-        """The loss tracker and the metrics of ``compile``; may be overridden."""
+        """Trackers of the loss, the metrics of ``compile``, those of layers; may be
+        overridden."""
         run = self._run.value
         if run.trainer is None:
             return []
-        given = [meter.metric for meter in run.trainer.objective.meters]
+        objective = run.trainer.objective
+        loss, *parts = run.loss_trackers(objective).values()
+        given = [meter.metric for meter in objective.meters]
         own = [m for m in held_metrics(self) if not any(m is one for one in given)]
-        return [run.loss_tracker, *given, *own]
+        return [loss, *given, *parts, *own]
 
     @property
     def trace_counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a model's own ``train_step`` is written with, in Keras' JAX form."""
+"""The steps that a model may write itself, in Keras' JAX form, and what they share."""
 
 from __future__ import annotations
 
@@ -9,17 +9,88 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import inspect_call, spec_like
+from exburn.dataset.packing import unpack_x_y_sample_weight
+from exburn.layer import bound
 from exburn.training.forward import ends_in_probabilities
+from exburn.training.own_metrics import holding
+from exburn.training.own_step import built_in
+from exburn.training.program import own_loss
 
 __all__ = ["OwnSteps"]
 
 
 class OwnSteps:
-    """Pure calls and losses for subclasses that write their own steps."""
+    """Steps, loss and metrics as pure functions that subclasses override.
 
+    ``fit``, ``evaluate`` and ``predict`` compute the same without calling the methods
+    marked ``built_in``, and call what a class puts in their place.
+    """
+
+    _run: Any
     _trainer: Any
     _output_names_of: Any
     losses: Any
+    metrics: Any
+    metrics_variables: Any
+    optimizer: Any
+    stateless_call: Any
+
+    @built_in
+    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+        """One update: a pure function; override it to train in another way.
+
+        Args:
+            state: Four lists of arrays: the values of ``trainable_variables``,
+                ``non_trainable_variables``, ``optimizer.variables``, and of the
+                variables of ``metrics``.
+            data: A batch: ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
+
+        Returns:
+            What is logged, and the new state.
+
+        Source: Keras, "Customizing what happens in fit() with JAX".
+        """
+        trained, rest, slots, measured = state
+        optimizer, batch = self.optimizer, unpack_x_y_sample_weight(data)
+
+        def objective(trained):
+            loss, seen = self._loss_and_updates(trained, rest, measured, batch, True)
+            scaled = loss
+            if optimizer.scales_loss:
+                scaled = optimizer.scale_loss(loss, optimizer.state_of(slots))
+            return scaled, (loss, seen)
+
+        (_, (loss, seen)), grads = jax.value_and_grad(objective, has_aux=True)(trained)
+        trained, slots = optimizer.stateless_apply(slots, grads, trained)
+        rest = seen["rest"]
+        logs, measured = self._measured((trained, rest), loss, seen, batch, True)
+        return logs, (trained, rest, slots, measured)
+
+    @built_in
+    def test_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+        """As ``train_step``, without an update: the state has no optimizer in it."""
+        trained, rest, measured = state
+        batch = unpack_x_y_sample_weight(data)
+        loss, seen = self._loss_and_updates(trained, rest, measured, batch, False)
+        rest = seen["rest"]
+        logs, measured = self._measured((trained, rest), loss, seen, batch, False)
+        return logs, (trained, rest, measured)
+
+    @built_in
+    def predict_step(self, state: tuple, data: Any) -> tuple[Any, list]:
+        """The outputs for a batch: a pure function; override it to predict others.
+
+        Args:
+            state: Two lists of arrays: the values of ``trainable_variables`` and of
+                ``non_trainable_variables``.
+            data: The inputs.
+
+        Returns:
+            Outputs, each with a row for every row of the inputs, and the new values of
+            ``non_trainable_variables``, which ``predict`` does not keep.
+        """
+        x, _, _ = unpack_x_y_sample_weight(data)
+        return self.stateless_call(*state, x, training=False)
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
@@ -41,10 +112,128 @@ class OwnSteps:
         objective.build(*specs, names, self._ends_in_probabilities)
         pass_ = context.current() or context.Context()
         filled, masks = pass_.attached(y_pred)
-        loss = objective.loss(y, (y_pred, filled), sample_weight, masks, None)[0]
+        loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
+        pass_.parts = parts if objective.parts else {}
         if pass_.root is self:
             loss = sum((jnp.asarray(v, jnp.float32) for v in self.losses), loss)
         return loss
+
+    def stateless_compute_loss(
+        self,
+        trainable_variables,
+        non_trainable_variables,
+        metrics_variables,
+        x=None,
+        y=None,
+        y_pred=None,
+        sample_weight=None,
+        training: bool = True,
+    ) -> tuple[Any, tuple[list, list, list]]:
+        """``compute_loss`` as a pure function.
+
+        Args:
+            trainable_variables: Values in the order of ``trainable_variables``.
+            non_trainable_variables: The same for ``non_trainable_variables``.
+            metrics_variables: Those of ``metrics_variables``; none if it is empty.
+            x, y, y_pred, sample_weight, training: As of ``compute_loss``.
+
+        Returns:
+            The loss, and the three lists afterwards.
+        """
+        given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
+        pass_ = context.current()
+        masks = None if pass_ is None else pass_.attached(y_pred)[1]
+        weights = trainable_variables, non_trainable_variables
+        holds = self._holding(metrics_variables or self.metrics_variables)
+        with bound(self, *weights, training=training, op="compute_loss") as run:
+            if masks is not None:
+                run.pass_.attach(y_pred, masks)
+            with holds as after:
+                loss = own_loss(run.copy.compute_loss, training, **given)
+            return loss, (list(trainable_variables), run.rest, after)
+
+    @built_in
+    def compute_metrics(self, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
+        """Updates the metrics of ``compile``; override it to update others as well.
+
+        Args:
+            x, y, sample_weight: The batch.
+            y_pred: The outputs.
+
+        Returns:
+            What is logged: ``get_metrics_result()``.
+        """
+        trainer, pass_ = self._trainer("compute_metrics"), context.current()
+        if pass_ is None:
+            specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+            names = self._output_names_of(specs[0])
+            trainer.objective.build(*specs, names, self._ends_in_probabilities)
+            trainer.last_logs, pass_ = None, context.Context()
+        masks = pass_.attached(y_pred)[1]
+        trainer.objective.measure(y, y_pred, sample_weight, masks)
+        return self.get_metrics_result()
+
+    @built_in
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Values of all metrics by their names in logs; those of dicts one by one.
+
+        Outside of a step they are those that ``fit``, ``evaluate`` or a method for
+        single batches logged last.
+        """
+        trainer = self._run.value.trainer
+        if trainer is None:
+            return {}
+        if context.current() is None and trainer.last_logs is not None:
+            return dict(trainer.last_logs)
+        names = {id(meter.metric): meter.name for meter in trainer.objective.meters}
+        found: dict[str, Any] = {}
+        for metric in self.metrics:
+            value = metric.result()
+            name = names.get(id(metric), metric.name)
+            found |= value if isinstance(value, dict) else {name: value}
+        return found
+
+    def _loss_and_updates(
+        self, trained, rest, measured, batch: tuple, training: bool
+    ) -> tuple[Any, dict[str, Any]]:
+        """The loss of a batch, and what came with it and is needed afterwards."""
+        x, y, w = batch
+        holds = self._holding(measured)
+        with bound(self, trained, rest, training=training, op="train_step") as run:
+            with holds as after:
+                outputs = run.copy._call_arrays((x,), {})
+                given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
+                loss = own_loss(run.copy.compute_loss, training, **given)
+            return loss, {
+                "outputs": outputs,
+                "masks": run.pass_.attached(outputs)[1],
+                "parts": run.pass_.parts,
+                "rest": run.rest,
+                "metrics": after,
+            }
+
+    def _measured(
+        self, weights: tuple, loss: Any, seen: dict[str, Any], batch: tuple, training
+    ) -> tuple[dict[str, Any], list]:
+        """The logs after a batch, and the metrics' variables."""
+        x, y, w = batch
+        rows = jax.tree.leaves(x)[0].shape[0]
+        trackers = self._loss_trackers()
+        holds = self._holding(seen["metrics"])
+        with bound(self, *weights, training=training, op="train_step") as run:
+            run.pass_.attach(seen["outputs"], seen["masks"])
+            with holds as after:
+                for name, value in {"loss": loss, **seen["parts"]}.items():
+                    trackers[name].update_state(value, sample_weight=rows)
+                logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
+        return logs, after
+
+    def _holding(self, values: Any) -> Any:
+        """A block in which the metrics hold these values of their variables."""
+        return holding(self.metrics, values, beside=[*self._loss_trackers().values()])
+
+    def _loss_trackers(self) -> dict[str, Any]:
+        return self._run.value.loss_trackers(self._trainer("train_step").objective)
 
     def _ends_in_probabilities(self) -> Any:
         """For each output whether it ends in a softmax or sigmoid, if that is known."""

@@ -25,6 +25,7 @@ from exburn.models.compiling import Compiling
 from exburn.models.exhaustion import memory_errors
 from exburn.placement import refuse_apart
 from exburn.training.feed import count_steps
+from exburn.training.own_step import writes
 from exburn.traversal import iter_weights
 from exburn.weights import alive
 
@@ -33,8 +34,6 @@ __all__ = ["Preparing", "closed_if_it_fails", "exits"]
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
-# Methods that Keras' trainer calls.
-_NOT_CALLED = ("compute_metrics", "get_metrics_result")
 
 
 class Preparing(Compiling):
@@ -65,7 +64,7 @@ class Preparing(Compiling):
         if ready:
             spec = trainer.recall(kind, batch)
         else:
-            self._check_methods(op, kind, batch)
+            self._check_targets(op, kind, batch)
             spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)
         if kind == "predict" and spec is not None:
             check_rows(op, batch[0], spec)
@@ -93,22 +92,9 @@ class Preparing(Compiling):
             check(dataset.tree)
         return spec
 
-    def _check_methods(self, op: str, kind: str, batch: tuple) -> None:
-        """Raises for methods of the model's own, or a loss, that do not fit."""
-        own = callable(getattr(self, f"{kind}_step", None))
-        if own and kind == "predict":
-            raise ArgumentError(
-                op,
-                "a predict_step of a model's own is not called",
-                hint="Write the computation into call, or into a second model.",
-            )
-        for name in () if own or kind == "predict" else _NOT_CALLED:
-            if callable(getattr(self, name, None)):
-                raise ArgumentError(
-                    op,
-                    f"{name} of a model's own is not called",
-                    hint="Update metrics that the model holds in compute_loss or call.",
-                )
+    def _check_targets(self, op: str, kind: str, batch: tuple) -> None:
+        """Raises if the loss needs targets, and the batch has none."""
+        own = writes(self, f"{kind}_step")
         if own or kind == "predict" or batch[1] is not None:
             return
         if self._run.value.trainer.objective.wants_targets:

@@ -1,14 +1,15 @@
-"""Models that bring their own ``train_step`` or ``test_step``, in Keras' JAX form.
+"""Models that bring their own steps, in Keras' JAX form.
 
 A step is a pure function: ``train_step(state, data) -> (logs, state)`` with the state
 ``(trainable, non_trainable, optimizer, metrics)``, four lists of arrays in the order of
-the model's ``*_variables``; ``test_step`` leaves the optimizer out. Here the lists are
-cut from the ``TrainState`` and put back, so that such a model runs in the same chunks.
+the model's ``*_variables``; ``test_step`` leaves the optimizer out, ``predict_step``
+has the first two lists and returns outputs. Here the lists are cut from the
+``TrainState`` and put back, so that such a model runs in the same chunks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,12 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import context
-from exburn.errors import ArgumentError
+from exburn.dataset.packing import pack_x_y_sample_weight
+from exburn.errors import ArgumentError, ShapeError
+from exburn.optimizers.eager import constraints_of
 from exburn.training.module import Arrays, SplitModule
+from exburn.training.own_step import own_step
 from exburn.training.state import TrainState
 from exburn.traversal import iter_weights
 
-__all__ = ["CustomSteps"]
+__all__ = ["LOGS", "CustomSteps"]
+
+LOGS = "logs of the step"  # key among the totals, and no name of a metric
 
 
 class CustomSteps:
@@ -38,11 +44,13 @@ class CustomSteps:
         weights = list(iter_weights(self.module))
         self._learned = [path for path, _, learns in weights if learns]
         self._rest = [path for path, _, learns in weights if not learns]
+        learned = [weight for _, weight, learns in weights if learns]
+        self._constraints = constraints_of(self._learned, learned)
         self._logs: dict[str, tuple[str, ...]] = {}
 
     def has(self, kind: str) -> bool:
-        """Whether the class defines this step (``"train"`` or ``"test"``)."""
-        return callable(getattr(self.module, f"{kind}_step", None))
+        """Whether it is this step (``"train"``, ``"test"`` …) that runs."""
+        return own_step(self.module, kind)
 
     def names(self, kind: str) -> list[str]:
         """Names of the step's logs, known after ``discover``."""
@@ -55,7 +63,7 @@ class CustomSteps:
     def train(self, state: TrainState, batch: tuple) -> TrainState:
         """One update by the model's ``train_step``."""
         leaves, treedef = jax.tree.flatten(state.opt_state)
-        self.optimizer.adopt(self._learned, treedef)
+        self.optimizer.adopt(self._learned, treedef, self._constraints)
         arrays = {**state.params, **state.frozen, **state.others}
         parts = [
             [arrays[n] for n in self._learned],
@@ -70,10 +78,16 @@ class CustomSteps:
             [jnp.asarray(n, o.dtype) for n, o in zip(new[2], leaves, strict=True)]
         )
         pick = lambda names: {n: arrays[n] for n in names}  # noqa: E731
+        others = pick(state.others)
+        left_out = self.optimizer.skips(state.opt_state, opt_state)
+        if left_out is not None:
+            others = jax.tree.map(
+                lambda n, o: jnp.where(left_out, o, n), others, state.others
+            )
         return state.replace(
             params=pick(state.params),
             frozen=pick(state.frozen),
-            others=pick(state.others),
+            others=others,
             opt_state=opt_state,
             metrics=self._totals(logs, new[3]),
             step=state.step + 1,
@@ -92,13 +106,44 @@ class CustomSteps:
         logs, new = self._call("test", parts, batch, key)
         return self._totals(logs, new[2])
 
-    def _call(self, kind: str, parts: list, batch: tuple, key: Any):
+    def predict(self, groups: tuple[Arrays, ...], x: Any, key: Any) -> Any:
+        """The outputs of the model's ``predict_step``."""
+        arrays = {name: value for group in groups for name, value in group.items()}
+        state = [arrays[n] for n in self._learned], [arrays[n] for n in self._rest]
+        outputs, _ = self._step("predict", state, (x, None, None), key)
+        rows = jax.tree.leaves(x)[0].shape[0]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(outputs):
+            if jnp.shape(leaf)[:1] != (rows,):
+                raise ShapeError(
+                    "predict_step",
+                    f"outputs must have a row for each of the {rows} rows of the "
+                    f"inputs, those at {jax.tree_util.keystr(path) or 'the top'} have "
+                    f"shape {jnp.shape(leaf)}",
+                    hint="Return arrays whose first axis is that of the batch.",
+                )
+        return jax.tree.map(jnp.asarray, outputs)
+
+    def _step(self, kind: str, state: tuple, batch: tuple, key: Any) -> tuple:
+        """What the model's step returns, a pair."""
         pass_ = context.Context(training=kind == "train", key=key)
         with context.forward(pass_):
-            result = getattr(self.module, f"{kind}_step")(tuple(parts), _pack(batch))
+            data = pack_x_y_sample_weight(*batch)
+            result = getattr(self.module, f"{kind}_step")(state, data)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise ArgumentError(f"{kind}_step", "it must return (logs, state)")
-        logs, new = result
+            first, second = "logs", "state"
+            if kind == "predict":
+                first, second = "outputs", "non_trainable_variables"
+            raise ArgumentError(f"{kind}_step", f"it must return ({first}, {second})")
+        if kind != "predict" and not isinstance(result[0], Mapping):
+            raise ArgumentError(
+                f"{kind}_step",
+                "what is logged must be a dict of values by their names, received "
+                f"{type(result[0]).__name__}",
+            )
+        return result
+
+    def _call(self, kind: str, parts: list, batch: tuple, key: Any):
+        logs, new = self._step(kind, tuple(parts), batch, key)
         self._logs[kind] = tuple(logs)
         if len(new) != len(parts):
             raise ArgumentError(
@@ -114,14 +159,17 @@ class CustomSteps:
 
     def _totals(self, logs: Any, variables: list) -> dict[str, Any]:
         logs = {name: jnp.asarray(v, jnp.float32) for name, v in logs.items()}
-        return {"logs": logs, "variables": variables}
+        return {LOGS: logs, "variables": variables}
 
     def discover(self, kind: str, state: Any, batch: tuple) -> None:
         """Learns the names of a step's logs from an abstract call."""
         if kind == "train":
             jax.eval_shape(self.train, state, batch)
+            return
+        key = jax.random.key(0)
+        if kind == "predict":
+            jax.eval_shape(self.predict, state, batch[0], key)
         else:
-            key = jax.random.key(0)
             jax.eval_shape(
                 lambda s, b: self.test(s, self.fresh(kind), b, key), state, batch
             )
@@ -134,14 +182,4 @@ class CustomSteps:
             for value in metric.stateless_reset_state()
         ]
         zeros = {name: np.zeros((), np.float32) for name in self._logs.get(kind, ())}
-        return {"logs": zeros, "variables": variables}
-
-
-def _pack(batch: tuple) -> Any:
-    """As Keras packs it: ``x``, ``(x,)`` of several, ``(x, y)`` or ``(x, y, w)``."""
-    x, y, w = batch
-    if w is not None:
-        return x, y, w
-    if y is not None:
-        return x, y
-    return (x,) if isinstance(x, list | tuple) else x
+        return {LOGS: zeros, "variables": variables}

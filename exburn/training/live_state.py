@@ -18,6 +18,7 @@ from exburn.layer import Layer
 from exburn.optimizers import LossScaleOptimizer
 from exburn.placement import together
 from exburn.training.module import Arrays, SplitModule
+from exburn.training.own_step import writes
 from exburn.training.ownership import own_leaves
 from exburn.training.state import TrainState, seed_data
 from exburn.traversal import iter_modules
@@ -142,7 +143,7 @@ class LiveState:
         optimizer = self.optimizer
         if optimizer is None or optimizer.scales_loss or not self._auto_scale_loss:
             return False
-        if callable(getattr(self.module, "train_step", None)):
+        if writes(self.module, "train_step"):
             return False
         if not any(
             isinstance(module, Layer) and module.compute_dtype == "float16"

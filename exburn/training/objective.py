@@ -163,7 +163,7 @@ class Objective:
     def _meters(self, preds, targets) -> list[_Meter]:
         found: list[_Meter] = []
         names = self.output_names
-        taken = {"loss", *self._parts()}
+        taken = {"loss", *self.parts}
         for spec, weighted in ((self._metrics, False), (self._weighted, True)):
             for i, given in enumerate(metrics_by_output(spec, names)):
                 for identifier in given:
@@ -244,7 +244,7 @@ class Objective:
         """Fresh totals."""
         zero = np.zeros((), np.float32)
         state: dict[str, Any] = {"loss": {"total": zero, "rows": zero}}
-        for name in self._parts():
+        for name in self.parts:
             state[name] = {"total": zero, "rows": zero}
         for meter in self.meters:
             state[meter.name] = meter.metric.init()
@@ -302,6 +302,18 @@ class Objective:
                 )
         return totals
 
+    def measure(self, y: Any, outputs: Any, w: Any, masks: list[Any]) -> None:
+        """Updates the metrics of ``compile`` themselves with a batch."""
+        preds = jax.tree.leaves(outputs)
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        for meter in self.meters:
+            i = meter.output
+            weight = weights[i] if meter.weighted else None
+            weight = _meter_weight(weight, masks[i], None)
+            given = {} if weight is None else {"sample_weight": weight}
+            with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
+                meter.metric.update_state(targets[i], preds[i], **given)
+
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""
         return totals.get(_OWN, {})
@@ -326,10 +338,11 @@ class Objective:
     @property
     def names(self) -> list[str]:
         """Names of the logs, the loss first."""
-        given = ["loss", *self._parts(), *(m.name for m in self.meters)]
+        given = ["loss", *self.parts, *(m.name for m in self.meters)]
         return list(dict.fromkeys([*given, *self.own.names]))
 
-    def _parts(self) -> list[str]:
+    @property
+    def parts(self) -> list[str]:
         """Names of the losses, where there are several."""
         return [t.name for t in self.terms] if len(self.terms) > 1 else []
 

@@ -9,10 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.errors import ArgumentError
 from exburn.metrics import Metric
+from exburn.training.own_step import own_step
 from exburn.traversal import held_metrics
 
-__all__ = ["OwnMetrics"]
+__all__ = ["OwnMetrics", "holding"]
+
+_STEPS = "train", "test"
 
 
 class OwnMetrics:
@@ -28,10 +32,9 @@ class OwnMetrics:
     """
 
     def __init__(self, module: Any = None, given: Sequence[Metric] = ()):
-        steps = (getattr(module, f"{kind}_step", None) for kind in ("train", "test"))
         taken = {id(metric) for metric in given}
         self._metrics: dict[str, Metric] = {}
-        if module is not None and not any(callable(step) for step in steps):
+        if module is not None and not any(own_step(module, k) for k in _STEPS):
             for metric in held_metrics(module):
                 if id(metric) not in taken:
                     self._metrics.setdefault(metric.name, metric)
@@ -59,6 +62,38 @@ class OwnMetrics:
     def results(self, states: dict[str, Any]) -> dict[str, Any]:
         """Their values."""
         return {name: m.compute(states[name]) for name, m in self._metrics.items()}
+
+
+@contextlib.contextmanager
+def holding(
+    metrics: Sequence[Metric], values: Sequence[Any], beside: Sequence[Metric] = ()
+) -> Iterator[list[Any]]:
+    """Within the block metrics hold these values; the list has the new ones after.
+
+    Args:
+        metrics: The metrics.
+        values: Those of their variables, one after another.
+        beside: More metrics, which are as they were after the block.
+
+    Raises:
+        ArgumentError: There are more values, or fewer.
+    """
+    after: list[Any] = []
+    given = list(values)
+    with contextlib.ExitStack() as stack:
+        for metric in [*metrics, *beside]:
+            stack.enter_context(metric.kept())
+        variables = [v for metric in metrics for v in metric.variables]
+        if len(variables) != len(given):
+            raise ArgumentError(
+                "metrics",
+                f"they have {len(variables)} variables, received {len(given)} values",
+                hint="Pass those of model.metrics_variables, in their order.",
+            )
+        for variable, value in zip(variables, given, strict=True):
+            variable.assign(value)
+        yield after
+        after += [v.value for metric in metrics for v in metric.variables]
 
 
 def _like(old: Any, new: Any) -> jax.Array:

@@ -21,16 +21,16 @@ from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
 from exburn.training.forward import Forward, trace
 from exburn.training.likeness import Likeness
-from exburn.training.live_state import LiveState
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.own_metrics import OwnMetrics
+from exburn.training.own_step import writes
 from exburn.training.plan import unrolled
 from exburn.training.program import Programs
 from exburn.training.readiness import Ready, form_of, rows_and_row
-from exburn.training.readings import Readings
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
+from exburn.training.totals import Totals
 from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["Preparation"]
@@ -39,7 +39,7 @@ _VARIANTS = 4  # sets of programs that are kept, for options that change to and 
 _FORMS = 16  # of batches that all stays prepared for
 
 
-class Preparation(LiveState):
+class Preparation(Totals):
     """A module with its losses, and the programs made of them.
 
     Args:
@@ -56,7 +56,6 @@ class Preparation(LiveState):
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
         variant: Names the options of ``fit`` in force; programs are kept for each.
-        custom: The module's own steps.
         batch_specs: Specs of the last batch that was prepared for, by kind.
     """
 
@@ -72,14 +71,12 @@ class Preparation(LiveState):
         eager: bool = False,
         auto_scale_loss: bool = True,
     ):
-        super().__init__(module, optimizer, seed, auto_scale_loss)
-        self.objective = objective or Objective()
+        super().__init__(module, objective, optimizer, seed, auto_scale_loss)
         self.steps_per_execution, self.eager = steps_per_execution, eager
         self.asked_unroll = unroll
         self.trace_counts: Counter[str] = Counter()
         self.compilations = CompileLog()
         self.variant: Any = None
-        self.custom: CustomSteps | None = None
         self.batch_specs: dict[str, tuple] = {}
         self._programs: dict[Any, Programs] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
@@ -112,7 +109,7 @@ class Preparation(LiveState):
     def _prepare_anew(self, batch: tuple, names: Any, kind: str) -> Any:
         x, y, w = specs = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
-        own = callable(getattr(self.module, f"{kind}_step", None))
+        own = writes(self.module, f"{kind}_step")
         self._build(x, own)
         if self.scale_loss():
             self._programs = {}
@@ -124,6 +121,8 @@ class Preparation(LiveState):
             seen = self.forward(x)
             if kind != "predict":
                 self._build_objective(kind, seen, y, w, names)
+            if self.owns(kind):
+                self._discover(kind, specs)
         self.batch_specs[kind] = specs
         self._keep_ready(kind, batch, seen)
         return None if seen is None else seen.outputs
@@ -195,9 +194,9 @@ class Preparation(LiveState):
         if kind != "predict":
             self.objective.recall(ready.built)
             self._built_for = ready.built_for
+        assert self.custom is not None
+        self.custom.recall(kind, ready.logs)
         if ready.seen is None:
-            assert self.custom is not None
-            self.custom.recall(kind, ready.logs)
             return None
         self._seen = ready.seen
         return ready.seen.outputs
@@ -273,18 +272,25 @@ class Preparation(LiveState):
         """Makes the module ready for the same data with other layers to train."""
         self._split_anew()
         for kind, batch in self.batch_specs.items():
-            if self.owns(kind):
+            if writes(self.module, f"{kind}_step"):
                 self._prepare_own(kind, batch)
-            elif kind == "train":
+                continue
+            if kind == "train":
                 self.forward(batch[0])
+            if self.owns(kind):
+                self._discover(kind, batch)
 
     def _prepare_own(self, kind: str, batch: tuple) -> None:
-        """Traces the model's own step once, abstractly: its errors come now."""
-        assert self.custom is not None
+        """Builds what the model's own step may use, and traces it."""
         if self.module.callable and self.objective.given and batch[1] is not None:
             seen = self.forward(batch[0])  # the step may use the compiled metrics
             _, y, w = batch
             self.objective.build(seen.outputs, y, w, None, seen.probabilities)
+        self._discover(kind, batch)
+
+    def _discover(self, kind: str, batch: tuple) -> None:
+        """Traces the model's own step once, abstractly: its errors come now."""
+        assert self.custom is not None
         state = self.initial_state() if kind == "train" else self.split.read()
         self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
 
@@ -301,7 +307,7 @@ class Preparation(LiveState):
 
         A guess where only the model's own step runs.
         """
-        if self.owns("train"):
+        if writes(self.module, "train_step") or not getattr(self.module, "callable", 1):
             return Cost(flops=1e9, convolutions=1, turned=1)
         rows, row = rows_and_row(x)
         for (known, like), forward in self._forwards.items():
@@ -333,14 +339,10 @@ class Preparation(LiveState):
         cost = self.first_cost()
         return compiler_options(cost and cost.flops, jax.default_backend())
 
-    def owns(self, kind: str) -> bool:
-        """Whether the module brings its own ``train_step`` or ``test_step``."""
-        return self.custom is not None and self.custom.has(kind)
-
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
-        own_step = self.owns("train" if training else "test")
+        own_step = any(map(self.owns, ["train"] if training else ["test", "predict"]))
         inexact = self.objective.exact_rows or bool(self.objective.own.names)
         mixes = self._seen is not None and self._seen.mixes_rows
         return inexact or mixes or own_loss or own_step
@@ -349,7 +351,8 @@ class Preparation(LiveState):
     @property
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
-        if self.objective.terms or self.owns("train") or self._seen is None:
+        own_step = writes(self.module, "train_step")
+        if self.objective.terms or own_step or self._seen is None:
             return True
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
         return own_loss or self._seen.losses > 0 or self.split.regularized
@@ -417,31 +420,6 @@ class Preparation(LiveState):
             params, frozen, others, self.opt_state, totals, *self.take_place()
         )
         return together(state, beside)
-
-    def fresh_totals(self, kind: str) -> Any:
-        """Totals of losses and metrics before the first batch; none consumes them."""
-        if self.custom is not None and self.custom.has(kind):
-            return jax.device_put(self.custom.fresh(kind))
-        return self.objective.fresh()
-
-    def totals(self, kind: str) -> Any:
-        """The same on the host, for their shapes."""
-        if self.custom is not None and self.custom.has(kind):
-            return self.custom.fresh(kind)
-        return self.objective.init()
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the logs of ``fit``."""
-        if self.owns("train"):
-            return self.custom.names("train")  # type: ignore[union-attr]
-        return self.objective.names
-
-    def read_logs(self, readings: Readings) -> dict[str, Any]:
-        """Python floats in the order of the logs; other values are NumPy arrays."""
-        host = readings.read()
-        order = [n for n in (*self.names, *self.objective.names) if n in host]
-        return {name: host[name] for name in dict.fromkeys([*order, *host])}
 
 
 def _trained(module: Any) -> tuple[list[str], list[str]]:

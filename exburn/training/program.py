@@ -14,14 +14,14 @@ from exburn import context
 from exburn.building import untouched_metrics
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
-from exburn.training.custom import CustomSteps
+from exburn.training.custom import LOGS, CustomSteps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.readings import Readings, packed
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 
-__all__ = ["Programs"]
+__all__ = ["Programs", "own_loss"]
 
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 2, "evaluate": 2, "predict": 1}
@@ -254,8 +254,7 @@ class Programs:
         if own is not None:  # what layers add it adds itself, or leaves out
             with context.forward(pass_):
                 given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
-                loss = own(**given, **_training_of(own, pass_.training))
-            return jnp.asarray(loss, jnp.float32), {}
+                return own_loss(own, pass_.training, **given), pass_.parts
         loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
@@ -309,6 +308,8 @@ class Programs:
             (x, _, _), _ = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             with untouched_metrics(self.split.module):
+                if self.custom is not None and self.custom.has("predict"):
+                    return self.custom.predict(arrays, x, key)
                 return self.split.forward(arrays, x, training=False, key=key)[0]
 
         xs = _items(data, index, None)
@@ -324,7 +325,7 @@ class Programs:
 
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""
-        own = totals.get("logs")
+        own = totals.get(LOGS)
         return packed(self.objective.results(totals) if own is None else own)
 
     def _loop(self, body, carry, data, index, count, scan=jax.lax.scan):
@@ -342,11 +343,12 @@ class Programs:
         return carry
 
 
-def _training_of(own: Any, training: bool) -> dict[str, bool]:
-    """``training`` for a ``compute_loss`` that takes it: in Keras it need not."""
+def own_loss(own: Callable, training: bool, **given: Any) -> jax.Array:
+    """The scalar of a ``compute_loss``; it need not take ``training``."""
     kinds = inspect.signature(own).parameters.values()
-    takes = any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds)
-    return {"training": training} if takes else {}
+    if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds):
+        given["training"] = training
+    return jnp.asarray(own(**given), jnp.float32)
 
 
 def _trained(program: Any, state: TrainState, *chunk: Any) -> Any:

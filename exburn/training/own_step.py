@@ -1,0 +1,42 @@
+"""What of a step a model's class writes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["built_in", "measures", "own_step", "writes"]
+
+_MEASURES = "compute_metrics", "get_metrics_result"
+
+
+def built_in(method: Callable) -> Callable:
+    """Marks a method that the engine need not call: it computes the same."""
+    method.is_built_in = True  # type: ignore[attr-defined]
+    return method
+
+
+def writes(module: Any, name: str) -> bool:
+    """Whether the module's class, or the module, has such a method of its own.
+
+    Example:
+        >>> class Model:
+        ...     @built_in
+        ...     def train_step(self, state, data): ...
+        ...     def test_step(self, state, data): ...
+        >>> [writes(Model(), f"{kind}_step") for kind in ("train", "test", "predict")]
+        [False, True, False]
+    """
+    method = getattr(module, name, None)
+    return callable(method) and not getattr(method, "is_built_in", False)
+
+
+def measures(module: Any) -> bool:
+    """Whether it computes what is logged."""
+    return any(writes(module, name) for name in _MEASURES)
+
+
+def own_step(module: Any, kind: str) -> bool:
+    """Whether the engine calls the module's step: something in it is its own."""
+    own = writes(module, f"{kind}_step")
+    return own or (kind != "predict" and measures(module))

@@ -1,0 +1,71 @@
+"""What a run adds up, and the logs that are read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from exburn.training.custom import CustomSteps
+from exburn.training.live_state import LiveState
+from exburn.training.objective import Objective
+from exburn.training.readings import Readings
+
+__all__ = ["Totals"]
+
+
+class Totals(LiveState):
+    """The totals of losses and metrics, or of what a model's own steps log.
+
+    Args:
+        module, optimizer, seed, auto_scale_loss: As of ``LiveState``.
+        objective: Losses and metrics; none if it is ``None``.
+
+    Attributes:
+        custom: The module's own steps.
+        last_logs: What was read last.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        objective: Objective | None,
+        optimizer: Any,
+        seed: int | None,
+        auto_scale_loss: bool,
+    ):
+        super().__init__(module, optimizer, seed, auto_scale_loss)
+        self.objective = objective or Objective()
+        self.custom: CustomSteps | None = None
+        self.last_logs: dict[str, Any] | None = None
+
+    def owns(self, kind: str) -> bool:
+        """Whether what the module brings itself runs as its step."""
+        return self.custom is not None and self.custom.has(kind)
+
+    def fresh_totals(self, kind: str) -> Any:
+        """Totals of losses and metrics before the first batch; none consumes them."""
+        if self.custom is not None and self.custom.has(kind):
+            return jax.device_put(self.custom.fresh(kind))
+        return self.objective.fresh()
+
+    def totals(self, kind: str) -> Any:
+        """The same on the host, for their shapes."""
+        if self.custom is not None and self.custom.has(kind):
+            return self.custom.fresh(kind)
+        return self.objective.init()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs of ``fit``."""
+        if self.owns("train"):
+            return self.custom.names("train")  # type: ignore[union-attr]
+        return self.objective.names
+
+    def read_logs(self, readings: Readings) -> dict[str, Any]:
+        """Python floats in the order of the logs; other values are NumPy arrays."""
+        host = readings.read()
+        order = [n for n in (*self.names, *self.objective.names) if n in host]
+        logs = {name: host[name] for name in dict.fromkeys([*order, *host])}
+        self.last_logs = logs
+        return dict(logs)
