@@ -1,6 +1,6 @@
 """One compiled training step of each layer, beside the same layer of Keras.
 
-    python benchmarks/layers.py [--only Conv2D,LSTM] [--json F]
+    python benchmarks/layers.py [--only "Conv2D;LSTM"] [--json F]
 
 Both layers run in this process, on the same input: forward, gradient with respect to
 weights and input, and an SGD update, in one ``jax.jit``. They run in turn, in many
@@ -39,6 +39,8 @@ CASES = {
     "Embedding": (TOKENS, lambda k: k.layers.Embedding(1000, 64)),
     "Conv1D": (SEQUENCE, lambda k: k.layers.Conv1D(32, 3, padding="same")),
     "Conv2D": (IMAGE, lambda k: k.layers.Conv2D(32, 3, padding="same")),
+    "Conv2D, pointwise": (IMAGE, lambda k: k.layers.Conv2D(32, 1)),
+    "Conv2D, 4 groups": (IMAGE, lambda k: k.layers.Conv2D(32, 3, groups=4)),
     "Conv3D": (VOLUME, lambda k: k.layers.Conv3D(8, 3, padding="same")),
     "Conv2DTranspose": (IMAGE, lambda k: k.layers.Conv2DTranspose(16, 3, strides=2)),
     "DepthwiseConv2D": (IMAGE, lambda k: k.layers.DepthwiseConv2D(3, padding="same")),
@@ -162,13 +164,13 @@ def timed(peer, calls: int, x) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--only", default=";".join(CASES))
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     print(f"{jax.devices()[0].device_kind}: µs a step, and Keras / ExBurn")
     report = {}
-    for name in args.only.split(","):
+    for name in args.only.split(";"):
         report[name] = result = measure(name, args.rounds)
         print(
             f"{name:24} {result['exburn']:10.0f} {result['keras']:10.0f} "

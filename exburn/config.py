@@ -20,11 +20,13 @@ from exburn.errors import ArgumentError, unknown_name
 __all__ = [
     "backend",
     "disable_flash_attention",
+    "disable_cpu_convolutions",
     "disable_gpu_kernels",
     "disable_interactive_logging",
     "disable_traceback_filtering",
     "dtype_policy",
     "enable_flash_attention",
+    "enable_cpu_convolutions",
     "enable_gpu_kernels",
     "enable_interactive_logging",
     "enable_traceback_filtering",
@@ -33,6 +35,7 @@ __all__ = [
     "floatx",
     "image_data_format",
     "is_flash_attention_enabled",
+    "is_cpu_convolutions_enabled",
     "is_gpu_kernels_enabled",
     "is_interactive_logging_enabled",
     "is_nnx_enabled",
@@ -56,6 +59,7 @@ _settings: dict[str, Any] = {
     "image_data_format": "channels_last",
     "flash_attention": None,
     "gpu_kernels": True,
+    "cpu_convolutions": True,
     "interactive_logging": True,
     "max_epochs": None,
     "max_steps_per_epoch": None,
@@ -241,6 +245,31 @@ def disable_gpu_kernels() -> None:
 def is_gpu_kernels_enabled() -> bool:
     """Whether ExBurn's own kernels may run."""
     return _settings["gpu_kernels"]
+
+
+def enable_cpu_convolutions() -> None:
+    """Lets convolutions take ExBurn's own forms on processors: the default."""
+    _settings["cpu_convolutions"] = True
+
+
+def disable_cpu_convolutions() -> None:
+    """Leaves all convolutions to XLA, in programs that are compiled from now on.
+
+    On a processor pointwise, depthwise, grouped, transposed and three-dimensional ones
+    are sums of products else.
+
+    Example:
+        >>> disable_cpu_convolutions()
+        >>> is_cpu_convolutions_enabled()
+        False
+        >>> enable_cpu_convolutions()
+    """
+    _settings["cpu_convolutions"] = False
+
+
+def is_cpu_convolutions_enabled() -> bool:
+    """Whether convolutions may take ExBurn's own forms."""
+    return _settings["cpu_convolutions"]
 
 
 def enable_interactive_logging() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["Cost", "count", "inner_jaxprs"]
+__all__ = ["DEPTHWISE", "Cost", "count", "inner_jaxprs"]
+
+DEPTHWISE = "exburn_depthwise"
+"""Name of a function in a program that is a depthwise convolution."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,46 +48,62 @@ def count(jaxpr: Any) -> Cost:
         48.0
     """
     flops, convolutions, equations, elements, turned = 0.0, 0, 0, 0.0, 0
-    for equation, times in _walk(getattr(jaxpr, "jaxpr", jaxpr), 1):
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
+
+    def size(dims: Iterable[Any]) -> int:
+        return math.prod(_size(dim, unknown) for dim in dims)
+
+    for equation, times in _walk(jaxpr, 1):
         name = equation.primitive.name
-        out = (
-            math.prod(map(_size, equation.outvars[0].aval.shape))
-            if equation.outvars
-            else 0
-        )
+        out = size(_shape(equation.outvars[0])) if equation.outvars else 0
         equations += times
         elements += times * out
         if name == "dot_general":
             (contract, _), _ = equation.params["dimension_numbers"]
-            shape = equation.invars[0].aval.shape
-            flops += times * 2.0 * out * math.prod(_size(shape[d]) for d in contract)
+            shape = _shape(equation.invars[0])
+            flops += times * 2.0 * out * size(shape[d] for d in contract)
         elif name == "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
+            kernel = _shape(equation.invars[1])
             numbers = equation.params["dimension_numbers"]
-            per_output = math.prod(map(_size, kernel)) / max(
-                _size(kernel[numbers.rhs_spec[0]]), 1
-            )
-            flops += times * 2.0 * out * per_output
+            outs, inner, *window = (kernel[d] for d in numbers.rhs_spec)
+            spread = any(n != 1 for n in equation.params["lhs_dilation"])
+            if spread:  # most of what its windows meet are zeros in between
+                entries = size(_shape(equation.invars[0]))
+                each = outs / equation.params["feature_group_count"]
+            else:
+                entries, each = out, inner
+            flops += times * 2.0 * entries * each * math.prod(window)
             convolutions += times
             last = (len(kernel) - 1, len(kernel) - 2)
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
-            spread = any(n != 1 for n in equation.params["lhs_dilation"])
             turned += times * (spread or not straight)
+        elif equation.params.get("name") == DEPTHWISE:
+            *window, _, _ = _shape(equation.invars[1])
+            flops += times * 2.0 * out * math.prod(window)
     return Cost(flops, convolutions, equations, elements, turned)
 
 
-def _size(dim: Any) -> int:
+def _shape(var: Any) -> tuple:
+    return getattr(var.aval, "shape", ())
+
+
+def _size(dim: Any, unknown: set[Any]) -> int:
+    """A size; how many times as much as the unknown ones, if it is a multiple."""
+    for one in unknown:
+        if not isinstance(dim, int) and dim % one == 0:
+            dim = dim // one
     return dim if isinstance(dim, int) else 1
 
 
 def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
     for equation in jaxpr.eqns:
         inner = [*inner_jaxprs(equation.params)]
-        if not inner:
+        if not inner or equation.params.get("name") == DEPTHWISE:
             yield equation, times
             continue
         repeat = (
-            _size(equation.params.get("length", 1))
+            _size(equation.params.get("length", 1), set())
             if equation.primitive.name == "scan"
             else 1
         )

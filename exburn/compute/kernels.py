@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, unknown_name
+from exburn.ops.cpu_convolution import convolve
 from exburn.shapes import describe
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
@@ -134,7 +135,7 @@ def _conv2d(x, kernel, *, strides=(1, 1), padding="VALID"):
     strides = (strides,) * 2 if isinstance(strides, int) else strides
     if isinstance(padding, str) and padding.upper() not in ("VALID", "SAME"):
         raise ValueError(f"padding is VALID, SAME or pairs of numbers: {padding!r}")
-    return jax.lax.conv_general_dilated(
+    return convolve(
         x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 

@@ -12,6 +12,7 @@ from jax import export
 
 from exburn.device import device_info
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
+from exburn.ops.cpu_convolution import for_other_platforms
 from exburn.saving.atomic import write_atomically
 from exburn.shapes import dim, held, spec_of
 from exburn.training.module import SplitModule
@@ -87,8 +88,10 @@ class Exporting:
         here = device_info()["backend"]
         if platforms is None:
             platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+        elsewhere = set(platforms) != {"cpu"}
         try:
-            program = export.export(jax.jit(infer), platforms=platforms)(specs)
+            with for_other_platforms() if elsewhere else contextlib.nullcontext():
+                program = export.export(jax.jit(infer), platforms=platforms)(specs)
         except Exception as error:
             if isinstance(error, ExBurnError) or batch_size is not None:
                 raise

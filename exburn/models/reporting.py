@@ -16,6 +16,7 @@ from exburn.compiler_options import FEWER_PRODUCTS
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
 from exburn.gpu_kernels import why_not
+from exburn.ops import cpu_convolution
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
 from exburn.traversal import iter_modules
@@ -116,6 +117,8 @@ class Reporting:
         modules = [module for _, module in iter_modules(self)]
         if any(hasattr(module, "flash_attention") for module in modules):
             decisions = [*decisions, _attention()]
+        if any(hasattr(module, "kernel_size") for module in modules):
+            decisions = [*decisions, _convolutions()]
         return ExecutionPlan(
             [*decisions, _kernels(), _trials(trainer.compiler_options)]
         )
@@ -133,6 +136,16 @@ def _attention() -> Decision:
         "cuDNN's flash attention where it can run" if flash else "matrix products",
         reason,
         "flash_attention= of the layer, config.disable_flash_attention()",
+    )
+
+
+def _convolutions() -> Decision:
+    reason = cpu_convolution.why_not()
+    return Decision(
+        "convolutions",
+        "XLA's" if reason else "sums of products, where XLA's are slow",
+        reason or "the device is a cpu",
+        "config.disable_cpu_convolutions()",
     )
 
 

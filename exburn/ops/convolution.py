@@ -9,6 +9,7 @@ from jax import lax
 from exburn.config import check_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
+from exburn.ops.cpu_convolution import convolve
 
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
 
@@ -81,7 +82,7 @@ def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_
             f"the {channels} channels are no multiple of the kernel's",
             {"inputs": inputs.shape, "kernel": kernel.shape},
         )
-    return lax.conv_general_dilated(
+    return convolve(
         inputs,
         kernel.astype(inputs.dtype),
         spread("conv", "strides", strides, rank),
@@ -195,7 +196,7 @@ def conv_transpose(
         _transposed_pads(name, padding, *sizes)
         for sizes in zip(kernel.shape, strides, dilation, extra, strict=False)
     ]
-    return lax.conv_general_dilated(
+    return convolve(
         inputs,
         lax.rev(kernel, tuple(range(rank))).astype(inputs.dtype),
         (1,) * rank,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from exburn.config import check_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread
+from exburn.ops.cpu_convolution import convolve
 from exburn.ops.warping import on_batches
 
 __all__ = ["extract_patches", "extract_patches_3d", "gaussian_blur", "sobel_edges"]
@@ -18,7 +18,7 @@ __all__ = ["extract_patches", "extract_patches_3d", "gaussian_blur", "sobel_edge
 def depthwise(x, kernel, padding: str = "SAME"):
     """``[batch, h, w, channels]``, each channel with one kernel ``[height, width]``."""
     kernel = jnp.broadcast_to(kernel[:, :, None, None], (*kernel.shape, 1, x.shape[-1]))
-    return lax.conv_general_dilated(
+    return convolve(
         x,
         kernel.astype(x.dtype),
         (1, 1),

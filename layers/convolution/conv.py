@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import lax
-
 from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
@@ -18,6 +16,7 @@ from exburn.layers.layout import (
     check_output,
     check_sizes,
 )
+from exburn.ops.cpu_convolution import convolve
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -110,11 +109,11 @@ class Convolution(Adaptable):
         return [(self.dilation_rate[0] * (self.kernel_size[0] - 1), 0)]
 
     def _convolve(self, x, kernel, groups: int = 1):
-        y = lax.conv_general_dilated(
+        y = convolve(
             x,
             kernel,
-            window_strides=self.strides,
-            padding=self._pads(),
+            self.strides,
+            self._pads(),
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self._dimension_numbers(),
             feature_group_count=groups,

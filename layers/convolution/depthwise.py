@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import lax
-
 from exburn import constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.layers.convolution.conv import Convolution
+from exburn.ops.cpu_convolution import convolve
 from exburn.registry import register_builtin
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]
@@ -152,11 +151,11 @@ class SeparableConv(DepthwiseConv):
         self._adapt()
 
     def call(self, x):
-        y = lax.conv_general_dilated(
+        y = convolve(
             self._depthwise(self.cast(x), self.depthwise_kernel),
             self.cast(self.pointwise_kernel),
-            window_strides=(1,) * self.rank,
-            padding="VALID",
+            (1,) * self.rank,
+            "VALID",
             dimension_numbers=self._dimension_numbers(),
         )
         return self._finish(y)

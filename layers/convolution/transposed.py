@@ -11,6 +11,7 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.convolution.conv import Convolution
 from exburn.layers.layout import check_sizes
+from exburn.ops.cpu_convolution import convolve
 from exburn.registry import register_builtin
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]
@@ -111,11 +112,11 @@ class ConvTranspose(Convolution):
 
     def call(self, x):
         x, kernel = self.cast(x), self.cast(self.kernel)
-        y = lax.conv_general_dilated(
+        y = convolve(
             x,
             lax.rev(kernel, range(self.rank)),
-            window_strides=(1,) * self.rank,
-            padding=self._pads(),
+            (1,) * self.rank,
+            self._pads(),
             lhs_dilation=self.strides,
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self._dimension_numbers("OI"),

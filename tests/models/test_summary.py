@@ -127,6 +127,20 @@ def test_a_subclass_shows_shapes_after_the_first_data():
     assert "FLOPs per sample: 2.61 K (forward)" in shown
 
 
+def test_operations_of_all_steps_of_a_sequence_are_counted():
+    class Net(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.out = layers.Dense(8)
+
+        def call(self, x):
+            return self.out(x)
+
+    model = Net()
+    model.predict(np.ones((2, 10, 4), np.float32), verbose=0)
+    assert "FLOPs per sample: 640 (forward)" in text(model)  # 2 · 10 · 4 · 8
+
+
 def test_a_stack_without_shapes_is_shown_unbuilt():
     model = exburn.Sequential([layers.Dense(8), layers.Dense(2)])
     model.compile("adam", "mse")

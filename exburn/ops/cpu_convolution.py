@@ -1,0 +1,279 @@
+"""Convolutions in forms that XLA computes well on processors.
+
+There its own convolution is quick for two-dimensional windows over many channels, and
+for little else: gradients of grouped and of transposed ones take ten to a hundred times
+as long as matrix products of the same size, and depthwise ones as long as if each
+channel met all others. ``benchmarks/layers.py`` has the figures. Here these are
+sums over the taps of the window, of products that XLA has good code for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from exburn.config import is_cpu_convolutions_enabled
+from exburn.device import chosen_platform
+from exburn.flops import DEPTHWISE
+
+__all__ = ["convolve", "for_other_platforms", "why_not"]
+
+_TAPS = 64  # of a window; more of them take the compiler seconds
+
+Pads = tuple[tuple[int, int], ...]
+
+
+def convolve(
+    x: Any,
+    kernel: Any,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    *,
+    dimension_numbers: tuple[str, str, str],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    feature_group_count: int = 1,
+) -> Any:
+    """As ``jax.lax.conv_general_dilated``, for the layouts that layers have.
+
+    Args:
+        x: ``[batch, *sizes, in]``, or channels first.
+        kernel: ``[*window, in // groups, out]``, or the last two in turn.
+        strides, padding, lhs_dilation, rhs_dilation, feature_group_count: As there.
+        dimension_numbers: Of the input, the kernel and the output, which is laid out
+            as the input is.
+
+    Example:
+        >>> x, kernel = jnp.ones((1, 8, 8, 6)), jnp.ones((3, 3, 1, 6))
+        >>> how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        >>> convolve(x, kernel, (1, 1), "SAME", **how, feature_group_count=6).shape
+        (1, 8, 8, 6)
+    """
+    rank, layout = x.ndim - 2, dimension_numbers
+    spread, dilation = (tuple(d or (1,) * rank) for d in (lhs_dilation, rhs_dilation))
+    last, turned = layout[0][-1] == "C", layout[1].endswith("OI")
+    window = kernel.shape[:rank]
+    sizes = x.shape[1:-1] if last else x.shape[2:]
+    form = None
+    if _suits(x, sizes):
+        channels = x.shape[-1 if last else 1]
+        steps = tuple(strides), spread, dilation
+        form = _form(window, channels, feature_group_count, *steps)
+    if form is None:
+        return lax.conv_general_dilated(
+            x,
+            kernel,
+            strides,
+            padding,
+            lhs_dilation=lhs_dilation,
+            rhs_dilation=rhs_dilation,
+            dimension_numbers=dimension_numbers,
+            feature_group_count=feature_group_count,
+        )
+    if isinstance(padding, str):
+        reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
+        padding = lax.padtype_to_pads(sizes, reach, strides, padding)
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    y = form(
+        (x if last else jnp.moveaxis(x, 1, -1)).astype(wide),
+        (jnp.swapaxes(kernel, -1, -2) if turned else kernel).astype(wide),
+        tuple(strides),
+        tuple((int(low), int(high)) for low, high in padding),
+        spread if max(spread) > 1 else dilation,
+    ).astype(x.dtype)
+    return y if last else jnp.moveaxis(y, -1, 1)
+
+
+@contextlib.contextmanager
+def for_other_platforms() -> Iterator[None]:
+    """Within the block convolutions are left to XLA: the program will run elsewhere."""
+    token = _elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+_elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_elsewhere", default=False
+)
+
+
+def _suits(x: Any, sizes: Sequence[Any]) -> bool:
+    known = all(isinstance(n, int) and n > 0 for n in sizes)
+    here = why_not() is None and not _elsewhere.get()
+    return here and known and jnp.issubdtype(x.dtype, np.floating)
+
+
+def why_not() -> str | None:
+    """Why convolutions are XLA's; ``None`` where some take other forms."""
+    if not is_cpu_convolutions_enabled():
+        return "config.disable_cpu_convolutions() was called"
+    platform = chosen_platform()
+    return None if platform == "cpu" else f"the device is a {platform}"
+
+
+def _form(
+    window: tuple,
+    channels: int,
+    groups: int,
+    strides: tuple,
+    spread: tuple,
+    dilation: tuple,
+) -> Callable | None:
+    """What computes such a convolution; ``None`` if that is XLA's own."""
+    taps = math.prod(window)
+    if taps > _TAPS:
+        return None
+    if max(spread) > 1:
+        plain = groups == max(strides) == max(dilation) == 1
+        return _transposed if plain else None
+    if groups == channels > 1:
+        return exburn_depthwise
+    if groups > 1:
+        return functools.partial(_grouped, groups=groups)
+    if taps == 1:
+        return _pointwise
+    return _in_planes if len(window) == 3 else None
+
+
+def _compiled(form: Callable, *, inline: bool = True) -> Any:
+    names = "strides", "pads", "dilation", "groups"
+    takes = form.__code__.co_varnames[: form.__code__.co_argcount]
+    static = [name for name in names if name in takes]
+    return jax.jit(form, static_argnames=static, inline=inline)
+
+
+def _windows(
+    x: Any, window: tuple, strides: tuple, pads: Pads, dilation: tuple
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """For each tap of the window the entries that it meets, one for each output."""
+    edges = [(0, 0, 0), *((low, high, 0) for low, high in pads), (0, 0, 0)]
+    x = lax.pad(x, jnp.zeros((), x.dtype), edges)
+    steps = [*zip(x.shape[1:-1], window, strides, dilation, strict=True)]
+    sizes = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in steps]
+    for tap in np.ndindex(*window):
+        starts = [i * d for i, d in zip(tap, dilation, strict=True)]
+        cuts = zip(starts, sizes, strides, strict=True)
+        yield (
+            tap,
+            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in cuts))],
+        )
+
+
+@_compiled
+def _pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """A product of two matrices."""
+    inner, out = kernel.shape[-2:]
+    [(_, met)] = _windows(x, kernel.shape[:-2], strides, pads, dilation)
+    y = met.reshape(-1, inner) @ kernel.reshape(inner, out)
+    return y.reshape(*met.shape[:-1], out)
+
+
+# Not inlined: its name tells ``flops.count`` what it is.
+@functools.partial(_compiled, inline=False)
+def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """Every channel by itself: a sum of products of single elements."""
+    *window, _, out = kernel.shape
+    if out != x.shape[-1]:
+        x = jnp.repeat(x, out // x.shape[-1], -1)
+    kernel = kernel.reshape(*window, out)
+    y: Any = 0
+    for tap, part in _windows(x, tuple(window), strides, pads, dilation):
+        y = y + part * kernel[tap]
+    return y
+
+
+assert exburn_depthwise.__name__ == DEPTHWISE
+
+
+@_compiled
+def _grouped(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int):
+    """A sum over the taps of a product for each group."""
+    *window, inner, out = kernel.shape
+
+    def one(x, kernel):
+        y: Any = 0
+        for tap, part in _windows(x, tuple(window), strides, pads, dilation):
+            y = y + part.reshape(-1, inner) @ kernel[tap]
+        return y.reshape(*part.shape[:-1], out // groups)
+
+    apart = jnp.moveaxis(x.reshape(*x.shape[:-1], groups, inner), -2, 0)
+    kernels = kernel.reshape(*window, inner, groups, out // groups)
+    y = jnp.moveaxis(jax.vmap(one, (0, -2))(apart, kernels), 0, -2)
+    return y.reshape(*y.shape[:-2], out)
+
+
+@_compiled
+def _in_planes(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """Three dimensions: a sum over the window's depth of convolutions in two."""
+    depth = tuple(zip(strides, pads, dilation, strict=True))[0]
+    y: Any = 0
+    flat = x.reshape(*x.shape[:2], -1, x.shape[-1])
+    stride, pad, apart = depth
+    sizes: tuple = ()
+    for (tap, _), part in _windows(
+        flat, (kernel.shape[0], 1), (stride, 1), (pad, (0, 0)), (apart, 1)
+    ):
+        images = part.reshape(-1, *x.shape[2:])
+        plane = convolve(
+            images,
+            kernel[tap],
+            strides[1:],
+            pads[1:],
+            rhs_dilation=dilation[1:],
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        sizes = part.shape[1], *plane.shape[1:]
+        y = y + plane
+    return y.reshape(-1, *sizes)
+
+
+@_compiled
+def _transposed(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """A product that gives each entry's window of outputs, and sums where they meet.
+
+    ``dilation`` is that of ``x``; the kernel's taps are next to each other. Outputs are
+    computed apart by their places modulo it: all those of one meet the same taps.
+    """
+    *window, inner, out = kernel.shape
+    axes = [*zip(x.shape[1:-1], window, dilation, pads, strict=True)]
+    sizes = [low + s * (n - 1) + 1 + high - (k - 1) for n, k, s, (low, high) in axes]
+    counts = [-(-size // s) for size, s in zip(sizes, dilation, strict=True)]
+    flat = jnp.moveaxis(kernel, -2, 0).reshape(inner, -1)
+    parts = jnp.split(x.reshape(-1, inner) @ flat, math.prod(window), axis=1)
+    zero, phases = jnp.zeros((), x.dtype), []
+    for phase in np.ndindex(*dilation):
+        y: Any = None
+        for tap, part in zip(np.ndindex(*window), parts, strict=True):
+            places = zip(phase, tap, axes, strict=True)
+            moves = [divmod(p + i - low, s) for p, i, (_, _, s, (low, _)) in places]
+            if any(rest for _, rest in moves):
+                continue
+            edges = [
+                (-move, count - n + move, 0)
+                for (move, _), count, n in zip(
+                    moves, counts, x.shape[1:-1], strict=True
+                )
+            ]
+            part = part.reshape(*x.shape[:-1], out)
+            part = lax.pad(part, zero, [(0, 0, 0), *edges, (0, 0, 0)])
+            y = part if y is None else y + part
+        phases.append(
+            jnp.zeros((x.shape[0], *counts, out), x.dtype) if y is None else y
+        )
+    y = jnp.stack(phases, -2).reshape(x.shape[0], *counts, *dilation, out)
+    rank = len(window)
+    order = [1 + axis + part for axis in range(rank) for part in (0, rank)]
+    whole = [count * s for count, s in zip(counts, dilation, strict=True)]
+    y = y.transpose(0, *order, 2 * rank + 1).reshape(x.shape[0], *whole, out)
+    return y[(slice(None), *(slice(size) for size in sizes))]

@@ -1,0 +1,194 @@
+"""Convolutions on processors equal XLA's own, and so do their gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import exburn
+from exburn.flops import count
+from exburn.ops.cpu_convolution import convolve
+from exburn.row_mixing import mixes_rows
+
+pytestmark = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="they are for processors"
+)
+
+# Channels in and out, window, groups, and further arguments.
+CASES = {
+    "pointwise": (6, 5, (1, 1), 1, {}),
+    "pointwise, strides": (6, 5, (1, 1), 1, {"strides": (2, 3)}),
+    "pointwise, padded": (6, 5, (1, 1), 1, {"padding": [(1, 0), (0, 2)]}),
+    "pointwise, 1-D": (6, 5, (1,), 1, {"strides": (2,)}),
+    "pointwise, 3-D": (6, 5, (1, 1, 1), 1, {"strides": (1, 2, 1)}),
+    "depthwise": (6, 6, (3, 3), 6, {}),
+    "depthwise, multiplied": (4, 12, (3, 2), 4, {"strides": (2, 1)}),
+    "depthwise, dilated": (4, 4, (3, 3), 4, {"rhs_dilation": (2, 2)}),
+    "depthwise, 1-D": (5, 10, (4,), 5, {"padding": "VALID"}),
+    "depthwise, 3-D": (4, 4, (2, 3, 2), 4, {}),
+    "grouped": (12, 6, (3, 3), 3, {}),
+    "grouped, strides": (8, 16, (3, 2), 2, {"strides": (2, 2)}),
+    "grouped, dilated": (8, 8, (2, 2), 4, {"rhs_dilation": (3, 1)}),
+    "grouped, 1-D": (8, 4, (3,), 2, {"padding": "VALID"}),
+    "grouped, 3-D": (4, 4, (2, 2, 2), 2, {}),
+    "in planes": (6, 5, (3, 3, 3), 1, {}),
+    "in planes, strides": (6, 5, (3, 2, 3), 1, {"strides": (2, 1, 2)}),
+    "in planes, dilated": (6, 5, (2, 2, 2), 1, {"rhs_dilation": (2, 1, 1)}),
+    "in planes, one channel": (1, 5, (3, 3, 4), 1, {"padding": "VALID"}),
+    "transposed": (6, 5, (3, 3), 1, {"padding": [(1, 2), (2, 1)], "spread": (2, 2)}),
+    "transposed, cut": (
+        6,
+        5,
+        (3, 3),
+        1,
+        {"padding": [(-1, 2), (0, 0)], "spread": (2, 3)},
+    ),
+    "transposed, gaps": (
+        6,
+        5,
+        (2, 1),
+        1,
+        {"padding": [(1, 4), (0, 3)], "spread": (3, 3)},
+    ),
+    "transposed, 1-D": (6, 5, (4,), 1, {"padding": [(2, 2)], "spread": (2,)}),
+    "transposed, 3-D": (
+        3,
+        2,
+        (2, 2, 2),
+        1,
+        {"padding": [(1, 1)] * 3, "spread": (2,) * 3},
+    ),
+}
+
+
+def arrays(case, kernel="IO", data="last", dtype=np.float32):
+    inner, out, window, groups, given = CASES[case]
+    given = {"strides": (1,) * len(window), "padding": "SAME", **given}
+    rng = np.random.default_rng(0)
+    sizes = (7, 8, 6)[: len(window)]
+    x = rng.standard_normal((2, *sizes, inner))
+    k = rng.standard_normal((*window, inner // groups, out))
+    axes = "DHW"[-len(window) :]
+    first = data == "first"
+    layout = f"NC{axes}" if first else f"N{axes}C"
+    options = {
+        "lhs_dilation": given.pop("spread", None),
+        "rhs_dilation": given.pop("rhs_dilation", None),
+        "feature_group_count": groups,
+        "dimension_numbers": (layout, axes + kernel, layout),
+    }
+    x = np.moveaxis(x, -1, 1) if first else x
+    k = np.swapaxes(k, -1, -2) if kernel == "OI" else k
+    return (*(jnp.asarray(v, dtype) for v in (x, k)), given, options)
+
+
+def both(x, k, given, options):
+    def ours(x, k):
+        return convolve(x, k, given["strides"], given["padding"], **options)
+
+    def theirs(x, k):
+        return lax.conv_general_dilated(
+            x, k, given["strides"], given["padding"], **options
+        )
+
+    return ours, theirs
+
+
+def uses_xla(function, *args):
+    return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
+
+
+@pytest.mark.parametrize("data", ["last", "first"])
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_gradients_are_those_of_xla(case, data):
+    x, k, given, options = arrays(case, "OI" if "transposed" in case else "IO", data)
+    ours, theirs = both(x, k, given, options)
+    assert not uses_xla(ours, x, k) or case.startswith("in planes")
+    np.testing.assert_allclose(ours(x, k), theirs(x, k), rtol=1e-4, atol=1e-4)
+
+    def slope(function):
+        return jax.grad(lambda x, k: jnp.sum(jnp.sin(function(x, k))), (0, 1))(x, k)
+
+    for a, b in zip(slope(ours), slope(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operations_are_counted_as_those_of_xla(case):
+    x, k, given, options = arrays(case)
+    ours, theirs = (count(jax.make_jaxpr(f)(x, k)) for f in both(x, k, given, options))
+    assert ours.flops == pytest.approx(theirs.flops)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_stay_apart(case):
+    x, k, given, options = arrays(case)
+    ours, _ = both(x, k, given, options)
+    assert not mixes_rows(lambda k, x: ours(x, k), x, beside=k)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_sums_of_half_precision_are_taken_in_full(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        for case in ("depthwise", "grouped", "transposed", "pointwise", "in planes"):
+            x, k, given, options = arrays(case, dtype=dtype)
+            ours, _ = both(x, k, given, options)
+            found = ours(x, k)
+            assert found.dtype == dtype
+            wide = [
+                v.astype("float64" if dtype == "float64" else "float32") for v in (x, k)
+            ]
+            _, theirs = both(*wide, given, options)
+            limit = {"bfloat16": 1e-2, "float16": 1e-3, "float64": 1e-12}[dtype]
+            np.testing.assert_allclose(
+                found.astype(wide[0].dtype), theirs(*wide), rtol=limit, atol=limit
+            )
+
+
+def test_a_program_for_other_platforms_keeps_the_convolutions(tmp_path):
+    point = exburn.Input((8, 8, 6))
+    model = exburn.Model(point, exburn.layers.DepthwiseConv2D(3)(point))
+    texts = []
+    for platforms in (["cpu"], ["cpu", "cuda"]):
+        path = tmp_path / f"{len(platforms)}.stablehlo"
+        model.export(path, platforms=platforms)
+        program = jax.export.deserialize(bytearray(path.read_bytes()))
+        texts.append(program.mlir_module())
+    assert ["stablehlo.convolution" in text for text in texts] == [False, True]
+
+
+def test_rows_may_be_unknown_in_an_exported_program(tmp_path):
+    layers = exburn.layers
+    point = exburn.Input((8, 8, 6))
+    h = layers.Conv2D(8, 3, groups=2, padding="same")(point)
+    h = layers.Conv2D(6, 1)(layers.DepthwiseConv2D(3)(h))
+    model = exburn.Model(point, layers.Conv2DTranspose(3, 3, strides=2)(h))
+    model.export(tmp_path / "m.stablehlo", platforms=["cpu"])
+    program = jax.export.deserialize(bytearray((tmp_path / "m.stablehlo").read_bytes()))
+    x = np.random.default_rng(0).standard_normal((5, 8, 8, 6)).astype(np.float32)
+    np.testing.assert_allclose(program.call(x), model.predict(x, verbose=0), rtol=1e-5)
+
+
+def test_sizes_may_be_open():
+    point = exburn.Input((None, None, 6))
+    model = exburn.Model(point, exburn.layers.DepthwiseConv2D(3)(point))
+    assert model.predict(np.ones((2, 9, 7, 6)), verbose=0).shape == (2, 7, 5, 6)
+
+
+def test_the_plan_tells_and_a_switch_turns_it_off():
+    x = np.ones((4, 8, 8, 6), np.float32)
+    for allowed in (True, False):
+        if not allowed:
+            exburn.config.disable_cpu_convolutions()
+        try:
+            model = exburn.Sequential([exburn.Input(x.shape[1:])])
+            model.add(exburn.layers.DepthwiseConv2D(3))
+            model.add(exburn.layers.GlobalAveragePooling2D())
+            model.compile("sgd", "mse")
+            model.fit(x, x[:, 0, 0], verbose=0)
+            taken = {d.choice: d.taken for d in model.explain_plan()}["convolutions"]
+            assert taken.startswith("sums" if allowed else "XLA's")
+            assert uses_xla(model, x) is not allowed
+        finally:
+            exburn.config.enable_cpu_convolutions()
