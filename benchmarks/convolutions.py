@@ -2,8 +2,8 @@
 
     python benchmarks/convolutions.py [--only mobilenet,resnext] [--rounds 4]
 
-Each model exists twice in this process, and once of Keras: with ExBurn's forms, and with
-those of XLA alone (``config.disable_cpu_convolutions()``). They run in turn, epochs of
+Each model exists three times in this process: with ExBurn's forms, with those of XLA
+alone (``config.disable_cpu_convolutions()``), and of Keras. They run in turn, epochs of
 128 images and predictions of them; printed are the least times and their ratios to
 those of ExBurn: above 1, ExBurn is faster.
 """
