@@ -63,11 +63,19 @@ def convolve(
     last, turned = layout[0][-1] == "C", layout[1].endswith("OI")
     window = kernel.shape[:rank]
     sizes = x.shape[1:-1] if last else x.shape[2:]
-    form = None
+    form, pads = None, ()
     if _suits(x, sizes):
         channels = x.shape[-1 if last else 1]
         steps = tuple(strides), spread, dilation
         form = _form(window, channels, feature_group_count, *steps)
+        reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
+        pads = padding
+        if isinstance(padding, str):
+            pads = lax.padtype_to_pads(sizes, reach, strides, padding)
+        pads = tuple((int(low), int(high)) for low, high in pads)
+        room = zip(sizes, spread, pads, reach, strict=True)
+        if any((n - 1) * s + 1 + sum(pad) < k for n, s, pad, k in room):
+            form = None  # nothing comes of it, which XLA knows how to say
     if form is None:
         return lax.conv_general_dilated(
             x,
@@ -79,15 +87,12 @@ def convolve(
             dimension_numbers=dimension_numbers,
             feature_group_count=feature_group_count,
         )
-    if isinstance(padding, str):
-        reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
-        padding = lax.padtype_to_pads(sizes, reach, strides, padding)
     wide = jnp.promote_types(x.dtype, jnp.float32)
     y = form(
         (x if last else jnp.moveaxis(x, 1, -1)).astype(wide),
         (jnp.swapaxes(kernel, -1, -2) if turned else kernel).astype(wide),
         tuple(strides),
-        tuple((int(low), int(high)) for low, high in padding),
+        pads,
         spread if max(spread) > 1 else dilation,
     ).astype(x.dtype)
     return y if last else jnp.moveaxis(y, -1, 1)
@@ -136,7 +141,7 @@ def _form(
         return None
     if max(spread) > 1:
         plain = groups == max(strides) == max(dilation) == 1
-        return _transposed if plain else None
+        return _transposed if plain and math.prod(spread) <= _TAPS else None
     if groups == channels > 1:
         return exburn_depthwise
     if groups > 1:
@@ -216,14 +221,12 @@ def _grouped(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int
 @_compiled
 def _in_planes(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """Three dimensions: a sum over the window's depth of convolutions in two."""
-    depth = tuple(zip(strides, pads, dilation, strict=True))[0]
-    y: Any = 0
     flat = x.reshape(*x.shape[:2], -1, x.shape[-1])
-    stride, pad, apart = depth
+    depth = kernel.shape[0], 1
+    steps, edges, apart = (strides[0], 1), (pads[0], (0, 0)), (dilation[0], 1)
+    y: Any = 0
     sizes: tuple = ()
-    for (tap, _), part in _windows(
-        flat, (kernel.shape[0], 1), (stride, 1), (pad, (0, 0)), (apart, 1)
-    ):
+    for (tap, _), part in _windows(flat, depth, steps, edges, apart):
         images = part.reshape(-1, *x.shape[2:])
         plane = convolve(
             images,

@@ -146,6 +146,26 @@ def test_sums_of_half_precision_are_taken_in_full(dtype):
             )
 
 
+@pytest.mark.parametrize("case", ["depthwise", "grouped", "in planes", "transposed"])
+def test_windows_that_do_not_fit_give_what_xla_gives(case):
+    x, k, given, options = arrays(case)
+    x = x[(slice(None), *(slice(1) for _ in x.shape[1:-1]))]  # one entry
+    given["padding"] = [(0, 0)] * (x.ndim - 2)
+    ours, theirs = both(x, k, given, options)
+    assert ours(x, k).shape == theirs(x, k).shape
+    assert ours(x, k).size == 0
+    point = exburn.Input((2, 2, 4))
+    with pytest.raises(exburn.errors.ShapeError):
+        exburn.layers.DepthwiseConv2D(3)(point)
+
+
+def test_strides_of_a_transposed_one_may_be_many():
+    x, k, given, options = arrays("transposed, 1-D")
+    given["padding"], options["lhs_dilation"] = [(2, 90)], (100,)
+    ours, theirs = both(x, k, given, options)
+    np.testing.assert_allclose(ours(x, k), theirs(x, k), rtol=1e-4, atol=1e-5)
+
+
 def test_a_program_for_other_platforms_keeps_the_convolutions(tmp_path):
     point = exburn.Input((8, 8, 6))
     model = exburn.Model(point, exburn.layers.DepthwiseConv2D(3)(point))
