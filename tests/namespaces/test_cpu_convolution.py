@@ -99,8 +99,13 @@ def uses_xla(function, *args):
     return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
 
 
-@pytest.mark.parametrize("data", ["last", "first"])
-@pytest.mark.parametrize("case", CASES)
+KINDS = "pointwise", "depthwise", "grouped", "in planes", "transposed"
+
+
+@pytest.mark.parametrize(
+    ("case", "data"),
+    [*((case, "last") for case in CASES), *((case, "first") for case in KINDS)],
+)
 def test_values_and_gradients_are_those_of_xla(case, data):
     x, k, given, options = arrays(case, "OI" if "transposed" in case else "IO", data)
     ours, theirs = both(x, k, given, options)
@@ -131,7 +136,7 @@ def test_rows_stay_apart(case):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_sums_of_half_precision_are_taken_in_full(dtype):
     with jax.enable_x64(dtype == "float64"):
-        for case in ("depthwise", "grouped", "transposed", "pointwise", "in planes"):
+        for case in KINDS:
             x, k, given, options = arrays(case, dtype=dtype)
             ours, _ = both(x, k, given, options)
             found = ours(x, k)
