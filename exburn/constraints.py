@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -271,3 +271,14 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         if not isinstance(config, Mapping):
             return get(config)
         return _catalogue.from_config(config)
+
+
+def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, Any]:
+    """The constraints of variables that have one, by their names."""
+    found = zip(names, (getattr(v, "constraint", None) for v in variables), strict=True)
+    return {name: constraint for name, constraint in found if callable(constraint)}
+
+
+def constrained(params: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
+    """The parameters, those that have a constraint after it."""
+    return params | {name: f(params[name]) for name, f in constraints.items()}

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["DEPTHWISE", "Cost", "count", "inner_jaxprs"]
+__all__ = ["Cost", "count", "inner_jaxprs"]
 
-DEPTHWISE = "exburn_depthwise"
+_DEPTHWISE = "exburn_depthwise"  # of exburn/ops/cpu_convolution.py
 """Name of a function in a program that is a depthwise convolution."""
 
 
@@ -78,7 +78,7 @@ def count(jaxpr: Any) -> Cost:
             last = (len(kernel) - 1, len(kernel) - 2)
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
             turned += times * (spread or not straight)
-        elif equation.params.get("name") == DEPTHWISE:
+        elif equation.params.get("name") == _DEPTHWISE:
             *window, _, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window)
     return Cost(flops, convolutions, equations, elements, turned)
@@ -99,7 +99,7 @@ def _size(dim: Any, unknown: set[Any]) -> int:
 def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
     for equation in jaxpr.eqns:
         inner = [*inner_jaxprs(equation.params)]
-        if not inner or equation.params.get("name") == DEPTHWISE:
+        if not inner or equation.params.get("name") == _DEPTHWISE:
             yield equation, times
             continue
         repeat = (

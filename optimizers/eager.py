@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 
+from exburn.constraints import constrained, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.variable import OptimizerVariable, variables_of
 
-__all__ = ["Eager", "constraints_of"]
+__all__ = ["Eager"]
 
 
 class Eager:
@@ -49,11 +50,12 @@ class Eager:
         """
         if self.built:
             return
-        self._variables = variables = list(variables)
+        variables = list(variables)
         paths = [str(getattr(v, "path", "")) for v in variables]
         unique = len(set(paths)) == len(paths)
         names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
-        state = self.init(dict(zip(names, map(_value, self._variables), strict=True)))
+        state = self.init(dict(zip(names, map(_value, variables), strict=True)))
+        self._variables = variables
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
         box = [state]
         self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
@@ -177,9 +179,7 @@ class Eager:
     def _update_constrained(self, grads: Any, state: Any, params: Any) -> tuple:
         """An update, after which parameters that have a constraint obey it."""
         params, state = self.update(grads, state, params)
-        for name, constraint in self._constraints.items():
-            params = {**params, name: constraint(params[name])}
-        return params, state
+        return constrained(params, self._constraints), state
 
     def _need_state(self, op: str) -> Any:
         state = self._live()
@@ -203,12 +203,6 @@ class Eager:
                 f"the optimizer was built for {wanted} {what}, received {len(values)}",
             )
         return values
-
-
-def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, Any]:
-    """The constraints of variables that have one, by their names."""
-    found = zip(names, (getattr(v, "constraint", None) for v in variables), strict=True)
-    return {name: constraint for name, constraint in found if callable(constraint)}
 
 
 def _value(variable: Any) -> Any:

@@ -7,6 +7,6 @@ same model has the same weights whatever the order in which it was built.
 
 from exburn.layer.layer import Layer
 from exburn.layer.signature import snake_case
-from exburn.layer.stateless import bound
+from exburn.layer.stateless import Bound, bound
 
-__all__ = ["Layer", "bound", "snake_case"]
+__all__ = ["Bound", "Layer", "bound", "snake_case"]

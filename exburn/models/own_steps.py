@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 from exburn import context
 from exburn.building import inspect_call, spec_like
 from exburn.dataset.packing import unpack_x_y_sample_weight
-from exburn.layer import bound
+from exburn.layer import Bound, bound
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.own_metrics import holding
 from exburn.training.own_step import built_in
@@ -54,7 +56,9 @@ class OwnSteps:
         optimizer, batch = self.optimizer, unpack_x_y_sample_weight(data)
 
         def objective(trained):
-            loss, seen = self._loss_and_updates(trained, rest, measured, batch, True)
+            loss, seen = self._loss_and_updates(
+                (trained, rest), measured, batch, training=True
+            )
             scaled = loss
             if optimizer.scales_loss:
                 scaled = optimizer.scale_loss(loss, optimizer.state_of(slots))
@@ -62,19 +66,19 @@ class OwnSteps:
 
         (_, (loss, seen)), grads = jax.value_and_grad(objective, has_aux=True)(trained)
         trained, slots = optimizer.stateless_apply(slots, grads, trained)
-        rest = seen["rest"]
-        logs, measured = self._measured((trained, rest), loss, seen, batch, True)
-        return logs, (trained, rest, slots, measured)
+        logs, measured = self._measured(trained, loss, seen, batch, training=True)
+        return logs, (trained, seen["rest"], slots, measured)
 
     @built_in
     def test_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
         """As ``train_step``, without an update: the state has no optimizer in it."""
         trained, rest, measured = state
         batch = unpack_x_y_sample_weight(data)
-        loss, seen = self._loss_and_updates(trained, rest, measured, batch, False)
-        rest = seen["rest"]
-        logs, measured = self._measured((trained, rest), loss, seen, batch, False)
-        return logs, (trained, rest, measured)
+        loss, seen = self._loss_and_updates(
+            (trained, rest), measured, batch, training=False
+        )
+        logs, measured = self._measured(trained, loss, seen, batch, training=False)
+        return logs, (trained, seen["rest"], measured)
 
     @built_in
     def predict_step(self, state: tuple, data: Any) -> tuple[Any, list]:
@@ -144,13 +148,13 @@ class OwnSteps:
         pass_ = context.current()
         masks = None if pass_ is None else pass_.attached(y_pred)[1]
         weights = trainable_variables, non_trainable_variables
-        holds = self._holding(metrics_variables or self.metrics_variables)
-        with bound(self, *weights, training=training, op="compute_loss") as run:
+        measured = metrics_variables or self.metrics_variables
+        op = "stateless_compute_loss"
+        with self._working_on(weights, measured, training, op) as (run, after):
             if masks is not None:
                 run.pass_.attach(y_pred, masks)
-            with holds as after:
-                loss = own_loss(run.copy.compute_loss, training, **given)
-            return loss, (list(trainable_variables), run.rest, after)
+            loss = own_loss(run.copy.compute_loss, training, **given)
+        return loss, (list(trainable_variables), run.rest, after)
 
     @built_in
     def compute_metrics(self, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
@@ -194,43 +198,50 @@ class OwnSteps:
         return found
 
     def _loss_and_updates(
-        self, trained, rest, measured, batch: tuple, training: bool
+        self, weights: tuple, measured: Any, batch: tuple, *, training: bool
     ) -> tuple[Any, dict[str, Any]]:
         """The loss of a batch, and what came with it and is needed afterwards."""
         x, y, w = batch
-        holds = self._holding(measured)
-        with bound(self, trained, rest, training=training, op="train_step") as run:
-            with holds as after:
-                outputs = run.copy._call_arrays((x,), {})
-                given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
-                loss = own_loss(run.copy.compute_loss, training, **given)
-            return loss, {
-                "outputs": outputs,
-                "masks": run.pass_.attached(outputs)[1],
-                "parts": run.pass_.parts,
-                "rest": run.rest,
-                "metrics": after,
-            }
+        op = "train_step" if training else "test_step"
+        with self._working_on(weights, measured, training, op) as (run, after):
+            outputs = run.copy._call_arrays((x,), {})
+            given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
+            loss = own_loss(run.copy.compute_loss, training, **given)
+        return loss, {
+            "outputs": outputs,
+            "masks": run.pass_.attached(outputs)[1],
+            "parts": run.pass_.parts,
+            "rest": run.rest,
+            "metrics": after,
+        }
 
     def _measured(
-        self, weights: tuple, loss: Any, seen: dict[str, Any], batch: tuple, training
+        self, trained: Any, loss: Any, seen: dict, batch: tuple, *, training: bool
     ) -> tuple[dict[str, Any], list]:
         """The logs after a batch, and the metrics' variables."""
         x, y, w = batch
         rows = jax.tree.leaves(x)[0].shape[0]
-        trackers = self._loss_trackers()
-        holds = self._holding(seen["metrics"])
-        with bound(self, *weights, training=training, op="train_step") as run:
+        trackers, weights = self._loss_trackers(), (trained, seen["rest"])
+        work = self._working_on(weights, seen["metrics"], training, "compute_metrics")
+        with work as (run, after):
             run.pass_.attach(seen["outputs"], seen["masks"])
-            with holds as after:
-                for name, value in {"loss": loss, **seen["parts"]}.items():
-                    trackers[name].update_state(value, sample_weight=rows)
-                logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
+            for name, value in {"loss": loss, **seen["parts"]}.items():
+                trackers[name].update_state(value, sample_weight=rows)
+            logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
         return logs, after
 
-    def _holding(self, values: Any) -> Any:
-        """A block in which the metrics hold these values of their variables."""
-        return holding(self.metrics, values, beside=[*self._loss_trackers().values()])
+    @contextlib.contextmanager
+    def _working_on(
+        self, weights: tuple, measured: Any, training: bool, op: str
+    ) -> Iterator[tuple[Bound, list]]:
+        """A block with a copy of the model that holds these weights.
+
+        Its metrics hold ``measured`` there; the list has their new values after it.
+        """
+        beside = [*self._loss_trackers().values()]
+        holds = holding(self.metrics, measured, beside=beside)
+        with bound(self, *weights, training=training, op=op) as run, holds as after:
+            yield run, after
 
     def _loss_trackers(self) -> dict[str, Any]:
         return self._run.value.loss_trackers(self._trainer("train_step").objective)

@@ -23,13 +23,16 @@ from jax import lax
 
 from exburn.config import is_cpu_convolutions_enabled
 from exburn.device import chosen_platform
-from exburn.flops import DEPTHWISE
 
 __all__ = ["convolve", "for_other_platforms", "why_not"]
 
 _TAPS = 64  # of a window; more of them take the compiler seconds
 
 Pads = tuple[tuple[int, int], ...]
+
+_elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_elsewhere", default=False
+)
 
 
 def convolve(
@@ -108,11 +111,6 @@ def for_other_platforms() -> Iterator[None]:
         _elsewhere.reset(token)
 
 
-_elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_elsewhere", default=False
-)
-
-
 def _suits(x: Any, sizes: Sequence[Any]) -> bool:
     known = all(isinstance(n, int) and n > 0 for n in sizes)
     here = why_not() is None and not _elsewhere.get()
@@ -151,11 +149,8 @@ def _form(
     return _in_planes if len(window) == 3 else None
 
 
-def _compiled(form: Callable, *, inline: bool = True) -> Any:
-    names = "strides", "pads", "dilation", "groups"
-    takes = form.__code__.co_varnames[: form.__code__.co_argcount]
-    static = [name for name in names if name in takes]
-    return jax.jit(form, static_argnames=static, inline=inline)
+_SHAPE = "strides", "pads", "dilation"
+_compiled = functools.partial(jax.jit, static_argnames=_SHAPE, inline=True)
 
 
 def _windows(
@@ -184,8 +179,8 @@ def _pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     return y.reshape(*met.shape[:-1], out)
 
 
-# Not inlined: its name tells ``flops.count`` what it is.
-@functools.partial(_compiled, inline=False)
+# Not inlined: by its name ``flops.count`` knows what it is.
+@functools.partial(jax.jit, static_argnames=_SHAPE)
 def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """Every channel by itself: a sum of products of single elements."""
     *window, _, out = kernel.shape
@@ -198,10 +193,7 @@ def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     return y
 
 
-assert exburn_depthwise.__name__ == DEPTHWISE
-
-
-@_compiled
+@functools.partial(jax.jit, static_argnames=(*_SHAPE, "groups"), inline=True)
 def _grouped(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int):
     """A sum over the taps of a product for each group."""
     *window, inner, out = kernel.shape

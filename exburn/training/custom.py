@@ -19,15 +19,19 @@ import numpy as np
 from exburn import context
 from exburn.dataset.packing import pack_x_y_sample_weight
 from exburn.errors import ArgumentError, ShapeError
-from exburn.optimizers.eager import constraints_of
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.own_step import own_step
 from exburn.training.state import TrainState
 from exburn.traversal import iter_weights
 
-__all__ = ["LOGS", "CustomSteps"]
+__all__ = ["LOGS", "CustomSteps", "own_steps"]
 
 LOGS = "logs of the step"  # key among the totals, and no name of a metric
+
+
+def own_steps(custom: CustomSteps | None, kind: str) -> CustomSteps | None:
+    """The model's own steps, if it is its ``kind`` of step that runs."""
+    return custom if custom is not None and custom.has(kind) else None
 
 
 class CustomSteps:
@@ -44,8 +48,6 @@ class CustomSteps:
         weights = list(iter_weights(self.module))
         self._learned = [path for path, _, learns in weights if learns]
         self._rest = [path for path, _, learns in weights if not learns]
-        learned = [weight for _, weight, learns in weights if learns]
-        self._constraints = constraints_of(self._learned, learned)
         self._logs: dict[str, tuple[str, ...]] = {}
 
     def has(self, kind: str) -> bool:
@@ -63,31 +65,21 @@ class CustomSteps:
     def train(self, state: TrainState, batch: tuple) -> TrainState:
         """One update by the model's ``train_step``."""
         leaves, treedef = jax.tree.flatten(state.opt_state)
-        self.optimizer.adopt(self._learned, treedef, self._constraints)
-        arrays = {**state.params, **state.frozen, **state.others}
-        parts = [
-            [arrays[n] for n in self._learned],
-            [arrays[n] for n in self._rest],
-            leaves,
-            state.metrics["variables"],
-        ]
+        self.optimizer.adopt(self._learned, treedef, self.split.constraints)
+        learned, rest = self._lists(state.params, state.frozen, state.others)
+        parts = [learned, rest, leaves, state.metrics["variables"]]
         logs, new = self._call("train", parts, batch, state.key())
-        arrays |= dict(zip(self._learned, new[0], strict=True))
-        arrays |= dict(zip(self._rest, new[1], strict=True))
+        names = [*self._learned, *self._rest]
+        arrays = dict(zip(names, [*new[0], *new[1]], strict=True))
         opt_state = treedef.unflatten(
             [jnp.asarray(n, o.dtype) for n, o in zip(new[2], leaves, strict=True)]
         )
         pick = lambda names: {n: arrays[n] for n in names}  # noqa: E731
-        others = pick(state.others)
         left_out = self.optimizer.skips(state.opt_state, opt_state)
-        if left_out is not None:
-            others = jax.tree.map(
-                lambda n, o: jnp.where(left_out, o, n), others, state.others
-            )
         return state.replace(
             params=pick(state.params),
             frozen=pick(state.frozen),
-            others=others,
+            others=state.others_after(pick(state.others), left_out),
             opt_state=opt_state,
             metrics=self._totals(logs, new[3]),
             step=state.step + 1,
@@ -97,19 +89,13 @@ class CustomSteps:
         self, groups: tuple[Arrays, ...], totals: Any, batch: tuple, key: Any
     ) -> Any:
         """The totals after one batch by the model's ``test_step``."""
-        arrays = {name: value for group in groups for name, value in group.items()}
-        parts = [
-            [arrays[n] for n in self._learned],
-            [arrays[n] for n in self._rest],
-            totals["variables"],
-        ]
+        parts = [*self._lists(*groups), totals["variables"]]
         logs, new = self._call("test", parts, batch, key)
         return self._totals(logs, new[2])
 
     def predict(self, groups: tuple[Arrays, ...], x: Any, key: Any) -> Any:
         """The outputs of the model's ``predict_step``."""
-        arrays = {name: value for group in groups for name, value in group.items()}
-        state = [arrays[n] for n in self._learned], [arrays[n] for n in self._rest]
+        state = self._lists(*groups)
         outputs, _ = self._step("predict", state, (x, None, None), key)
         rows = jax.tree.leaves(x)[0].shape[0]
         for path, leaf in jax.tree_util.tree_leaves_with_path(outputs):
@@ -122,6 +108,11 @@ class CustomSteps:
                     hint="Return arrays whose first axis is that of the batch.",
                 )
         return jax.tree.map(jnp.asarray, outputs)
+
+    def _lists(self, *groups: Arrays) -> tuple[list[Any], list[Any]]:
+        """The trainable values and the others, in the order of the model's."""
+        arrays = {name: value for group in groups for name, value in group.items()}
+        return [arrays[n] for n in self._learned], [arrays[n] for n in self._rest]
 
     def _step(self, kind: str, state: tuple, batch: tuple, key: Any) -> tuple:
         """What the model's step returns, a pair."""

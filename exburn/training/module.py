@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from flax import nnx
 from exburn import context
 from exburn.arrival import arrive
 from exburn.building import materialize
+from exburn.constraints import constrained, constraints_of
 from exburn.layer import Layer
 from exburn.training.ownership import own_variables
 from exburn.traversal import iter_weights, module_paths
@@ -168,12 +170,12 @@ class SplitModule:
 
     def constrain(self, params: Arrays) -> Arrays:
         """Parameters after their constraints."""
-        return {
-            name: constraint(value)
-            if (constraint := self.variables[name].get_metadata().get("constraint"))
-            else value
-            for name, value in params.items()
-        }
+        return constrained(params, self.constraints)
+
+    @property
+    def constraints(self) -> dict[str, Callable]:
+        """Those of the trained parameters that have one."""
+        return constraints_of(self.params, (self.variables[n] for n in self.params))
 
 
 def _raw(variable: nnx.Variable) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -290,10 +291,8 @@ class Objective:
                 factors[i] = term.loss.row_factors(
                     targets[i], pred, weights[i], masks[i], row_mask
                 )
-        for meter in self.meters:
+        for meter, weight in self._weighed(weights, masks, row_mask):
             i = meter.output
-            weight = weights[i] if meter.weighted else None
-            weight = _meter_weight(weight, masks[i], row_mask)
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noted(f"in metric {meter.name!r}", targets[i], pred)
             with place, spare_after(classes), weighing_rows(factors.get(i)):
@@ -306,13 +305,17 @@ class Objective:
         """Updates the metrics of ``compile`` themselves with a batch."""
         preds = jax.tree.leaves(outputs)
         targets, weights = self.split_targets(y), self.split_weights(w)
-        for meter in self.meters:
+        for meter, weight in self._weighed(weights, masks, None):
             i = meter.output
-            weight = weights[i] if meter.weighted else None
-            weight = _meter_weight(weight, masks[i], None)
             given = {} if weight is None else {"sample_weight": weight}
             with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
                 meter.metric.update_state(targets[i], preds[i], **given)
+
+    def _weighed(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
+        """Each metric, and what weighs the rows of its output; ``None``: nothing."""
+        for meter in self.meters:
+            given = weights[meter.output] if meter.weighted else None
+            yield meter, _meter_weight(given, masks[meter.output], row_mask)
 
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""

@@ -342,7 +342,8 @@ class Preparation(Totals):
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""
         own_loss = getattr(self.module, "own_compute_loss", None) is not None
-        own_step = any(map(self.owns, ["train"] if training else ["test", "predict"]))
+        kinds = ("train",) if training else ("test", "predict")
+        own_step = any(self.owns(kind) for kind in kinds)
         inexact = self.objective.exact_rows or bool(self.objective.own.names)
         mixes = self._seen is not None and self._seen.mixes_rows
         return inexact or mixes or own_loss or own_step

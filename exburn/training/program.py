@@ -14,7 +14,7 @@ from exburn import context
 from exburn.building import untouched_metrics
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
-from exburn.training.custom import LOGS, CustomSteps
+from exburn.training.custom import LOGS, CustomSteps, own_steps
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 from exburn.training.readings import Readings, packed
@@ -152,8 +152,8 @@ class Programs:
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
         """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
-        if self.custom is not None and self.custom.has("train"):
-            return self.custom.train(state, batch)
+        if own := own_steps(self.custom, "train"):
+            return own.train(state, batch)
         grads, new = self._gradients(state, batch, row_mask)
         search = {}
         if self.optimizer.searches:
@@ -164,12 +164,8 @@ class Programs:
     def _updated(self, before: TrainState, new: TrainState, update: tuple):
         """The state after an update; if that was left out, statistics stay, too."""
         params, opt_state = update
-        others = new.others
         left_out = self.optimizer.skips(before.opt_state, opt_state)
-        if left_out is not None:
-            others = jax.tree.map(
-                lambda n, o: jnp.where(left_out, o, n), others, before.others
-            )
+        others = before.others_after(new.others, left_out)
         params = self.split.constrain(params)
         return new.replace(params=params, opt_state=opt_state, others=others)
 
@@ -232,8 +228,8 @@ class Programs:
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
     ) -> Any:
         """The totals after evaluating one batch."""
-        if self.custom is not None and self.custom.has("test"):
-            return self.custom.test(arrays, totals, batch, key)
+        if own := own_steps(self.custom, "test"):
+            return own.test(arrays, totals, batch, key)
         x, y, w = batch
         with self.objective.own.working_on(self.objective.states(totals)) as own:
             preds, _, pass_ = self.split.forward(
@@ -308,8 +304,8 @@ class Programs:
             (x, _, _), _ = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             with untouched_metrics(self.split.module):
-                if self.custom is not None and self.custom.has("predict"):
-                    return self.custom.predict(arrays, x, key)
+                if own := own_steps(self.custom, "predict"):
+                    return own.predict(arrays, x, key)
                 return self.split.forward(arrays, x, training=False, key=key)[0]
 
         xs = _items(data, index, None)

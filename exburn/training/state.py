@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.random import key_of
@@ -43,6 +44,13 @@ class TrainState:
     def replace(self, **changes) -> TrainState:
         # ``dataclasses.replace`` takes several times as long, in each epoch.
         return TrainState(**(vars(self) | changes))
+
+    def others_after(self, others: Any, left_out: jax.Array | None) -> Any:
+        """The other variables after a step: its own, or ours if it was left out."""
+        if left_out is None:
+            return others
+        choose = lambda new, old: jnp.where(left_out, old, new)  # noqa: E731
+        return jax.tree.map(choose, others, self.others)
 
 
 def seed_data(seed: int) -> np.ndarray:

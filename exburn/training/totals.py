@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from exburn.training.custom import CustomSteps
+from exburn.training.custom import CustomSteps, own_steps
 from exburn.training.live_state import LiveState
 from exburn.training.objective import Objective
 from exburn.training.readings import Readings
@@ -41,25 +41,25 @@ class Totals(LiveState):
 
     def owns(self, kind: str) -> bool:
         """Whether what the module brings itself runs as its step."""
-        return self.custom is not None and self.custom.has(kind)
+        return own_steps(self.custom, kind) is not None
 
     def fresh_totals(self, kind: str) -> Any:
         """Totals of losses and metrics before the first batch; none consumes them."""
-        if self.custom is not None and self.custom.has(kind):
-            return jax.device_put(self.custom.fresh(kind))
+        if own := own_steps(self.custom, kind):
+            return jax.device_put(own.fresh(kind))
         return self.objective.fresh()
 
     def totals(self, kind: str) -> Any:
         """The same on the host, for their shapes."""
-        if self.custom is not None and self.custom.has(kind):
-            return self.custom.fresh(kind)
+        if own := own_steps(self.custom, kind):
+            return own.fresh(kind)
         return self.objective.init()
 
     @property
     def names(self) -> list[str]:
         """Names of the logs of ``fit``."""
-        if self.owns("train"):
-            return self.custom.names("train")  # type: ignore[union-attr]
+        if own := own_steps(self.custom, "train"):
+            return own.names("train")
         return self.objective.names
 
     def read_logs(self, readings: Readings) -> dict[str, Any]:
