@@ -36,11 +36,12 @@ class Eager:
     iterations: Any
     _live: Any
     _set_state: Any
+    _pass: Any
 
     @property
     def built(self) -> bool:
         """Whether ``build`` has been called."""
-        return self._names is not None
+        return self._names is not None and self._pass is None
 
     def build(self, variables: Iterable[Any]) -> None:
         """Makes the state for a list of variables; a second call does nothing.
@@ -48,7 +49,8 @@ class Eager:
         Args:
             variables: Objects with a value, or arrays. A ``path`` names a parameter.
         """
-        if self.built:
+        self._added = 0
+        if self.built or self._pass is not None:
             return
         variables = list(variables)
         paths = [str(getattr(v, "path", "")) for v in variables]
@@ -59,6 +61,7 @@ class Eager:
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
         box = [state]
         self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+        self._added = 0  # if a class adds variables after this
 
     def adopt(
         self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]

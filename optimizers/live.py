@@ -9,6 +9,7 @@ from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.arguments import real
 from exburn.optimizers.rate import current_rate, host_value, replace_leaf
+from exburn.optimizers.stepwise import holds_slots
 from exburn.optimizers.variable import live_number
 
 __all__ = ["Live"]
@@ -30,6 +31,7 @@ class Live:
     _told: tuple[int | None, int | None] | None
     _get_state: Callable[[], Any] | None
     _set_state: Callable[[Any], None] | None
+    _pass: Any
 
     def bind(
         self,
@@ -79,7 +81,11 @@ class Live:
             >>> SGD(0.1, momentum=0.5).settings()["momentum"]
             0.5
         """
-        options = {n: v for n, v in vars(self).items() if n[0] != "_" and n != "name"}
+        options = {
+            name: value
+            for name, value in vars(self).items()
+            if name[0] != "_" and name != "name" and not holds_slots(value)
+        }
         options["learning_rate"] = self.schedule or float  # a number is no part of it
         if self._told is not None:
             options["the schedule's (steps per epoch, epochs)"] = self._told
@@ -122,6 +128,8 @@ class Live:
         Raises:
             ArgumentError: A number is set although a schedule was given.
         """
+        if self._pass is not None:
+            return self._pass.learning_rate
         state = self._live()
         if callable(self._learning_rate):
             count = 0 if state is None else host_value(state["rate"]["count"])
@@ -160,6 +168,8 @@ class Live:
     @property
     def iterations(self) -> Any:
         """Number of updates so far, an int; ``iterations.assign(0)`` starts anew."""
+        if self._pass is not None:
+            return self._pass.count
         state = self._live()
         count = 0 if state is None else host_value(state["rate"]["count"])
         return live_number(count, self._set_iterations)

@@ -14,6 +14,7 @@ from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
 from exburn.optimizers.live import Live
+from exburn.optimizers.stepwise import Stepwise, check_rule
 from exburn.optimizers.update import Update
 
 __all__ = ["Optimizer"]
@@ -21,8 +22,12 @@ __all__ = ["Optimizer"]
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
-class Optimizer(Live, Eager, Update):
+class Optimizer(Stepwise, Live, Eager, Update):
     """Turns gradients into new parameters; a subclass supplies the update rule.
+
+    The rule is either a ``transformation``, one of optax, or as in Keras an
+    ``update_step(gradient, variable, learning_rate)`` that assigns to the variable and
+    to those that ``build`` has added.
 
     An optimizer is a pure pair ``init(params) -> state`` and
     ``update(grads, state, params) -> (params, state)`` over any tree of arrays, fit for
@@ -155,13 +160,7 @@ class Optimizer(Live, Eager, Update):
         """Shows the common options in the signature of a class that takes **options."""
         super().__init_subclass__(**kwargs)
         if "update_step" in vars(cls):
-            raise ArgumentError(
-                cls.__name__,
-                "an optimizer is a pure function here: its update_step would not be "
-                "called",
-                hint="Define transformation(self, learning_rate, count), which returns "
-                "an optax.GradientTransformation.",
-            )
+            check_rule(cls)
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
         if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
             names = {parameter.name for parameter in own}
@@ -184,6 +183,8 @@ class Optimizer(Live, Eager, Update):
                 hint=f"Set {meant}.",
             )
         object.__setattr__(self, name, value)
+        if self._pass is not None:  # build, which runs in every trace
+            return
         if not name.startswith("_") and name not in ("learning_rate", "scale"):
             self._revision = getattr(self, "_revision", 0) + 1
 
@@ -274,7 +275,16 @@ class Optimizer(Live, Eager, Update):
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments as JSON-able values, with the current learning rate."""
         config = {}
+        extends = type(self).get_config is not Optimizer.get_config  # may add the rest
         for name in inspect.signature(type(self)).parameters:
+            if not hasattr(self, name):
+                if extends:
+                    continue
+                raise ArgumentError(
+                    f"{type(self).__name__}.get_config",
+                    f"the argument {name!r} is no attribute of the optimizer",
+                    hint=f"Keep it as self.{name}, or override get_config.",
+                )
             value = getattr(self, name)
             if name == "learning_rate" and self.schedule is not None:
                 value = self.schedule

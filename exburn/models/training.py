@@ -12,6 +12,7 @@ from exburn.models.keeping import Keeping
 from exburn.models.options import OptimizerOptions
 from exburn.models.own_steps import OwnSteps
 from exburn.models.reporting import Reporting
+from exburn.models.state_tree import StateTree
 from exburn.models.watching import Watching
 
 __all__ = ["Training"]
@@ -21,6 +22,7 @@ class Training(
     OwnSteps,
     Batches,
     Keeping,
+    StateTree,
     Freezing,
     Averaging,
     Inspection,

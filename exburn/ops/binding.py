@@ -39,6 +39,8 @@ def tensor(value: Any) -> Any:
         return value
     if isinstance(value, nnx.Variable):
         return value.get_value()
+    if hasattr(value, "__jax_array__"):  # a handle, on a traced array maybe
+        return value.__jax_array__()
     if isinstance(value, list | tuple):
         return value if has_symbol(value) else jnp.asarray(_unwrap(value))
     if isinstance(value, np.ndarray) or (

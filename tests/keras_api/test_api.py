@@ -6,7 +6,6 @@ import types
 import pytest
 
 import exburn
-from exburn.errors import ArgumentError
 
 keras = pytest.importorskip("keras")
 
@@ -108,11 +107,3 @@ def test_an_absent_name_tells_what_to_write(module, name, instead):
         getattr(of(exburn, module), name)
     with pytest.raises(AttributeError, match=r"'nothing'$"):
         _ = of(exburn, module).nothing
-
-
-def test_what_keras_would_call_and_we_would_not_is_an_error():
-    with pytest.raises(ArgumentError, match="transformation"):
-
-        class Slow(exburn.optimizers.Optimizer):
-            def update_step(self, gradient, variable, learning_rate):
-                variable.assign_sub(0.1 * gradient)

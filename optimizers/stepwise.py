@@ -1,0 +1,242 @@
+"""Rules written as Keras' ``update_step``, which assigns to variables, made pure.
+
+A pass gives the rule handles that hold a trace's values, runs it, and reads off what
+was assigned. The variables that ``build`` adds are numbered in the order they are added
+in: their values are the rule's state, a list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from exburn import initializers
+from exburn.errors import ArgumentError, NotBuiltError
+from exburn.handle import Handle
+from exburn.optimizers.trees import path_of
+
+__all__ = ["Stepwise", "check_rule", "holds_slots"]
+
+
+@dataclasses.dataclass
+class _Pass:
+    """Values while a rule runs: of the parameters, and of the variables it added."""
+
+    paths: list[str]
+    params: list[Any]
+    slots: list[Any]
+    count: Any
+    learning_rate: Any
+
+    @property
+    def weights(self) -> list[_Weight]:
+        return [_Weight(self, i, path) for i, path in enumerate(self.paths)]
+
+
+class _Weight(Handle):
+    """A parameter, as the rule sees it."""
+
+    trainable = True
+    constraint = None
+
+    def __init__(self, within: _Pass, index: int, path: str):
+        self._within, self.index = within, index
+        self.path, self.name = path, path.rpartition("/")[2]
+
+    @property
+    def value(self) -> Any:
+        return self._within.params[self.index]
+
+    def _replace(self, value: Any) -> None:
+        self._within.params[self.index] = value
+
+
+class _Slot(Handle):
+    """A variable that the rule added."""
+
+    def __init__(self, optimizer: Any, index: int, path: str):
+        self._optimizer, self._index = optimizer, index
+        self.path, self.name = path, path.rpartition("/")[2]
+
+    def _values(self) -> list[Any]:
+        if self._optimizer._pass is not None:
+            return self._optimizer._pass.slots
+        state = self._optimizer._live()
+        if state is None:
+            raise NotBuiltError(
+                self.path,
+                "the optimizer has no state yet",
+                hint="Call optimizer.build(variables), or model.fit, before.",
+            )
+        return state["inner"]
+
+    @property
+    def value(self) -> Any:
+        return self._values()[self._index]
+
+    def _replace(self, value: Any) -> None:
+        values = self._values()
+        if self._optimizer._pass is not None:
+            values[self._index] = value
+            return
+        inner = list(values)
+        inner[self._index] = jax.device_put(value)
+        self._optimizer._set_state({**self._optimizer._live(), "inner": inner})
+
+
+class Stepwise:
+    """What ``build`` and ``update_step`` of a rule written for Keras call."""
+
+    _pass: _Pass | None = None
+    _added = 0  # variables since ``build`` began
+    _variables: list[Any]
+
+    def add_variable(
+        self,
+        shape: Iterable[int],
+        initializer: Any = "zeros",
+        dtype: Any = None,
+        aggregation: Any = None,
+        layout: Any = None,
+        name: str | None = None,
+    ) -> Handle:
+        """A variable of the optimizer's own; for ``build`` of a class that has it.
+
+        Args:
+            shape: Its shape.
+            initializer: A name, an initializer, or a function of shape and dtype.
+            dtype: ``"float32"`` by default.
+            aggregation, layout: Of Keras; not used.
+            name: Its name.
+        """
+        index, self._added = self._added, self._added + 1
+        if self._pass is not None:
+            make = initializers.get(initializer)
+            self._pass.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
+        return _Slot(self, index, f"{type(self).__name__}/{name or index}")
+
+    def add_variable_from_reference(
+        self, reference_variable: Any, name: str | None = None, initializer="zeros"
+    ) -> Handle:
+        """A variable of the shape and dtype of a parameter.
+
+        Args:
+            reference_variable: The parameter.
+            name: Appended to the parameter's.
+            initializer: As of ``add_variable``.
+        """
+        like = reference_variable
+        path = str(getattr(like, "path", "")).replace("/", "_")
+        whole = "_".join(part for part in (path, name) if part)
+        return self.add_variable(
+            like.shape, initializer, jnp.dtype(like.dtype).name, name=whole
+        )
+
+    def add_optimizer_variables(
+        self, trainable_variables: Iterable[Any], name: Any, initializer: Any = "zeros"
+    ) -> Any:
+        """A variable for each parameter; a tuple of lists for several names.
+
+        Args:
+            trainable_variables: The parameters.
+            name: A name, or a sequence of them.
+            initializer: As of ``add_variable``; or one for each name.
+        """
+        variables = list(trainable_variables)
+        names = [name] if isinstance(name, str) else list(name)
+        given = initializer if isinstance(initializer, list | tuple) else [initializer]
+        makes = [*given, *given[:1] * (len(names) - len(given))]
+        lists = tuple(
+            [self.add_variable_from_reference(v, n, make) for v in variables]
+            for n, make in zip(names, makes, strict=True)
+        )
+        return lists[0] if isinstance(name, str) else lists
+
+    def assign(self, variable: Any, value: Any) -> None:
+        """``variable.assign(value)``."""
+        variable.assign(value)
+
+    def assign_add(self, variable: Any, value: Any) -> None:
+        """``variable.assign_add(value)``."""
+        variable.assign_add(value)
+
+    def assign_sub(self, variable: Any, value: Any) -> None:
+        """``variable.assign_sub(value)``."""
+        variable.assign_sub(value)
+
+    def _get_variable_index(self, variable: Any) -> int:
+        if isinstance(variable, _Weight):
+            return variable.index
+        return [id(v) for v in self._variables].index(id(variable))
+
+
+def transformation(
+    optimizer: Any, learning_rate: Any, count: Any
+) -> optax.GradientTransformation:
+    """The rule of a class with ``update_step(gradient, variable, learning_rate)``.
+
+    What it assigns to a parameter is added to it as a difference.
+    """
+
+    def init(params: Any) -> list[Any]:
+        with _running(optimizer, params, [], count, learning_rate) as run:
+            optimizer.build(run.weights)
+            return run.slots
+
+    def update(grads: Any, slots: Any, params: Any = None) -> tuple[Any, list[Any]]:
+        old, treedef = jax.tree.flatten(params)
+        with _running(optimizer, params, [*slots], count, learning_rate) as run:
+            for grad, weight in zip(
+                treedef.flatten_up_to(grads), run.weights, strict=True
+            ):
+                optimizer.update_step(grad, weight, learning_rate)
+            changed = [new - was for new, was in zip(run.params, old, strict=True)]
+            return treedef.unflatten(changed), run.slots
+
+    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _running(
+    optimizer: Any, params: Any, slots: list[Any], count: Any, rate: Any
+) -> Iterator[_Pass]:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    values = [jnp.asarray(leaf) for _, leaf in leaves]
+    run = _Pass([path_of(path) for path, _ in leaves], values, slots, count, rate)
+    before, optimizer._pass = optimizer._pass, run
+    try:
+        yield run
+    finally:
+        optimizer._pass = before
+
+
+def holds_slots(value: Any) -> bool:
+    """Whether it is, or has in it, variables that a rule added."""
+    is_slot = lambda part: isinstance(part, _Slot)  # noqa: E731
+    return any(map(is_slot, jax.tree.leaves(value, is_leaf=is_slot)))
+
+
+def check_rule(cls: type) -> None:
+    """Lets a class with an ``update_step`` run by it.
+
+    Raises:
+        ArgumentError: It derives from an optimizer whose rule is another one.
+    """
+    if "transformation" in vars(cls):
+        return
+    inherited: Any = getattr(cls, "transformation")  # noqa: B009
+    if not getattr(inherited, "__isabstractmethod__", inherited is transformation):
+        raise ArgumentError(
+            cls.__name__,
+            "its update_step would not be called: it inherits the rule of another "
+            "optimizer, which is a pure function",
+            hint="Derive from exburn.optimizers.Optimizer, or override "
+            "transformation(self, learning_rate, count).",
+        )
+    cls.transformation = transformation  # type: ignore[attr-defined]
