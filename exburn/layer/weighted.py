@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -152,6 +153,42 @@ class Weighted(Base):
     def get_weights(self) -> list[np.ndarray]:
         """Host copies of the weights, in the order of ``weights``."""
         return [np.array(alive(w.get_value())) for w in self.weights]
+
+    def save_own_variables(self, store: dict[str, Any]) -> None:
+        """Puts what is to be saved into a dict; override it to save more.
+
+        Weights are saved without it. It is called if a class overrides it, and what it
+        stores is given to ``load_own_variables``, after the weights have their values.
+        To save files, define ``save_assets(self, folder)`` and ``load_assets``.
+
+        Args:
+            store: Takes arrays of numbers by name. This method stores the layer's own
+                weights as ``"0"``, ``"1"`` …, without those of layers inside.
+
+        Source: Keras, ``Layer.save_own_variables``.
+        """
+        for number, weight in enumerate(self._own_weights()):
+            store[str(number)] = np.array(weight.get_value())
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Takes up what ``save_own_variables`` stored; override both or none.
+
+        Raises:
+            ShapeError: The number of arrays or a shape differs.
+        """
+        own = self._own_weights()
+        if len(store) != len(own):
+            raise ShapeError(
+                f"{self.name}.load_own_variables",
+                f"the layer has {len(own)} weights, received {len(store)} arrays",
+            )
+        for number, weight in enumerate(own):
+            assign(weight, store[str(number)])
+
+    def _own_weights(self) -> list[Weight]:
+        self._require_weights()
+        weights = iter_weights(self, carried=False)
+        return [weight for path, weight, _ in weights if "/" not in path]
 
     def set_weights(self, weights) -> None:
         """Replaces the weights by arrays of the same shapes, in the same order.

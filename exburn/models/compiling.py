@@ -226,6 +226,26 @@ class Compiling:
         self._run.value.history = history
 
     @property
+    def run_eagerly(self) -> bool:
+        """Whether it runs operation by operation, to debug with prints; can be set."""
+        trainer = self._run.value.trainer
+        return trainer is not None and trainer.eager
+
+    @run_eagerly.setter
+    def run_eagerly(self, value: bool) -> None:
+        self._require_idle("run_eagerly")
+        self._trainer("run_eagerly").eager = bool(value)
+
+    @property
+    def jit_compile(self) -> bool:
+        """The opposite of ``run_eagerly``."""
+        return not self.run_eagerly
+
+    @jit_compile.setter
+    def jit_compile(self, value: bool | str) -> None:
+        self.run_eagerly = not value
+
+    @property
     def metrics_names(self) -> list[str]:
         """Names of the values that ``evaluate`` returns."""
         return self._trainer("metrics_names").objective.names

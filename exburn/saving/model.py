@@ -1,7 +1,8 @@
 """Whole models in files: architecture, weights, compile settings, optimizer state.
 
 A file is a safetensors file with digests (``exburn.saving.shards``). Tensors are named
-by the paths of the weights; those of the optimizer's state begin with ``/optimizer/``.
+by the paths of the weights; those of the optimizer's state begin with ``/optimizer/``,
+and what layers save by methods of their own with ``/own/`` and ``/assets/``.
 The description of the model is JSON in the metadata.
 """
 
@@ -27,8 +28,8 @@ from exburn.saving.model_description import (
 )
 from exburn.saving.model_reading import ModelReader
 from exburn.saving.model_tensors import optimizer_leaves, variables
+from exburn.saving.own_storage import own_assets, own_variables
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
-from exburn.saving.weights import refuse_own_storage
 
 __all__ = ["load_model", "model_from_json", "model_to_json", "save_model"]
 
@@ -81,7 +82,6 @@ def save_model(
             "a model is saved as one file, received zipped=False",
             hint="Leave the argument out; max_shard_size splits a large file.",
         )
-    refuse_own_storage(model, "save")
     path = _path(filepath, overwrite)
     limit = byte_count(max_shard_size, "save")
     if not model.built:
@@ -93,6 +93,7 @@ def save_model(
     materialize(model)
     described, lists = hoist(describe_model(model))
     tensors: dict[str, Any] = {**lists, **dict(variables(model))}
+    tensors |= own_variables(model, "save") | own_assets(model, "save")
     about: dict[str, Any] = {"model": described, "compile": model.get_compile_config()}
     state = model._training_state()
     if state is not None:

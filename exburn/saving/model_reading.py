@@ -27,6 +27,7 @@ from exburn.saving.model_tensors import (
     put,
     stored,
 )
+from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
 from exburn.traversal import iter_weights
 
@@ -58,7 +59,8 @@ class ModelReader:
             raise
         except Exception as error:
             raise self._unusable(error) from error
-        names = [*weights, *(opt_state[0] if opt_state else [])]
+        own = [name for name in self.file.entries if is_own(name)]
+        names = [*weights, *(opt_state[0] if opt_state else []), *own]
         arrays = self.file.read(names)
         with model._on_device():
             for path, variable in weights.items():
@@ -68,6 +70,7 @@ class ModelReader:
                 values = [put(arrays[name], s.dtype) for name, s in leaves.items()]
                 about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         place(model)
+        give_back(model, {name: arrays[name] for name in own}, self.file.op)
         if compile and about.get("training") and model.compiled:
             model._set_training_state(about["training"])
         return model

@@ -16,9 +16,10 @@ from exburn.checkpoint.arrays import weights_of
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import damaged
+from exburn.saving.own_storage import give_back, is_own, own_variables
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
-from exburn.traversal import iter_modules, iter_weights
+from exburn.traversal import iter_weights
 from exburn.weights import assign
 
 __all__ = ["load_weights", "save_weights"]
@@ -45,7 +46,6 @@ def save_weights(
         ArgumentError: The file exists and ``overwrite`` is false; no such folder.
         SaveError: The disk is full, or writing is not permitted.
     """
-    refuse_own_storage(model, "save_weights")
     path = path_of(filepath, ".safetensors", "save_weights")
     foreign = path.suffix in (".h5", ".hdf5", ".keras", ".npz")
     if foreign and not path.name.endswith(".weights.h5"):
@@ -57,28 +57,11 @@ def save_weights(
     path = target_of(path, "save_weights", overwrite=overwrite)
     weights = iter_weights(model, carried=False)
     arrays = {name: weight.get_value() for name, weight, _ in weights}
+    arrays |= own_variables(model, "save_weights")
     limit = byte_count(max_shard_size, "save_weights")
     return write_tensors(
         path, arrays, {}, format=FORMAT, max_shard_size=limit, op="save_weights"
     )
-
-
-def refuse_own_storage(model: Any, op: str) -> None:
-    """Raises if a layer has methods that Keras would call to save more than weights.
-
-    Raises:
-        ArgumentError: One has; what they would write would be lost.
-    """
-    for path, module in iter_modules(model):
-        for name in ("save_own_variables", "save_assets"):
-            if callable(getattr(module, name, None)):
-                raise ArgumentError(
-                    op,
-                    f"{name} of {path or model.name!r} would not be called",
-                    {"class": type(module).__name__},
-                    hint="Keep what is to be saved in weights: add_weight(…, "
-                    "trainable=False), or in the arguments of the constructor.",
-                )
 
 
 class Stored(Protocol):
@@ -132,6 +115,7 @@ def load_weights(
                 hint="The names differ: compare them with model.weights.",
             )
         arrays = stored.read(report.loaded)
+        own_arrays = stored.read_own() if isinstance(stored, _Tensors) else {}
     for name in report.loaded:
         if np.iscomplexobj(arrays[name]) and not np.iscomplexobj(own[name].get_value()):
             raise FileFormatError(
@@ -141,6 +125,7 @@ def load_weights(
             )
     for name in report.loaded:
         assign(own[name], arrays[name])
+    give_back(model, own_arrays, _OP)
     return report
 
 
@@ -188,6 +173,10 @@ class _Tensors:
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         return self._file.read(names)
+
+    def read_own(self) -> Mapping[str, np.ndarray]:
+        """What layers saved by methods of their own."""
+        return self._file.read([name for name in self._file.entries if is_own(name)])
 
 
 class _Checkpoint:

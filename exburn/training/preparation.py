@@ -382,7 +382,7 @@ class Preparation(Totals):
     @property
     def programs(self) -> Programs:
         """The programs of the module and the optimizer as they are now."""
-        key = (self.variant, getattr(self.optimizer, "revision", 0))
+        key = (self.variant, self.eager), getattr(self.optimizer, "revision", 0)
         if key not in self._programs:
             others = reversed(self._programs.items())
             alike = next((p for (variant, _), p in others if variant == key[0]), None)

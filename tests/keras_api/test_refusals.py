@@ -67,16 +67,6 @@ def test_a_folder_is_no_file(tmp_path, slash, monkeypatch):
         model.save("missing/")
 
 
-@pytest.mark.parametrize("method", ["save_own_variables", "save_assets"])
-def test_a_layer_that_saves_by_itself_is_not_saved_without_it(tmp_path, method):
-    kind = type("Own", (keras.layers.Dense,), {method: lambda self, store: None})
-    model = keras.Sequential([keras.Input((2,)), kind(1, name="own")])
-    for save in (model.save, model.save_weights):
-        with pytest.raises(ArgumentError, match=f"{method} of 'own'"):
-            save(tmp_path / "m.safetensors")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_model_is_saved_as_one_file(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ArgumentError, match="one file"):

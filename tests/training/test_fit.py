@@ -300,6 +300,19 @@ def test_run_eagerly_gives_the_same(blobs, classifier):
     assert b.trace_counts.get("train", 0) == 0
 
 
+def test_run_eagerly_can_be_set(blobs, classifier):
+    x, y = blobs
+    a, b = classifier(), classifier()
+    b.run_eagerly = True
+    assert b.run_eagerly and not b.jit_compile and a.jit_compile
+    one = [m.fit(x[:40], y[:40], verbose=0).history["loss"] for m in (a, b)]
+    np.testing.assert_allclose(*one, rtol=1e-5)
+    assert b.trace_counts.get("train", 0) == 0
+    b.jit_compile = True
+    b.fit(x[:40], y[:40], verbose=0)
+    assert b.trace_counts["train"] == 1
+
+
 def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
     x, y = blobs
     a, b = classifier(), classifier(seed=9)

@@ -1,0 +1,122 @@
+"""Layers that save more than weights, by Keras' methods."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn.errors import ArgumentError, FileFormatError, ShapeError
+
+X = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
+
+
+class Counting(exburn.layers.Dense):
+    """Keeps a table beside its weights, and words in a file."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.table, self.words = np.zeros(2), []
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        store["table"] = self.table
+
+    def load_own_variables(self, store):
+        store = dict(store)
+        self.table = store.pop("table")
+        super().load_own_variables(store)
+
+    def save_assets(self, folder):
+        Path(folder, "lists").mkdir()
+        Path(folder, "lists", "words.txt").write_text("\n".join(self.words))
+        Path(folder, "empty").touch()
+
+    def load_assets(self, folder):
+        assert Path(folder, "empty").exists()
+        self.words = Path(folder, "lists", "words.txt").read_text().split("\n")
+
+
+def model_of(kind=Counting):
+    inner = exburn.Sequential([exburn.Input((3,)), kind(2, name="own")], name="inner")
+    model = exburn.Sequential([exburn.Input((3,)), inner])
+    model.compile("adam", "mse")
+    return model
+
+
+def fill(model):
+    layer = model.layers[0].layers[0]
+    layer.table, layer.words = np.arange(5), ["one", "two"]
+    return layer
+
+
+def test_a_model_file_gives_all_back(tmp_path):
+    model = model_of()
+    fill(model)
+    model.fit(X, X[:, :2], verbose=0)
+    model.save(tmp_path / "m.keras")
+    custom = {"Counting": Counting}
+    again = exburn.saving.load_model(tmp_path / "m.keras", custom_objects=custom)
+    layer = again.layers[0].layers[0]
+    np.testing.assert_array_equal(layer.table, np.arange(5))
+    assert layer.words == ["one", "two"]
+    np.testing.assert_array_equal(
+        again.predict(X, verbose=0), model.predict(X, verbose=0)
+    )
+    assert again.optimizer.iterations == 1
+
+
+def test_files_of_weights_have_the_arrays(tmp_path):
+    model, other = model_of(), model_of()
+    fill(model)
+    model.save_weights(tmp_path / "m.weights.h5")
+    report = other.load_weights(tmp_path / "m.weights.h5")
+    assert report.loaded == ["inner/own/kernel", "inner/own/bias"]
+    layer = other.layers[0].layers[0]
+    np.testing.assert_array_equal(layer.table, np.arange(5))
+    assert not layer.words  # files are in files of models, as in Keras
+    np.testing.assert_array_equal(
+        other.predict(X, verbose=0), model.predict(X, verbose=0)
+    )
+    plain = model_of(exburn.layers.Dense)
+    with pytest.raises(FileFormatError, match="load_own_variables of 'inner/own'"):
+        plain.load_weights(tmp_path / "m.weights.h5")
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path):
+    class OneWay(exburn.layers.Dense):
+        def save_assets(self, folder):
+            Path(folder, "a").touch()
+
+    class Words(Counting):
+        def save_own_variables(self, store):
+            store["words"] = np.array(["a", "b"])
+
+    with pytest.raises(ArgumentError, match="no load_assets"):
+        model_of(OneWay).save(tmp_path / "m.exburn")
+    for save in ("save", "save_weights"):
+        with pytest.raises(ArgumentError, match="'words'(.|\n)*no array of numbers"):
+            getattr(model_of(Words), save)(tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_own_weights_by_number():
+    layer = exburn.layers.Dense(2)
+    layer.build((None, 3))
+    store = {}
+    layer.save_own_variables(store)
+    assert {k: v.shape for k, v in store.items()} == {"0": (3, 2), "1": (2,)}
+    layer.load_own_variables({k: v + 1 for k, v in store.items()})
+    np.testing.assert_array_equal(layer.bias.numpy(), 1)
+    with pytest.raises(ShapeError, match="2 weights"):
+        layer.load_own_variables({})
+
+
+def test_a_file_cannot_write_outside_of_the_folder(tmp_path):
+    from exburn.saving.own_storage import give_back
+
+    model = model_of()
+    for name in ("../x", "/x", "a\\b"):
+        tensors = {f"/assets/inner/own//{name}": np.zeros(1, np.uint8)}
+        with pytest.raises(FileFormatError, match="no file of a layer"):
+            give_back(model, tensors, "load_model")
