@@ -49,7 +49,6 @@ class Eager:
         Args:
             variables: Objects with a value, or arrays. A ``path`` names a parameter.
         """
-        self._added = 0
         if self.built or self._pass is not None:
             return
         variables = list(variables)
@@ -61,7 +60,6 @@ class Eager:
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
         box = [state]
         self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
-        self._added = 0  # if a class adds variables after this
 
     def adopt(
         self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]

@@ -14,7 +14,7 @@ from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
 from exburn.optimizers.live import Live
-from exburn.optimizers.stepwise import Stepwise, check_rule
+from exburn.optimizers.stepwise import Stepwise, adopt_rule
 from exburn.optimizers.update import Update
 
 __all__ = ["Optimizer"]
@@ -159,8 +159,8 @@ class Optimizer(Stepwise, Live, Eager, Update):
     def __init_subclass__(cls, **kwargs):
         """Shows the common options in the signature of a class that takes **options."""
         super().__init_subclass__(**kwargs)
-        if "update_step" in vars(cls):
-            check_rule(cls)
+        if hasattr(cls, "update_step"):
+            adopt_rule(cls)
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
         if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
             names = {parameter.name for parameter in own}

@@ -1,15 +1,16 @@
 """Rules written as Keras' ``update_step``, which assigns to variables, made pure.
 
 A pass gives the rule handles that hold a trace's values, runs it, and reads off what
-was assigned. The variables that ``build`` adds are numbered in the order they are added
-in: their values are the rule's state, a list.
+was assigned. ``build`` runs in a pass, too: the variables that it adds are numbered in
+the order they are added in, and their values are the rule's state, a list.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -19,9 +20,10 @@ import optax
 from exburn import initializers
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.handle import Handle
+from exburn.optimizers.eager import Eager
 from exburn.optimizers.trees import path_of
 
-__all__ = ["Stepwise", "check_rule", "holds_slots"]
+__all__ = ["Stepwise", "adopt_rule", "holds_slots"]
 
 
 @dataclasses.dataclass
@@ -94,8 +96,8 @@ class Stepwise:
     """What ``build`` and ``update_step`` of a rule written for Keras call."""
 
     _pass: _Pass | None = None
-    _added = 0  # variables since ``build`` began
     _variables: list[Any]
+    _names: list[str] | None
 
     def add_variable(
         self,
@@ -114,11 +116,16 @@ class Stepwise:
             dtype: ``"float32"`` by default.
             aggregation, layout: Of Keras; not used.
             name: Its name.
+
+        Raises:
+            ArgumentError: It is called elsewhere.
         """
-        index, self._added = self._added, self._added + 1
-        if self._pass is not None:
-            make = initializers.get(initializer)
-            self._pass.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
+        if self._pass is None:
+            raise ArgumentError(
+                "add_variable", "it is for build(self, variables) of a class of yours"
+            )
+        make, index = initializers.get(initializer), len(self._pass.slots)
+        self._pass.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
         return _Slot(self, index, f"{type(self).__name__}/{name or index}")
 
     def add_variable_from_reference(
@@ -173,7 +180,9 @@ class Stepwise:
     def _get_variable_index(self, variable: Any) -> int:
         if isinstance(variable, _Weight):
             return variable.index
-        return [id(v) for v in self._variables].index(id(variable))
+        given = [id(v) for v in self._variables].index(id(variable))
+        names = self._names or ()
+        return sorted(names).index(names[given])  # as in a pass
 
 
 def transformation(
@@ -222,13 +231,15 @@ def holds_slots(value: Any) -> bool:
     return any(map(is_slot, jax.tree.leaves(value, is_leaf=is_slot)))
 
 
-def check_rule(cls: type) -> None:
-    """Lets a class with an ``update_step`` run by it.
+def adopt_rule(cls: Any) -> None:
+    """Lets a class that has an ``update_step`` run by it.
 
     Raises:
         ArgumentError: It derives from an optimizer whose rule is another one.
     """
-    if "transformation" in vars(cls):
+    if "build" in vars(cls):
+        cls.build = _in_passes(cls.build)
+    if "update_step" not in vars(cls) or "transformation" in vars(cls):
         return
     inherited: Any = getattr(cls, "transformation")  # noqa: B009
     if not getattr(inherited, "__isabstractmethod__", inherited is transformation):
@@ -239,4 +250,17 @@ def check_rule(cls: type) -> None:
             hint="Derive from exburn.optimizers.Optimizer, or override "
             "transformation(self, learning_rate, count).",
         )
-    cls.transformation = transformation  # type: ignore[attr-defined]
+    cls.transformation = transformation
+
+
+def _in_passes(build: Callable) -> Callable:
+    """A user's ``build``: outside of a pass the state is made, in which it runs."""
+
+    @functools.wraps(build)
+    def run(self: Any, variables: Any) -> None:
+        if self._pass is None:
+            Eager.build(self, variables)
+        else:
+            build(self, variables)
+
+    return run

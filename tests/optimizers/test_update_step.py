@@ -6,7 +6,7 @@ import pytest
 from keras import ops as keras_ops
 
 import exburn
-from exburn.errors import ArgumentError, NotBuiltError
+from exburn.errors import ArgumentError
 
 # Of Keras' own get_weights().
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implem:DeprecationWarning")
@@ -129,14 +129,27 @@ def test_nothing_is_compiled_twice_and_the_variables_show_the_state():
 def test_apply_in_a_loop():
     weights = [exburn.Variable(np.ones((2,), "float32")) for _ in range(2)]
     optimizer = Ours(0.1, rho=0.0)
-    with pytest.raises(NotBuiltError):
-        _ = Ours().add_variable((2,)).value
+    with pytest.raises(ArgumentError, match="for build"):
+        optimizer.add_variable((2,))
     optimizer.build(weights)
     assert optimizer.built and float(optimizer.updates) == 0
     for _ in range(2):
         optimizer.apply([np.ones(2, "float32")] * 2, weights)
     np.testing.assert_allclose(weights[0].numpy(), 0.8, rtol=1e-5)
     assert float(optimizer.updates) == 4 and optimizer.iterations == 2
+
+
+def test_variables_in_any_order():
+    layer = exburn.layers.Dense(3, kernel_initializer="ones", bias_initializer="ones")
+    layer.build((None, 2))
+    weights = layer.weights  # the kernel first; by their paths the bias is
+    optimizer = Ours(0.1)
+    gradients = [np.full((2, 3), 2.0, "float32"), np.ones(3, "float32")]
+    for _ in range(2):
+        optimizer.apply(gradients, weights)
+    for weight, gradient in zip(weights, gradients, strict=True):
+        mean = optimizer.means[optimizer._get_variable_index(weight)]
+        np.testing.assert_allclose(mean.numpy(), gradient * 0.19, rtol=1e-5)
 
 
 def test_it_is_saved_with_the_model(tmp_path):
