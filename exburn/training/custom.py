@@ -66,11 +66,11 @@ class CustomSteps:
         """One update by the model's ``train_step``."""
         leaves, treedef = jax.tree.flatten(state.opt_state)
         self.optimizer.adopt(self._learned, treedef, self.split.constraints)
-        learned, rest = self._lists(state.params, state.frozen, state.others)
-        parts = [learned, rest, leaves, state.metrics["variables"]]
+        arrays = {**state.params, **state.frozen, **state.others}
+        parts = [*self._lists(arrays), leaves, state.metrics["variables"]]
         logs, new = self._call("train", parts, batch, state.key())
-        names = [*self._learned, *self._rest]
-        arrays = dict(zip(names, [*new[0], *new[1]], strict=True))
+        arrays |= dict(zip(self._learned, new[0], strict=True))
+        arrays |= dict(zip(self._rest, new[1], strict=True))
         opt_state = treedef.unflatten(
             [jnp.asarray(n, o.dtype) for n, o in zip(new[2], leaves, strict=True)]
         )

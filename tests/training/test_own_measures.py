@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import keras as peer
 import numpy as np
 import pytest
+from flax import nnx
 
 import exburn
 
@@ -306,3 +307,15 @@ def test_constraints_hold_in_loops_and_steps_of_ones_own(keras):
     assert np.min(new[0]) == 0 and np.max(new[1]) < 0
     sgd.apply(ones, layer.trainable_variables)
     assert np.min(layer.get_weights()[0]) == 0
+
+
+def test_streams_of_keys_of_flax_stay_in_own_steps():
+    class Model(exburn.Sequential):
+        def train_step(self, state, data):
+            return super().train_step(state, data)
+
+    drop = exburn.layers.ModuleLayer(nnx.Dropout(0.5, rngs=nnx.Rngs(0)))
+    model = start(Model([exburn.Input((4,)), drop, exburn.layers.Dense(1)]))
+    model.compile(sgd(exburn), "mse")
+    history = model.fit(X, Y, epochs=3, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
