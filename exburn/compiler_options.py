@@ -21,6 +21,11 @@ _ALWAYS: dict[str, Any] = {
     # Two compilers to choose from for each elementwise kernel: a sixth of the time that
     # many small layers take to compile, for 1 % of their steps' at most.
     "xla_gpu_experimental_enable_fusion_autotuner": False,
+    # For each of thousands of kernels that it tries, XLA would read a table of how long
+    # the sums of several GPUs take, to schedule them beside other work: half of the
+    # processor time that convolutions take to compile. There is one GPU.
+    "xla_gpu_enable_analytical_sol_latency_estimator": False,
+    "xla_gpu_enable_latency_hiding_scheduler": False,
 }
 # cuBLAS offers six to eight ways to multiply two matrices, the likeliest first. For 214
 # products of small models the best of the first two and of Triton's took 0.13 % longer

@@ -137,6 +137,9 @@ class Epochs:
         trainer, held = self.trainer, self.held
         if held is None or not self._compiles_ahead(held):
             return
+        cost = trainer.first_cost()
+        if cost is not None and cost.convolutions and jax.default_backend() != "cpu":
+            return  # XLA would time convolutions of both programs at once, for seconds
         chunk, specs = held.first_specs(), jax.tree.map(spec_like, trainer.arrays)
         arguments = trainer.fresh_totals("test"), *chunk.arguments, np.int32(0)
         self.programs.evaluate.ahead(specs, *arguments)
