@@ -74,6 +74,11 @@ class Context:
         part._draws = self._draws
         return part
 
+    @property
+    def drew(self) -> bool:
+        """Whether a key was asked for."""
+        return bool(self._draws)
+
     def random_key(self, path: str) -> jax.Array:
         """A key: a function of the pass's key, the path, and the draw's number."""
         draw = self._draws[path]

@@ -50,7 +50,7 @@ class Calling(Buildable):
         return previous_mask if self.supports_masking else None
 
     def add_loss(self, loss) -> None:
-        """Adds a scalar to the training loss; call it from ``call``."""
+        """Adds a scalar, or the sum of an array, to the loss; call it from ``call``."""
         pass_ = context.current()
         if pass_ is not None:
             pass_.losses += loss if isinstance(loss, list | tuple) else [loss]

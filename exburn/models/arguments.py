@@ -33,7 +33,10 @@ BATCH = 32  # rows of a step where the user says nothing
 
 
 def first_batch(
-    dataset: ArrayDataset | StreamDataset, seed: int | None, rows: int | None = None
+    dataset: ArrayDataset | StreamDataset,
+    seed: int | None,
+    rows: int | None = None,
+    batch_size: int = BATCH,
 ) -> tuple:
     """A batch of the data: for shapes only.
 
@@ -41,10 +44,11 @@ def first_batch(
         dataset: The data.
         seed: For the order of a loader that shuffles; ``None`` for none.
         rows: Of a model that takes only so many.
+        batch_size: Rows of a step, where the data are arrays.
     """
     if isinstance(dataset, StreamDataset):
         return dataset.peek(seed)
-    size = rows or min(dataset.size, BATCH)
+    size = rows or min(dataset.size, batch_size)
     return jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((size, *v.shape[1:]), v.dtype), dataset.tree
     )

@@ -42,7 +42,7 @@ class Batches:
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
             assert isinstance(dataset, ArrayDataset)
-        self._prepare(op, dataset, train=train)
+        self._prepare(op, dataset, train=train, batch_size=dataset.size)
         with self._guarded(op, dataset, dataset.size):
             return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 
@@ -50,7 +50,7 @@ class Batches:
         """Outputs for one batch."""
         batch = as_batch(x, op="predict_on_batch")
         trainer = self._predictor()
-        self._prepare("predict", batch)
+        self._prepare("predict", batch, batch_size=batch.size)
         with self._guarded("predict", batch, batch.size):
             return trainer.predict_batch((batch.tree[0], None, None))
 

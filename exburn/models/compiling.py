@@ -207,9 +207,20 @@ class Compiling:
 
     @property
     def optimizer(self):
-        """The optimizer; its ``learning_rate`` can be read and set, also in hooks."""
+        """The optimizer; its ``learning_rate`` can be read and set, also in hooks.
+
+        It can be replaced, by one whose state begins anew.
+        """
         trainer = self._run.value.trainer
         return None if trainer is None else trainer.optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: Any) -> None:
+        self._require_idle("optimizer")
+        old, run = self._trainer("optimizer"), self._run.value
+        run.optimizer, run.variants = optimizers.get(optimizer), {}
+        run.settings["optimizer"] = optimizer
+        run.trainer = old.with_optimizer(run.optimizer)
 
     @property
     def loss(self):

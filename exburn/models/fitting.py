@@ -179,14 +179,21 @@ class Fitting(Preparing):
         user = CallbackList(callbacks)
         if validation is not None:
             seed = trainer.seed if shuffle else None  # as they will be read
-            first = first_batch(dataset, seed, self._fixed_rows())
+            first = first_batch(dataset, seed, self._fixed_rows(), batch_size)
             with _named("in the validation data"):
                 names = self._part_names()[1]
                 validation = with_targets_like(validation, first[1], names)
                 with closed_if_it_fails(dataset, validation):
-                    self._prepare("fit (validation data)", validation, like=first)
+                    self._prepare(
+                        "fit (validation data)",
+                        validation,
+                        like=first,
+                        batch_size=validation_batch_size or batch_size,
+                    )
         with closed_if_it_fails(dataset, validation):
-            self._prepare("fit", dataset, train=True, shuffle=shuffle)
+            self._prepare(
+                "fit", dataset, train=True, shuffle=shuffle, batch_size=batch_size
+            )
         history = History()
         history.seed = trainer.seed
         bars = [ProgressBar(verbose)] if verbose else []

@@ -41,7 +41,7 @@ class Inferring(Preparing):
         check_ends("evaluate", "steps", steps, dataset)
         user = CallbackList(callbacks)
         with closed_if_it_fails(dataset):
-            self._prepare("evaluate", dataset)
+            self._prepare("evaluate", dataset, batch_size=batch_size)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("evaluate", dataset, batch_size), exits(listed):
             logs = trainer.evaluate(
@@ -77,7 +77,7 @@ class Inferring(Preparing):
         check_ends("predict", "steps", steps, dataset)
         trainer = self._predictor()
         with closed_if_it_fails(dataset):
-            self._prepare("predict", dataset)
+            self._prepare("predict", dataset, batch_size=batch_size)
         user = CallbackList(callbacks)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("predict", dataset, batch_size), exits(listed):

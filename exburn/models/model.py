@@ -36,7 +36,8 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     Args:
         inputs: A symbol from ``Input``, or a (nested) list or dict of them.
-        outputs: Symbols computed from the inputs, in the structure to be returned.
+        outputs: Symbols computed from the inputs, in the structure to be returned. On
+            arrays a list of one returns what is in it.
         name: Name of the model.
         trainable: Whether training changes its weights.
         dtype: Precision policy of the model and of all layers in it that were given
@@ -171,7 +172,14 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
-        return self.graph.run(self.nodes, inputs)
+        return _unpacked(self.graph.run(self.nodes, inputs))
+
+    def _call_symbols(self, args, kwargs):
+        symbols = super()._call_symbols(args, kwargs)
+        if self.graph is None:
+            return symbols
+        # As in Keras a list of one stays one on symbols.
+        return jax.tree.unflatten(self.graph.output_tree, jax.tree.leaves(symbols))
 
     def set_weights(self, weights: Any) -> None:
         """As of a layer; while another thread trains the model they would be lost.
@@ -291,7 +299,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     @property
     def output_shape(self):
-        return _shapes(self.output)
+        return _shapes(_unpacked(self.output))
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:
@@ -356,6 +364,12 @@ def _input_layer(symbol: Symbol) -> Any:
     """The layer of ``Input``; a symbol from inside another model has none."""
     layer = symbol.call and symbol.call.callee
     return layer if getattr(layer, "is_input", False) else None
+
+
+def _unpacked(outputs: Any) -> Any:
+    """What is in a list or tuple of one; else the outputs, as they are."""
+    one = type(outputs) in (list, tuple) and len(outputs) == 1
+    return outputs[0] if one else outputs
 
 
 def _shapes(symbols: Any) -> Any:

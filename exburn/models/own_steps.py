@@ -119,7 +119,8 @@ class OwnSteps:
         loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
         pass_.parts = parts if objective.parts else {}
         if pass_.root is self:
-            loss = sum((jnp.asarray(v, jnp.float32) for v in self.losses), loss)
+            for added in self.losses:
+                loss = loss + jnp.sum(jnp.asarray(added, jnp.float32))
         return loss
 
     def stateless_compute_loss(

@@ -48,6 +48,7 @@ class Preparing(Compiling):
         like: tuple | None = None,
         train: bool = False,
         shuffle: Any = False,
+        batch_size: int = BATCH,
     ) -> Any:
         """Builds and checks the model for the data, before anything is compiled."""
         run = self._run.value
@@ -55,7 +56,7 @@ class Preparing(Compiling):
         trainer = run.trainer if kind == "predict" else self._trainer(op)
         trainer.check_free(op)
         seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
-        batch = first_batch(dataset, seed, self._fixed_rows())
+        batch = first_batch(dataset, seed, self._fixed_rows(), batch_size)
         ready = trainer.is_ready(kind, batch)
         if train and not ready:
             self._require_trainable(op)

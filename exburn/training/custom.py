@@ -95,6 +95,7 @@ class CustomSteps:
 
     def predict(self, groups: tuple[Arrays, ...], x: Any, key: Any) -> Any:
         """The outputs of the model's ``predict_step``."""
+        self.split.draws = True  # it may
         state = self._lists(*groups)
         outputs, _ = self._step("predict", state, (x, None, None), key)
         rows = jax.tree.leaves(x)[0].shape[0]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import spec_like, untouched_metrics
@@ -55,6 +56,7 @@ def trace(split: SplitModule, x: Any) -> Forward:
         out, _, pass_ = split.forward(groups, x, training=training, key=key)
         if training:
             told["losses"] = len(pass_.losses)
+            told["sums"] = any(map(jnp.ndim, pass_.losses))  # of one for each row
             told["lookups"] = lookups(x, pass_)
         return out
 
@@ -64,6 +66,7 @@ def trace(split: SplitModule, x: Any) -> Forward:
             jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
             cost = count(jaxpr)  # of these rows
             mixes = model_mixes_rows(split.module, forward, groups, x)
+            mixes |= told.pop("sums")
     except ExBurnError as error:
         plain(error)
         raise

@@ -119,13 +119,13 @@ def predict(
     per_batch = callbacks.batch_interval("predict") is not None
     wanted = callbacks.listens("on_predict_batch_end")
     sink = Sink(feed.samples)
-    done, last = 0, time.perf_counter()
+    done, first, last = 0, prepared.next_draw(), time.perf_counter()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
-            start = np.int32(done) if done else kept(0)
+            start = np.int32(first + done) if first + done else kept(0)
             with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)

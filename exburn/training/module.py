@@ -31,12 +31,13 @@ class SplitModule:
         params, frozen, others: Names of the trained parameters, of the parameters that
             are frozen, and of everything else (running statistics, counters).
         constants: Arrays that are plain attributes; programs hold their values.
+        draws: Whether a pass at inference was seen to draw random numbers.
     """
 
     def __init__(self, module: Any):  # an nnx.Module
         if isinstance(module, Layer) and module.built:
             materialize(module)
-        self.module = module
+        self.module, self.draws = module, False
         self.graphdef, state = nnx.split(module)
         flat = nnx.to_flat_state(state)
         self._treedef = jax.tree.structure(state)
@@ -133,6 +134,7 @@ class SplitModule:
             else:
                 copy.train() if training else copy.eval()
                 outputs = copy(inputs)
+        self.draws |= pass_.drew and not training
         return outputs, self.others_of(copy), pass_
 
     def others_of(self, copy: nnx.Module) -> Arrays:

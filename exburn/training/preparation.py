@@ -36,6 +36,7 @@ from exburn.traversal import iter_modules, iter_weights
 __all__ = ["Preparation"]
 
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
+_CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
 _FORMS = 16  # of batches that all stays prepared for
 
 
@@ -78,6 +79,7 @@ class Preparation(Totals):
         self.compilations = CompileLog()
         self.variant: Any = None
         self.batch_specs: dict[str, tuple] = {}
+        self._predictions = 0
         self._programs: dict[Any, Programs] = {}
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._seen: Forward | None = None
@@ -324,6 +326,14 @@ class Preparation(Totals):
         for (known, _), forward in self._forwards.items():
             return forward.cost.times((rows or known) / known)
         return None
+
+    def next_draw(self) -> int:
+        """Where a ``predict`` begins to count its batches, for what layers draw.
+
+        One that draws at inference does so anew each time; the others need not know.
+        """
+        number, self._predictions = self._predictions, self._predictions + 1
+        return number % _CALLS * _DRAWS if self.split.draws else 0
 
     @property
     def unroll(self) -> int:

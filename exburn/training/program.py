@@ -254,7 +254,7 @@ class Programs:
         loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
-            loss = loss + jnp.asarray(extra, jnp.float32)
+            loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
         return loss, parts
 
     # ------------------------------------------------------------------ chunks
@@ -352,7 +352,10 @@ def _trained(program: Any, state: TrainState, *chunk: Any) -> Any:
 
 
 def _eval_key() -> jax.Array:
-    """Key of layers that draw at inference, too: the same at every evaluation."""
+    """Key of layers that draw at inference, too: the same at every evaluation.
+
+    With the number of the batch, which each ``predict`` begins to count elsewhere.
+    """
     return jax.random.key(0)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset
@@ -47,6 +48,21 @@ class Trainer(Averaging):
     def aim(self, objective: Objective) -> None:
         """Trains for other losses and metrics from now on; the optimizer goes on."""
         self.objective, self._programs = objective, {}
+
+    def with_optimizer(self, optimizer: Any) -> Trainer:
+        """The same run with another optimizer, whose state begins anew."""
+        new = Trainer(
+            self.module,
+            objective=self.objective,
+            optimizer=optimizer,
+            seed=self._seed,
+            steps_per_execution=self.steps_per_execution,
+            unroll=self.asked_unroll,
+            eager=self.eager,
+            auto_scale_loss=self._auto_scale_loss,
+        )
+        new.take_over(self)
+        return new
 
     def forget(self) -> None:
         """Drops programs and optimizer state: the module has other weights now."""
@@ -205,7 +221,10 @@ class Trainer(Averaging):
         exact = self.exact_rows(False)
         chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
         arrays, sink = self.split.read(), Sink(chunk.samples)
-        sink.put(chunk, self.programs.predict(arrays, chunk.data, None, kept(0)))
+        first = self.next_draw()
+        start = np.int32(first) if first else kept(0)
+        outputs = self.programs.predict(arrays, chunk.data, None, start)
+        sink.put(chunk, outputs)
         return sink.result()
 
     def _rows(self, batch: tuple, use: str, exact: bool) -> int:

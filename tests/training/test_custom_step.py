@@ -182,7 +182,8 @@ def test_a_layer_that_draws_at_inference_works_in_evaluate_and_predict(line):
     noise = first - x
     assert 0.8 < noise.std() < 1.2
     assert not np.allclose(noise[:10], noise[10:20])  # batches differ
-    np.testing.assert_array_equal(first, model.predict(x, verbose=0, batch_size=10))
+    again = model.predict(x, verbose=0, batch_size=10)
+    assert not np.allclose(first, again)  # as in Keras: samples of a distribution
     assert 0.7 < model.evaluate(x, x, verbose=0) < 1.3
 
 
