@@ -28,7 +28,6 @@ class Context:
         asked: Whether someone said so; not in an eager call without ``training=``.
         in_fit: Whether it belongs to a step of ``fit`` that no user wrote: its gradient
             is taken backward, not forward.
-        frozen: Whether the pass is inside of a layer that is not trained.
         key: PRNG key of this pass, or ``None`` outside of a compiled program.
         row_mask: ``[batch]`` of booleans, false for rows that are only padding.
         paths: ``id(module) -> path`` for the modules of the pass.
@@ -45,8 +44,7 @@ class Context:
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
         self.training = training
-        self.asked = True
-        self.in_fit = self.frozen = False
+        self.asked, self.in_fit = True, False
         self.key = key
         self.row_mask = row_mask
         self.paths: dict[int, str] = {}
@@ -70,7 +68,7 @@ class Context:
         """
         part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
         part.asked, part.in_fit = self.asked, self.in_fit
-        part.frozen, part.root, part.shapes = self.frozen, self.root, self.shapes
+        part.root, part.shapes = self.root, self.shapes
         part._draws = self._draws
         return part
 

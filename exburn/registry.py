@@ -250,6 +250,8 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if not isinstance(cls, type) or not hasattr(cls, "from_config"):
         raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
     made = factory(cls, inner) if factory else cls.from_config(inner)
+    if inner.get("trainable") is True and getattr(made, "_trainable", False) is True:
+        made._trainable = True  # it is said: it stays so in a layer that is frozen
     if shared is not None and number is not None:
         shared.made[number] = made
     return made

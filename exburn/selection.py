@@ -10,7 +10,7 @@ from typing import Any
 from flax import nnx
 
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
-from exburn.traversal import iter_modules, iter_weights
+from exburn.traversal import iter_modules, iter_weights, own_weights
 
 __all__ = ["frozen_paths", "layer_paths", "select_layers", "train_only"]
 
@@ -25,17 +25,16 @@ def layer_paths(root: Any) -> dict[str, Any]:
 
 
 def frozen_paths(model: Any) -> list[str]:
-    """Paths of the layers that are frozen, or within a frozen one."""
+    """Paths of the layers that are frozen, with all that is in them."""
     layers = layer_paths(model)
     if not model._trainable:
         return list(layers)
-    frozen: dict[str, None] = {}
-    for path, layer in layers.items():  # what is around a layer comes before it
-        parts = path.split("/")
-        around = ("/".join(parts[:n]) for n in range(1, len(parts)))
-        if not layer._trainable or any(outer in frozen for outer in around):
-            frozen[path] = None
-    return list(frozen)
+    partly: set[str] = set()
+    for path, layer in layers.items():
+        if layer._trainable:
+            parts = path.split("/")
+            partly |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    return [path for path in layers if path not in partly]
 
 
 def train_only(model: Any, names: set[str]) -> bool:
@@ -53,8 +52,10 @@ def train_only(model: Any, names: set[str]) -> bool:
     parameters = [p for p, w, _ in iter_weights(model) if isinstance(w, nnx.Param)]
     for path, layer in layers.items():
         inside = [p for p in parameters if p.startswith(f"{path}/") or not path]
+        start = f"{path}/" if path else ""
+        own = {start + p for p, _ in own_weights(layer)}.intersection(inside)
         if inside:  # others, such as Dropout, stay as they are
-            layer._trainable = any(p in names for p in inside)
+            layer._trainable = any(p in names for p in (path and own) or inside)
     if {path for path, _, learns in iter_weights(model) if learns} == names:
         return True
     for path, layer in layers.items():

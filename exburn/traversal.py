@@ -88,18 +88,22 @@ def iter_weights(
     Without ``carried``, the states of stateful layers are left out, which are only
     carried from call to call. In Keras they are variables, but no weights.
 
-    A parameter whose metadata say ``frozen`` is not, whatever its layer says.
+    As in Keras, nothing is if ``root`` is frozen; else the innermost layer that holds a
+    weight decides, not those around that one: whoever freezes a layer freezes all in
+    it, and may then train some of it. A parameter whose metadata say ``frozen`` is not
+    trained, whatever its layer says.
 
     In Keras' order: a layer's own weights, the trainable ones first, then those of
     the layers in it.
     """
     seen: set[int] = set()
+    asked = getattr(root, "_trainable", True)
 
     def walk(module, path, trainable):
         if id(module) in seen:
             return
         seen.add(id(module))
-        trainable = trainable and getattr(module, "_trainable", True)
+        trainable = asked and getattr(module, "_trainable", trainable)
         own, inner = [], []
         for key, child in children(module):
             child_path = f"{path}/{key}" if path else key

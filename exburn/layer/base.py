@@ -77,6 +77,7 @@ class _Making(type(nnx.Module)):
     def __call__(cls, *args, **kwargs):
         layer = super().__call__(*args, **kwargs)
         layer._book.value.made = True
+        layer._spread_freezing()
         return layer
 
 
@@ -186,6 +187,17 @@ class Base(nnx.Module, metaclass=_Making):
         for _, module in iter_modules(self):
             if isinstance(module, Base) and module is not self:
                 module._trainable = bool(value)
+
+    def _spread_freezing(self) -> None:
+        """Layers inside that nobody froze or thawed are frozen if this one is.
+
+        Those of a layer that was made frozen, and those that its ``build`` makes.
+        """
+        if self._trainable:
+            return
+        for _, module in iter_modules(self):
+            if isinstance(module, Base) and "_trainable" not in vars(module):
+                module._trainable = False
 
     @property
     def rematerialized(self) -> bool:

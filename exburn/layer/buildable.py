@@ -71,6 +71,7 @@ class Buildable(Weighted):
             with self._book.value.under_way():
                 self.build(*shapes)
         self._spread_policy()
+        self._spread_freezing()
         self.built = True
 
     def _spread_policy(self) -> None:
@@ -96,6 +97,7 @@ def _completed(build: Callable) -> Callable:
             with book.under_way():
                 build(self, *shapes, **named)
             self._spread_policy()
+            self._spread_freezing()
             self.built = True
             given = (*shapes, *named.values())
             if self._call_info.is_enough(len(given)) and _waits_inside(self):

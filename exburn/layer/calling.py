@@ -131,10 +131,9 @@ class Calling(Buildable):
         try:
             self._ensure_built(info, args, kwargs, pass_)
             self._check_input(args)
-            outer = pass_.training, pass_.frozen
+            outer = pass_.training
             if kwargs.get("training") is not None:
                 pass_.training = bool(kwargs["training"])
-            pass_.frozen = pass_.frozen or not self._trainable
             try:
                 if info.takes_training:
                     kwargs["training"] = pass_.training
@@ -144,7 +143,7 @@ class Calling(Buildable):
                 with self.precision.matmuls():
                     outputs = self._run_call(args, kwargs, pass_)
             finally:
-                pass_.training, pass_.frozen = outer
+                pass_.training = outer
             if self.precision.output is not None:
                 outputs = self._cast_outputs(outputs, pass_)
         except Exception as error:

@@ -101,13 +101,9 @@ class Averaging(Preparation):
     @property
     def statistics(self) -> list[str]:
         """Names of the moving statistics of BatchNormalization that is not frozen."""
-        frozen: list[str] = []
         found: list[str] = []
         for path, module in iter_modules(self.module):
-            if not getattr(module, "_trainable", True):
-                frozen.append(f"{path}/" if path else "")
-            inside = any(f"{path}/".startswith(prefix) for prefix in frozen)
-            if isinstance(module, BatchNormalization) and not inside:
+            if isinstance(module, BatchNormalization) and module.trainable:
                 found += [n for n in self.split.others if n.startswith(f"{path}/")]
         return found
 

@@ -177,7 +177,7 @@ class BatchNormalization(Layer):
         one, zero = np.float32(1), np.float32(0)
         gamma = one if self.gamma is None else self.cast(self.gamma, jnp.float32)
         beta = zero if self.beta is None else self.cast(self.beta, jnp.float32)
-        if training and self.trainable and not self._frozen_around():
+        if training and self.trainable:
             rows = self._rows(x)
             if rows is not None:  # whatever the padding holds, it is not computed with
                 x = jnp.where(rows, x, 0)
@@ -194,11 +194,6 @@ class BatchNormalization(Layer):
             variance = self.moving_variance.get_value()
             y = _scaled(x, mean, variance, gamma, beta, channel, self.epsilon)
         return self.cast(y)
-
-    def _frozen_around(self) -> bool:
-        """Whether a layer or model that this one is in is frozen."""
-        pass_ = context.current()
-        return pass_ is not None and pass_.frozen
 
     def _rows(self, x):
         """Which rows are no padding, as booleans that broadcast to ``x``."""
