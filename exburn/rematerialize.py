@@ -187,6 +187,12 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
     lookups: list[tuple[int, int, str]] = []
 
     def run(state, arrays, masks):
+        flat = nnx.to_flat_state(state)
+        given = {p: v.get_raw_value() for p, v in flat if isinstance(v, nnx.Param)}
+
+        def changed(path, variable):
+            return path not in given or variable.get_raw_value() is not given[path]
+
         copy = nnx.merge(graphdef, state)
         part = outer.within()
         part.paths = {id(m): p for p, m in iter_modules(copy, path)}
@@ -196,7 +202,7 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
         args, kwargs = rebuild(arrays)
         with context.forward(part):
             outputs = copy.call(*args, **kwargs)
-        others = nnx.state(copy, nnx.Not(nnx.Param))
+        others = nnx.state(copy, changed)
         found = [part.mask_of(leaf) for leaf in jax.tree.leaves(outputs)]
         sources = [part.source_of(lookup[0]) for lookup in part.lookups]
         lookups[:] = [

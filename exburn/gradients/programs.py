@@ -102,8 +102,8 @@ def update_of(programs: Programs) -> Callable:
         params, opt_state = programs.optimizer.update(
             grads, state.opt_state, state.params
         )
-        return loss, state.replace(
-            params=programs.split.constrain(params), others=others, opt_state=opt_state
-        )
+        params = programs.split.constrain(params)
+        new = state.assigned(others)
+        return loss, new.replace(params=params, opt_state=opt_state)
 
     return apply

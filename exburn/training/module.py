@@ -118,7 +118,7 @@ class SplitModule:
         captured=None,
         prepare=None,
     ) -> tuple[Any, Arrays, context.Context]:
-        """Outputs, the other variables afterwards, and the context of the pass.
+        """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
         ``prepare`` may change settings of the copy of the module that is run.
         """
@@ -135,18 +135,25 @@ class SplitModule:
                 copy.train() if training else copy.eval()
                 outputs = copy(inputs)
         self.draws |= pass_.drew and not training
-        return outputs, self.others_of(copy), pass_
+        return outputs, self.others_of(copy, *groups), pass_
 
-    def others_of(self, copy: nnx.Module) -> Arrays:
-        """The arrays of a copy that are no parameters."""
-        wanted = set(self.others)
-        flat = nnx.to_flat_state(nnx.state(copy))
-        by_path = {path: leaf for path, leaf in flat}
-        return {
-            name: _leaf(by_path[path])
-            for path, name in zip(self._paths, self._order, strict=True)
-            if name in wanted
-        }
+    def others_of(self, copy: nnx.Module, *groups: Arrays) -> Arrays:
+        """The arrays of a copy that are no parameters, and frozen ones it assigned.
+
+        Args:
+            copy: The copy, after its pass.
+            groups: What it was bound to.
+        """
+        others, frozen = set(self.others), set(self.frozen)
+        given = {n: v for group in groups for n, v in group.items() if n in frozen}
+        by_path = dict(nnx.to_flat_state(nnx.state(copy)))
+        found = {}
+        for path, name in zip(self._paths, self._order, strict=True):
+            value = _leaf(by_path[path])
+            # What was not assigned is the same tracer: programs only pass it on.
+            if name in others or (name in given and value is not given[name]):
+                found[name] = value
+        return found
 
     def holds_those_of(self, other: SplitModule) -> bool:
         """Whether the constants are the same objects."""

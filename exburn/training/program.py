@@ -165,9 +165,10 @@ class Programs:
         """The state after an update; if that was left out, statistics stay, too."""
         params, opt_state = update
         left_out = self.optimizer.skips(before.opt_state, opt_state)
-        others = before.others_after(new.others, left_out)
+        frozen = {n: new.frozen[n] for n in before.assigned_frozen(new)}
+        new = new.assigned(before.others_after(frozen | new.others, left_out))
         params = self.split.constrain(params)
-        return new.replace(params=params, opt_state=opt_state, others=others)
+        return new.replace(params=params, opt_state=opt_state)
 
     def _gradients(self, state: TrainState, batch: Any, row_mask: Any):
         """The gradients of one batch, and a state with all it changes but an update."""
@@ -180,19 +181,24 @@ class Programs:
         totals = self.objective.with_states(state.metrics, own)
         seen = y, outputs, w, masks, row_mask, rows
         totals = self.objective.update(totals, loss, parts, *seen, graded=bool(parts))
-        new = state.replace(others=others, metrics=totals, step=state.step + 1)
-        return grads, new
+        new = state.assigned(others)
+        return grads, new.replace(metrics=totals, step=state.step + 1)
 
     def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:
         """One update from the mean gradient of a group of batches."""
 
+        assigned: set[str] = set()  # the others come out of the loop as they were
+
         def micro_step(state, item):
             grads, new = self._gradients(state, *_batch(data, item))
+            assigned.update(state.assigned_frozen(new))
             sums = self.optimizer.accumulate_batch(grads, state.opt_state)
             return new.replace(opt_state=sums), None
 
         unroll = min(self.unroll, len(items[2]))
         new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
+        frozen = {n: new.frozen[n] for n in assigned}
+        new = new.replace(frozen=state.frozen | frozen)
         return self._updated(
             state, new, self.optimizer.update_accumulated(new.opt_state, new.params)
         )
@@ -218,7 +224,8 @@ class Programs:
             outputs = preds, filled
             loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
             if getattr(pass_.root, "own_compute_loss", None):  # which may assign, too
-                others = self.split.others_of(pass_.root)
+                groups = params, state.frozen, state.others
+                others = self.split.others_of(pass_.root, *groups)
         scaled = loss
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)

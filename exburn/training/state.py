@@ -45,12 +45,22 @@ class TrainState:
         # ``dataclasses.replace`` takes several times as long, in each epoch.
         return TrainState(**(vars(self) | changes))
 
+    def assigned(self, arrays: Any) -> TrainState:
+        """With what a pass left behind: see ``SplitModule.others_of``."""
+        frozen = {name: arrays.get(name, old) for name, old in self.frozen.items()}
+        others = {name: arrays[name] for name in self.others}
+        return self.replace(frozen=frozen, others=others)
+
+    def assigned_frozen(self, new: TrainState) -> set[str]:
+        """Names of the frozen parameters that a step assigned, while it is traced."""
+        return {n for n, v in new.frozen.items() if v is not self.frozen[n]}
+
     def others_after(self, others: Any, left_out: jax.Array | None) -> Any:
-        """The other variables after a step: its own, or ours if it was left out."""
+        """Variables after a step: its own, or ours if it was left out."""
         if left_out is None:
             return others
-        choose = lambda new, old: jnp.where(left_out, old, new)  # noqa: E731
-        return jax.tree.map(choose, others, self.others)
+        ours = self.frozen | self.others
+        return {n: jnp.where(left_out, ours[n], new) for n, new in others.items()}
 
 
 def seed_data(seed: int) -> np.ndarray:
