@@ -289,7 +289,7 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
             state = jax.tree.unflatten(treedef, values[len(specs) :])
             copy = nnx.merge(graphdef, state, rest)
             pass_ = context.Context(key=jax.random.key(0), discovering=True)
-            pass_.paths = module_paths(copy)
+            pass_.asked, pass_.paths = False, module_paths(copy)
             args, kwargs = rebuild(values[: len(specs)])
             try:
                 with context.forward(pass_):

@@ -25,7 +25,8 @@ class Context:
 
     Attributes:
         training: Whether layers such as dropout are active.
-        asked: Whether someone said so; not in an eager call without ``training=``.
+        asked: Whether someone said so: a caller, or a default in the signature of a
+            ``call``; not at first in an eager call without ``training=``.
         in_fit: Whether it belongs to a step of ``fit`` that no user wrote: its gradient
             is taken backward, not forward.
         key: PRNG key of this pass, or ``None`` outside of a compiled program.

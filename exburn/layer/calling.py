@@ -131,19 +131,23 @@ class Calling(Buildable):
         try:
             self._ensure_built(info, args, kwargs, pass_)
             self._check_input(args)
-            outer = pass_.training
-            if kwargs.get("training") is not None:
-                pass_.training = bool(kwargs["training"])
+            outer = pass_.training, pass_.asked
+            training = kwargs.get("training")
+            if training is None and not pass_.asked:
+                training = info.training  # as Keras: what call itself says comes last
+            if training is not None:
+                pass_.training, pass_.asked = bool(training), True
             try:
                 if info.takes_training:
-                    kwargs["training"] = pass_.training
+                    if pass_.asked or info.needs_training:  # else None, as in Keras
+                        kwargs["training"] = pass_.training
                 elif not info.takes_any:
                     kwargs.pop("training", None)
                 masks = self._input_masks(info, args, kwargs, pass_)
                 with self.precision.matmuls():
                     outputs = self._run_call(args, kwargs, pass_)
             finally:
-                pass_.training = outer
+                pass_.training, pass_.asked = outer
             if self.precision.output is not None:
                 outputs = self._cast_outputs(outputs, pass_)
         except Exception as error:

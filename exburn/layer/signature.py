@@ -17,12 +17,20 @@ __all__ = ["CallInfo", "check_name", "init_names", "snake_case"]
 
 
 class CallInfo:
-    """What a ``call`` method takes; looked up once a class."""
+    """What a ``call`` method takes; looked up once a class.
+
+    ``training`` is the default of its argument of that name, or ``None``; without a
+    default it needs one.
+    """
 
     def __init__(self, call):
         parameters = list(inspect.signature(call).parameters.values())[1:]
         names = {p.name for p in parameters}
         self.takes_training = "training" in names
+        defaults = {p.name: p.default for p in parameters}
+        default = defaults.get("training")
+        self.needs_training = default is inspect.Parameter.empty
+        self.training = None if self.needs_training else default
         self.takes_mask = "mask" in names
         self.takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self.order = [

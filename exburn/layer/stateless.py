@@ -87,6 +87,7 @@ def stateless_call(
     """
     outer, training = context.current(), bool(kwargs.get("training"))
     with bound(layer, trained, rest, training=training, op="stateless_call") as run:
+        run.pass_.asked = kwargs.get("training") is not None
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
     if outer is not None:  # a loss or a metric may follow

@@ -165,7 +165,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         self.built = True
         place(self)
 
-    def call(self, inputs, training=False, mask=None):
+    def call(self, inputs, training=None, mask=None):
         if self.graph is None:
             raise ArgumentError(
                 type(self).__name__,

@@ -163,7 +163,7 @@ class Sequential(Model):
             self._start = Static(Input(tuple(input_shape[1:]), dtype=dtype))
             self._refresh()
 
-    def call(self, inputs, training=False, mask=None):
+    def call(self, inputs, training=None, mask=None):
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs)
         for layer in self.layers:

@@ -112,7 +112,7 @@ class Bidirectional(Layer):
 
     reset_states = reset_state
 
-    def call(self, sequences, initial_state=None, mask=None, training=False):
+    def call(self, sequences, initial_state=None, mask=None, training=None):
         forward, backward = {}, {}
         for part, kwargs in zip(self._both(), (forward, backward), strict=True):
             if mask is not None and part._call_info.takes_mask:

@@ -45,7 +45,7 @@ class TimeDistributed(Wrapper):
     def _build_parts(self, *shapes) -> None:
         super()._build_parts(*((shape[0], *shape[2:]) for shape in shapes))
 
-    def call(self, inputs, training=False, mask=None):
+    def call(self, inputs, training=None, mask=None):
         leaves = jax.tree.leaves(inputs)
         for leaf in leaves:
             if leaf.ndim < 3:

@@ -68,7 +68,7 @@ class ImageLayer(Layer):
         return masks
 
     # ------------------------------------------------------------------ the layer
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=True):
         if not isinstance(inputs, Mapping):
             return self._run({"images": inputs}, training)["images"]
         for key in inputs:
@@ -160,10 +160,7 @@ class ImageAugmentation(ImageLayer):
 
     # ------------------------------------------------------------------ the layer
     def __call__(self, inputs, training=None, **kwargs):
-        pass_ = context.current()
-        if has_symbol(inputs) or pass_ is not None:
-            if training is None and pass_ is not None and not pass_.asked:
-                training = True  # within a model that was called like this layer
+        if has_symbol(inputs) or context.current() is not None:
             return super().__call__(inputs, training=training, **kwargs)
         if training is False:
             return super().__call__(inputs, training=False, **kwargs)
