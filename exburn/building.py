@@ -52,6 +52,7 @@ __all__ = [
     "spread_precision",
     "twin",
     "untouched_metrics",
+    "with_masks",
 ]
 
 
@@ -203,8 +204,8 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
         copy = nnx.merge(graphdef, state, constants)
         pass_ = context.Context(key=jax.random.key(0))
         pass_.paths, pass_.shapes = module_paths(copy), shapes
-        args, kwargs = rebuild(values[: len(specs)])
         with context.forward(pass_):
+            args, kwargs = rebuild(values[: len(specs)])
             return copy._call_arrays(args, kwargs)
 
     params = [spec_like(v) for v in leaves]
@@ -262,8 +263,32 @@ def build_for(layer: Any, x: Any) -> None:
     infer(layer, lambda values: ((treedef.unflatten(values),), {}), leaves)
 
 
-def infer(layer: Any, rebuild, specs: list) -> Any:
+def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
+    """``rebuild`` and ``specs`` of a call, with those of the masks of its values.
+
+    Args:
+        rebuild: Makes the arguments of the call from values.
+        specs: Those of the values.
+        masks: For each value its mask, or a spec of it, or ``None``.
+    """
+    places = [i for i, mask in enumerate(masks) if mask is not None]
+    if not places:
+        return rebuild, specs
+
+    def attach(values):
+        values, given = list(values[: len(specs)]), values[len(specs) :]
+        if (pass_ := context.current()) is not None:
+            for i, mask in zip(places, given, strict=True):
+                pass_.set_mask(values[i], mask)
+        return rebuild(values)
+
+    return attach, [*specs, *(spec_like(masks[i]) for i in places)]
+
+
+def infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
     """Output specs for input specs; builds every layer that the call reaches.
+
+    With them come the specs of the outputs' masks, ``None`` where there is no mask.
 
     The call is traced on a copy. Layers that the copy met unbuilt are then built in the
     original, outside of the trace, until a trace meets none. If one of them cannot be,
@@ -274,7 +299,7 @@ def infer(layer: Any, rebuild, specs: list) -> Any:
         return _infer(layer, rebuild, specs)
 
 
-def _infer(layer: Any, rebuild, specs: list) -> Any:
+def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
     args, kwargs = rebuild(specs)
     info = type(layer)._call_info
     if not layer.built:
@@ -290,25 +315,26 @@ def _infer(layer: Any, rebuild, specs: list) -> Any:
             copy = nnx.merge(graphdef, state, rest)
             pass_ = context.Context(key=jax.random.key(0), discovering=True)
             pass_.asked, pass_.paths = False, module_paths(copy)
-            args, kwargs = rebuild(values[: len(specs)])
             try:
                 with context.forward(pass_):
-                    return copy._call_arrays(args, kwargs)
+                    args, kwargs = rebuild(values[: len(specs)])
+                    outputs = copy._call_arrays(args, kwargs)
+                    return outputs, pass_.attached(outputs)[1]
             finally:
                 for module_id, shapes in pass_.builds or ():
                     if module_id in pass_.paths:
                         found.append((pass_.paths[module_id], shapes))
 
-        params, outputs = [spec_like(v) for v in abstract], None
+        params, result = [spec_like(v) for v in abstract], (None, [])
         try:
             where = f"layer {layer.name!r}"
-            outputs = trace_shapes(run, [*specs, *params], where=where)
+            result = trace_shapes(run, [*specs, *params], where=where)
         except NotBuiltError:  # met first within another trace: built outside of it
             if not found:
                 raise
         if not found:
             layer._book.value.traced = (rebuild, specs)
-            return outputs
+            return result
         originals = dict(iter_modules(layer))
         for path, shapes in found:
             if not originals[path].built:

@@ -61,13 +61,14 @@ class Symbol:
         (None, 3)
     """
 
-    __slots__ = ("__weakref__", "call", "index", "name", "spec")
+    __slots__ = ("__weakref__", "call", "index", "mask", "name", "spec")
     __array_priority__ = 1000
 
     def __init__(self, spec, call: Call | None = None, index: int = 0, name=None):
         if not jax_functions.extended():
             jax_functions.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
+        self.mask: Any = None  # the spec of the mask that comes with the values
 
     @property
     def shape(self) -> tuple[int | None, ...]:

@@ -14,7 +14,7 @@ from flax.errors import TraceContextError
 
 from exburn import context, rematerialize, taps
 from exburn.arrival import arrive
-from exburn.building import infer, intact, materialize, spec_like
+from exburn.building import infer, intact, materialize, spec_like, with_masks
 from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 from exburn.layer.buildable import Buildable
@@ -108,7 +108,7 @@ class Calling(Buildable):
     def _call_symbols(self, args, kwargs):
         leaves, treedef = jax.tree.flatten((args, kwargs))
         is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
-        specs = [v.spec for v in leaves if isinstance(v, Symbol)]
+        given = [v for v in leaves if isinstance(v, Symbol)]
 
         def rebuild(values):
             values = iter(values)
@@ -117,10 +117,13 @@ class Calling(Buildable):
             ]
             return jax.tree.unflatten(treedef, full)
 
-        outputs = infer(self, rebuild, specs)
+        specs, masks = [v.spec for v in given], [v.mask for v in given]
+        outputs, found = infer(self, *with_masks(rebuild, specs, masks))
         symbols = record(self, args, kwargs, outputs)
         if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
             self._book.value.calls.append(made[0].call)
+        for symbol, mask in zip(made, found, strict=True):
+            symbol.mask = mask
         return symbols
 
     def _call_arrays(self, args, kwargs):
@@ -158,9 +161,8 @@ class Calling(Buildable):
             pass_.shapes.setdefault(path, jax.tree.map(spec_like, outputs))
         if self._taps is not None or pass_.captured is not None:
             taps.observe(self, outputs, pass_)
-        discovering = pass_.builds is not None  # and then masks are not all there
         keeps = masks is not None and self.supports_masking
-        if (keeps or self._makes_mask()) and not discovering:
+        if keeps or self._makes_mask():
             mask = self.compute_mask(args[0] if args else None, masks)
             self._attach_masks(outputs, mask, pass_)
         if self.activity_regularizer is not None:
@@ -192,7 +194,8 @@ class Calling(Buildable):
                 return
             # The layer remembers the call, not the data.
             arrays, rebuild = rematerialize.arrays_of((args, kwargs))
-            infer(self, rebuild, [spec_like(v) for v in arrays])
+            specs, masks = map(spec_like, arrays), map(pass_.mask_of, arrays)
+            infer(self, *with_masks(rebuild, list(specs), list(masks)))
         except TraceContextError as error:
             raise self._not_built() from error
         materialize(self)

@@ -1,10 +1,11 @@
-"""What a layer is told when it is called: whether it is training."""
+"""What a layer is told when it is called: whether it is training, and the mask."""
 
 import numpy as np
 import pytest
 
 import exburn
 from exburn import layers as L
+from exburn import ops
 
 X = np.ones((2, 1), "float32")
 
@@ -95,3 +96,81 @@ def test_a_stateless_call_takes_the_default():
     assert layer.stateless_call([], [], X)[0].tolist() == (2 * X).tolist()
     out, _ = layer.stateless_call([], [], X, training=False)
     assert out.tolist() == X.tolist()
+
+
+# ------------------------------------------------------------------------- the mask
+@exburn.register
+class TemporalSoftmax(L.Layer):
+    """Of Keras' guide to masking; it cannot be called without a mask."""
+
+    supports_masking = True
+
+    def call(self, inputs, mask=None):
+        assert mask is not None
+        weights = ops.exp(inputs) * ops.cast(mask, "float32")[..., None]
+        return weights / ops.sum(weights, axis=1, keepdims=True)
+
+
+class Masked(exburn.Model):
+    def __init__(self):
+        super().__init__()
+        self.parts = [L.Embedding(10, 4, mask_zero=True), L.Dense(1), TemporalSoftmax()]
+
+    def call(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+def masked_graph():
+    x = exburn.Input((None,), dtype="int32")
+    h = L.Dense(1)(L.Embedding(10, 4, mask_zero=True)(x))
+    return exburn.Model(x, TemporalSoftmax()(h))
+
+
+def masked_stack():
+    layers = [L.Embedding(10, 4, mask_zero=True), L.Dense(1), TemporalSoftmax()]
+    return exburn.Sequential([exburn.Input((None,), dtype="int32"), *layers])
+
+
+def masked_model_in_a_graph():
+    x = exburn.Input((None,), dtype="int32")
+    inner = exburn.Sequential([L.Embedding(10, 4, mask_zero=True), L.Dense(1)])
+    return exburn.Model(x, TemporalSoftmax()(inner(x)))
+
+
+@pytest.mark.parametrize(
+    "make", [masked_graph, masked_stack, Masked, masked_model_in_a_graph]
+)
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_layer_that_needs_its_mask_is_built(make, policy):
+    exburn.config.set_dtype_policy(policy)
+    try:
+        model = make()
+    finally:
+        exburn.config.set_dtype_policy("float32")
+    ids = np.array([[1, 2, 0], [3, 0, 0]])
+    out = np.asarray(model(ids), np.float32)[..., 0]
+    assert (out[ids == 0] == 0).all() and (out[ids != 0] > 0).all()
+    np.testing.assert_allclose(model.predict(ids, verbose=0)[..., 0], out, rtol=1e-2)
+
+
+def test_a_model_with_such_a_layer_is_saved_and_cloned(tmp_path):
+    model, ids = masked_graph(), np.array([[1, 2, 0]])
+    model.save(tmp_path / "m.exburn")
+    for other in (exburn.load_model(tmp_path / "m.exburn"), model.clone()):
+        np.testing.assert_array_equal(other(ids), model(ids))
+
+
+def test_masks_reach_symbols_through_several_outputs():
+    class Split(L.Layer):
+        def call(self, x):
+            return ops.split(x, 2, axis=1)
+
+        def compute_mask(self, x, mask=None):
+            return ops.split(mask, 2, axis=1)
+
+    x = exburn.Input((4,), dtype="int32")
+    _, second = Split()(L.Embedding(10, 1, mask_zero=True)(x))
+    model = exburn.Model(x, TemporalSoftmax()(second))
+    assert model(np.array([[1, 2, 3, 0]])).tolist() == [[[1.0], [0.0]]]
