@@ -19,6 +19,14 @@ from exburn.traversal import children, iter_weights
 
 __all__ = ["Layer"]
 
+# Arguments with short forms, whose attributes hold what Keras' configurations hold.
+_SETTLED = frozenset(
+    (
+        *("kernel_size", "pool_size", "output_size", "strides", "dilation_rate"),
+        *("padding", "cropping", "size", "data_format"),
+    )
+)
+
 
 class Layer(Calling):
     """A piece of a model with weights: subclass it and write ``build`` and ``call``.
@@ -109,7 +117,11 @@ class Layer(Calling):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able; the input of ``from_config``."""
-        return registry.serialize(self._init_config())
+        config = registry.serialize(self._init_config())
+        if type(self).__init__.__module__.startswith("exburn."):  # not a user's own
+            settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
+            config |= {key: getattr(self, key) for key in settled}
+        return config
 
     def _init_config(self) -> dict[str, Any]:
         signature = inspect.signature(type(self).__init__)

@@ -136,7 +136,7 @@ def check_numbers(described: Any, most: int) -> None:
         for key, value in described.items():
             if key not in _NO_SIZES and not (key == "$value" and _is_int(value)):
                 check_numbers(value, most)
-    elif isinstance(described, list):
+    elif isinstance(described, list | tuple):
         for value in described:
             check_numbers(value, most)
     elif _is_int(described) and abs(described) > most:

@@ -29,6 +29,11 @@ def _ranges(op: str, argument: str, value, rank: int) -> tuple[tuple[int, int], 
     return check_ranges(op, argument, value, rank)
 
 
+def _pairs(ranges: tuple) -> tuple:
+    """A pair for each axis: of one axis it is kept alone."""
+    return ranges if isinstance(ranges[0], list | tuple) else (ranges,)
+
+
 class ZeroPadding(Layer):
     """Zeros around the spatial axes."""
 
@@ -38,13 +43,14 @@ class ZeroPadding(Layer):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.data_format = check_format(op, data_format)
-        self.padding = _ranges(op, "padding", padding, self.rank)
+        pairs = _ranges(op, "padding", padding, self.rank)
+        self.padding = pairs if self.rank > 1 else pairs[0]  # as Keras has it
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs):
         pads = [(0, 0)] * inputs.ndim
         axes = spatial_axes(self.rank, self.data_format)
-        for axis, pair in zip(axes, self.padding, strict=True):
+        for axis, pair in zip(axes, _pairs(self.padding), strict=True):
             pads[axis] = pair
         return jnp.pad(inputs, pads)
 
@@ -58,13 +64,14 @@ class Cropping(Layer):
         super().__init__(**kwargs)
         op = type(self).__name__
         self.data_format = check_format(op, data_format)
-        self.cropping = _ranges(op, "cropping", cropping, self.rank)
+        pairs = _ranges(op, "cropping", cropping, self.rank)
+        self.cropping = pairs if self.rank > 1 else pairs[0]  # as Keras has it
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs):
         index = [slice(None)] * inputs.ndim
         axes = spatial_axes(self.rank, self.data_format)
-        for axis, (before, after) in zip(axes, self.cropping, strict=True):
+        for axis, (before, after) in zip(axes, _pairs(self.cropping), strict=True):
             size = inputs.shape[axis]
             if isinstance(size, int) and before + after >= size:
                 raise ShapeError(

@@ -24,13 +24,15 @@ class UpSampling(Layer):
     def __init__(self, size=2, data_format=None, **kwargs):
         super().__init__(**kwargs)
         op = type(self).__name__
-        self.size = check_sizes(op, "size", size, self.rank)
+        sizes = check_sizes(op, "size", size, self.rank)
+        self.size = sizes if self.rank > 1 else sizes[0]  # as Keras has it
         self.data_format = check_format(op, data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs):
         axes = spatial_axes(self.rank, self.data_format)
-        factors = dict(zip(axes, self.size, strict=True))
+        sizes = self.size if isinstance(self.size, list | tuple) else (self.size,)
+        factors = dict(zip(axes, sizes, strict=True))
         if self.interpolation == "nearest":
             return _repeat(inputs, factors)
         shape = tuple(d * factors.get(i, 1) for i, d in enumerate(inputs.shape))

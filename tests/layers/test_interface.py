@@ -1,6 +1,7 @@
 """Names, arguments and errors of layers."""
 
 import inspect
+import json
 
 import keras
 import numpy as np
@@ -178,3 +179,41 @@ def test_arguments_and_defaults_are_those_of_keras(name):
     if theirs.get("pool_size") is inspect.Parameter.empty:
         theirs["pool_size"] = 2
     assert ours == theirs
+
+
+SETTLED = [
+    *(("Conv1D", (4, 3)), ("Conv2D", (4, 3, 2)), ("Conv3D", (4, (1, 2, 3)))),
+    *(("Conv2DTranspose", (4, 3)), ("DepthwiseConv2D", (5,)), ("ConvLSTM2D", (4, 3))),
+    *(
+        ("SeparableConv1D", (4, 3)),
+        ("MaxPooling2D", (2,)),
+        ("AveragePooling1D", (2, 1)),
+    ),
+    *(("AdaptiveMaxPooling2D", (2,)), ("GlobalAveragePooling2D", ())),
+    *(("ZeroPadding1D", (1,)), ("ZeroPadding2D", ((1, 2),)), ("ZeroPadding3D", (1,))),
+    *(("Cropping1D", ((1, 2),)), ("Cropping2D", (((1, 2), (3, 4)),))),
+    *(("UpSampling1D", (3,)), ("UpSampling2D", (2,)), ("Flatten", ())),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), SETTLED)
+def test_sizes_in_configurations_are_those_of_keras(name, arguments):
+    ours, theirs = (getattr(m.layers, name)(*arguments) for m in (exburn, keras))
+    config, expected = ours.get_config(), theirs.get_config()
+    both = config.keys() & expected.keys() & SIZES
+    assert both and {k: config[k] for k in both} == {k: expected[k] for k in both}
+    again = type(ours).from_config(json.loads(json.dumps(config)))
+    assert again.get_config() == config
+
+
+SIZES = {"kernel_size", "strides", "dilation_rate", "padding", "data_format", "size"}
+SIZES |= {"pool_size", "output_size", "cropping"}
+
+
+def test_the_arguments_of_a_users_own_constructor_stay_what_they_were():
+    class Halving(L.Conv2D):
+        def __init__(self, filters, strides=1, **kwargs):
+            super().__init__(filters, 3, strides=2 * strides, **kwargs)
+
+    layer = Halving.from_config(Halving(4).get_config())
+    assert layer.get_config()["strides"] == 1 and layer.strides == (2, 2)
