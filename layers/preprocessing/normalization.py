@@ -56,6 +56,7 @@ class Normalization(Layer):
     adapt_variance: Any = None
     count: Any = None
     _sizes: Any = None  # of the kept axes, once built
+    _spread: Any = None  # those among axes of size 1, as many as the input has
 
     def __init__(self, axis=-1, mean=None, variance=None, invert=False, **kwargs):
         super().__init__(**kwargs)
@@ -93,6 +94,9 @@ class Normalization(Layer):
                 "the sizes of the axes with their own statistics must be known",
                 {"axis": self.axis, "input": tuple(input_shape)},
             )
+        self._spread = tuple(
+            size if axis in kept else 1 for axis, size in enumerate(input_shape)
+        )
         if self._given is not None:
             for value in self._given.value:
                 self._fit(value)
@@ -128,13 +132,17 @@ class Normalization(Layer):
     # ------------------------------------------------------------------ statistics
     @property
     def mean(self):
-        """The mean of each feature."""
-        return self._statistics()[0]
+        """The mean of each feature, in a shape that broadcasts with the input."""
+        return self._shown(0)
 
     @property
     def variance(self):
-        """The variance of each feature."""
-        return self._statistics()[1]
+        """The variance of each feature, in a shape that broadcasts with the input."""
+        return self._shown(1)
+
+    def _shown(self, which: int) -> Any:
+        value = self._statistics()[which]
+        return value if self._spread is None else value.reshape(self._spread)
 
     def _statistics(self) -> Any:
         if self._given is not None:

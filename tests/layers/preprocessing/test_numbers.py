@@ -28,6 +28,12 @@ def test_normalization_as_in_keras(axis, invert):
     np.testing.assert_allclose(ours(SEQUENCE), theirs(SEQUENCE), atol=1e-5)
     for a, b in zip(ours.weights, theirs.weights, strict=True):
         assert a.shape == b.shape and a.name == b.name
+    assert ours.mean.shape == theirs.mean.shape and ours.variance.ndim == 3
+    back = theirs(SEQUENCE) if invert else SEQUENCE  # what the statistics lead back to
+    forth = SEQUENCE if invert else ours(SEQUENCE)
+    np.testing.assert_allclose(
+        forth * ours.variance**0.5 + ours.mean, back, rtol=1e-5, atol=1e-5
+    )
     given = {"mean": 2.0, "variance": 3.0}
     ours = L.Normalization(axis and -1, invert=invert, **given)
     theirs = keras.layers.Normalization(axis and -1, invert=invert, **given)
@@ -42,7 +48,7 @@ def test_given_statistics_of_several_axes():
     np.testing.assert_allclose(layer(SEQUENCE), expected, atol=1e-5)
     copy = L.Normalization.from_config(layer.get_config())
     np.testing.assert_array_equal(copy(SEQUENCE), layer(SEQUENCE))
-    np.testing.assert_allclose(layer.mean, mean)
+    np.testing.assert_allclose(layer.mean, mean[None])
 
 
 class Batches(PyDataset):
@@ -73,8 +79,8 @@ STREAM = [VALUES[:700], VALUES[700:701], VALUES[701:]]
 def test_statistics_are_exact_however_the_data_comes(data):
     layer = adapted(L.Normalization(), data)
     exact = VALUES.astype("float64")
-    np.testing.assert_allclose(layer.mean, exact.mean(0), rtol=1e-7)
-    np.testing.assert_allclose(layer.variance, exact.var(0), rtol=1e-6)
+    np.testing.assert_allclose(layer.mean, exact.mean(0)[None], rtol=1e-7)
+    np.testing.assert_allclose(layer.variance, exact.var(0)[None], rtol=1e-6)
     assert int(layer.count.numpy()) == 1000
 
 
@@ -83,10 +89,11 @@ def test_steps_and_blocks():
     layer.adapt(
         iter([np.ones((2, 1)), np.zeros((2, 1)), np.full((2, 1), 9.0)]), steps=2
     )
-    assert layer.mean.tolist() == [0.5]
+    assert layer.mean.tolist() == [[0.5]]
     large = rng.normal(size=(2_000_000, 1)).astype("float32")  # more than one block
     layer.adapt(large)
-    np.testing.assert_allclose(layer.variance, large.var(0, dtype="float64"), rtol=1e-6)
+    variance = large.var(0, dtype="float64", keepdims=True)
+    np.testing.assert_allclose(layer.variance, variance, rtol=1e-6)
 
 
 def test_one_dimension_and_integers():
