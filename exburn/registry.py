@@ -178,6 +178,14 @@ def registered_name(obj: Any) -> str | None:
     return next((key for key, value in _registry.items() if value is obj), None)
 
 
+def _name_in_scope(obj: Any) -> str | None:
+    """The name that the scopes around give an object, unless it is another's, too."""
+    scopes = reversed(_scopes.get())
+    names = [key for scope in scopes for key, value in scope.items() if value is obj]
+    own = (key for key in names if key not in _registry and lookup(key) is obj)
+    return next(own, None)
+
+
 def serialize(value: Any) -> Any:
     """A JSON-able description of a value; ``deserialize`` reads it back.
 
@@ -215,7 +223,7 @@ def serialize(value: Any) -> Any:
             "class_name": "__array__",
             "config": {"dtype": str(value.dtype), "value": value.tolist()},
         }
-    name = registered_name(value)
+    name = registered_name(value) or _name_in_scope(value)
     if name is not None:
         return {"class_name": "__function__", "config": name}
     if isinstance(value, np.dtype | type):

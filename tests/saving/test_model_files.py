@@ -19,7 +19,7 @@ from tests.saving.models import (
 
 import exburn as keras
 from exburn import layers
-from exburn.errors import ModelFormatError
+from exburn.errors import ArgumentError, ModelFormatError
 from exburn.traversal import iter_weights
 
 
@@ -210,6 +210,34 @@ def test_custom_objects_of_compile(loss, tmp_path):
     assert keras.load_model(path, compile=False).predict(X, verbose=0).shape == (32, 8)
     with keras.saving.custom_object_scope(objects):
         assert keras.load_model(path).compiled
+
+
+def plain_function(x, dtype=None):
+    return jnp.ones(x, dtype) if isinstance(x, tuple) else jnp.abs(x)
+
+
+@pytest.mark.parametrize(
+    "argument", ["activation", "kernel_initializer", "kernel_constraint"]
+)
+def test_a_function_goes_by_its_name_in_the_scope(argument, tmp_path):
+    model = in_functional(layers.Dense(2, **{argument: plain_function}))
+    path = tmp_path / "m.exburn"
+    with pytest.raises(ArgumentError, match="cannot be described"):
+        model.get_config()
+    with keras.saving.custom_object_scope({"Dense": plain_function}):  # is taken
+        with pytest.raises(ArgumentError, match="cannot be described"):
+            model.get_config()
+    objects = {"plain": plain_function}
+    with keras.saving.custom_object_scope(objects):
+        model.save(path)
+        clone = keras.models.clone_model(model)
+    assert clone.count_params() == model.count_params()
+    loaded = keras.load_model(path, custom_objects=objects)
+    np.testing.assert_array_equal(
+        loaded.predict(X, verbose=0), model.predict(X, verbose=0)
+    )
+    with pytest.raises(ModelFormatError, match="custom_objects"):
+        keras.load_model(path)
 
 
 class Unregistered(keras.Layer):
