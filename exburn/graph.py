@@ -107,8 +107,13 @@ class Graph:
         hint = "Pass one array for each input: a list in this order, or a dict by name."
         return DataError("model", text, details, hint=hint)
 
-    def match_inputs(self, inputs: Any) -> list[Any]:
+    def match_inputs(self, inputs: Any, learnt: bool = False) -> list[Any]:
         """The given inputs in the graph's order, cast to its dtypes.
+
+        Args:
+            inputs: The inputs.
+            learnt: Whether the sizes are only those of the first data: then the layers
+                say which ones they take.
 
         Raises:
             DataError: Their number or names differ.
@@ -121,14 +126,16 @@ class Graph:
             if not by_place or len(values) != len(self.inputs):
                 raise self._wrong_inputs(inputs, len(values))
         return [
-            _fit(value, spec, name, axes)
+            _fit(value, spec, name, axes, learnt)
             for value, spec, name, axes in zip(
                 values, self.inputs, self.input_names, self.axes, strict=True
             )
         ]
 
 
-def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any = None) -> Any:
+def _fit(
+    value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool
+) -> Any:
     """Checks one input; adds Keras' missing last axis of size 1; casts."""
     rank = len(spec.shape)
     if isinstance(value, Symbol):
@@ -139,13 +146,14 @@ def _fit(value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any = None) ->
     if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
         value = jnp.expand_dims(value, -1)
     fits = len(value.shape) == rank and all(
-        want == got or not (isinstance(want, int) and isinstance(got, int))
+        learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
         for want, got in zip(spec.shape, value.shape, strict=True)
     )
     if not fits:
+        must = "must have as many axes as" if learnt else "must be"
         raise ShapeError(
             "model",
-            f"input {name!r} must be {describe(spec)}, received {describe(value)}",
+            f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
             None if axes is None else {"axes": ", ".join(axes)},
             hint="The first axis is the batch.",
         )

@@ -90,6 +90,8 @@ def _over(model: Model, clone: Callable[[Any], Any], input_tensors: Any) -> Mode
         inputs = jax.tree.unflatten(graph.input_tree, symbols)
     if isinstance(model, Sequential):
         stack = [clone(layer) for layer in model.layers]
-        return type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
+        made = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
+        made._learnt = model._learnt and input_tensors is None
+        return made
     nodes = {key: clone(layer) for key, layer in model._node_items()}
     return Model(inputs, graph.run(nodes, inputs), name=model.name)

@@ -27,7 +27,7 @@ class Sequential(Model):
 
     Layers, any ``flax.nnx.Module`` and any pure function of an array may be stacked.
     The weights are made at once if the stack begins with ``Input(shape)``, else from
-    the first data.
+    the first data; then data of other sizes are taken as well, where the layers do.
 
     Args:
         layers: The layers, first to last.
@@ -47,6 +47,7 @@ class Sequential(Model):
     """
 
     _autocast = False  # each layer casts what it needs: ids must stay exact
+    _learnt = False  # whether the sizes are those of the first data, not an `Input`'s
 
     def __init__(
         self,
@@ -161,11 +162,12 @@ class Sequential(Model):
         dtype = "int32" if _wants_integers(stack[0]) else "float32"
         with intact(self):
             self._start = Static(Input(tuple(input_shape[1:]), dtype=dtype))
+            self._learnt = True
             self._refresh()
 
     def call(self, inputs, training=None, mask=None):
         if self.graph is not None:
-            (inputs,) = self.graph.match_inputs(inputs)
+            (inputs,) = self.graph.match_inputs(inputs, self._learnt)
         for layer in self.layers:
             inputs = layer(inputs)
         return inputs
@@ -189,6 +191,8 @@ class Sequential(Model):
             config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
             if (axes := self.graph.axes[0]) is not None:
                 config["input"]["axes"] = list(axes)
+            if self._learnt:
+                config["input"]["learnt"] = True
         return config | axes_entry(self)
 
     @classmethod
@@ -206,6 +210,7 @@ class Sequential(Model):
             name=config["name"],
             dtype=config.get("dtype"),
         )
+        model._learnt = bool(start and start.get("learnt"))
         return restore_axes(model, config)
 
 

@@ -11,6 +11,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
+from exburn.weights import InputSpec
 
 __all__ = ["EinsumDense"]
 
@@ -89,6 +90,11 @@ class EinsumDense(Adaptable):
     def build(self, input_shape):
         into, kernel, out = self._terms
         sizes, hidden = self._sizes(input_shape)
+        letters = into.replace(".", "")
+        first = -len(letters) if into.startswith(".") else 0
+        held = {*kernel, *(self.bias_axes or "")}  # sizes that the weights have
+        axes = {i: sizes[c] for i, c in enumerate(letters, first) if c in held}
+        self.input_spec = InputSpec(min_ndim=len(letters), axes=axes)
         self.kernel = self.add_weight(
             tuple(sizes[c] for c in kernel),
             self.kernel_initializer,

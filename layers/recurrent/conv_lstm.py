@@ -214,6 +214,11 @@ class ConvLSTM(RNN):
         )
         self.input_spec = InputSpec(ndim=self.rank + 3)
 
+    def build(self, sequences_shape):
+        super().build(sequences_shape)
+        sizes = dict(enumerate(sequences_shape[2:], 2))  # the states have them, too
+        self.input_spec = InputSpec(ndim=self.rank + 3, axes=sizes)
+
     filters: Any = of_cell("units")
     kernel_size: Any = of_cell("kernel_size")
     strides: Any = of_cell("strides")
