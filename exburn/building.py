@@ -26,7 +26,7 @@ from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
-from exburn.shapes import dim, held, trace_shapes
+from exburn.shapes import common_sizes, dim, held, trace_shapes
 from exburn.traversal import (
     children,
     held_metrics,
@@ -307,9 +307,9 @@ def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
     while True:
         graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
         abstract, treedef = jax.tree.flatten(state)
-        found: list[tuple[str, tuple]] = []
+        traces: list[dict[str, tuple]] = []  # of each: layers met unbuilt, and shapes
 
-        def run(*values, graph=(graphdef, treedef, rest), found=found):
+        def run(*values, graph=(graphdef, treedef, rest), traces=traces):
             graphdef, treedef, rest = graph
             state = jax.tree.unflatten(treedef, values[len(specs) :])
             copy = nnx.merge(graphdef, state, rest)
@@ -321,24 +321,41 @@ def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
                     outputs = copy._call_arrays(args, kwargs)
                     return outputs, pass_.attached(outputs)[1]
             finally:
+                met: dict[str, tuple] = {}
                 for module_id, shapes in pass_.builds or ():
                     if module_id in pass_.paths:
-                        found.append((pass_.paths[module_id], shapes))
+                        met.setdefault(pass_.paths[module_id], shapes)
+                traces.append(met)
 
         params, result = [spec_like(v) for v in abstract], (None, [])
         try:
             where = f"layer {layer.name!r}"
             result = trace_shapes(run, [*specs, *params], where=where)
         except NotBuiltError:  # met first within another trace: built outside of it
-            if not found:
+            if not any(traces):
                 raise
+        found = _joined(traces)
         if not found:
             layer._book.value.traced = (rebuild, specs)
             return result
         originals = dict(iter_modules(layer))
-        for path, shapes in found:
+        for path, shapes in found.items():
             if not originals[path].built:
                 originals[path]._build(shapes)
+
+
+def _joined(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
+    """The shapes that each layer is built for.
+
+    The first trace knows what is unknown. Those behind it are trials of several sizes,
+    where the layer was not reached with symbols: what differs is unknown.
+    """
+    found = dict(traces[0])
+    for trial in traces[1:]:
+        for path, shapes in trial.items():
+            if path not in traces[0]:
+                found[path] = common_sizes(found.get(path, shapes), shapes)
+    return found
 
 
 def clone(layer: Any) -> Any:

@@ -19,6 +19,7 @@ from jax import export
 from exburn.errors import ExBurnError
 
 __all__ = [
+    "common_sizes",
     "describe",
     "dim",
     "held",
@@ -95,6 +96,18 @@ def held(spec: Any) -> jax.ShapeDtypeStruct:
 def public_shape(shape: tuple) -> tuple[int | None, ...]:
     """A shape as users see it, with ``None`` for what is not known."""
     return tuple(d if isinstance(d, int) else None for d in shape)
+
+
+def common_sizes(first: Any, second: Any) -> Any:
+    """One of two (trees of) shapes, with ``None`` for the sizes in which they differ.
+
+    Example:
+        >>> common_sizes(((24, 24, 8),), ((36, 24, 8),))
+        ((None, 24, 8),)
+    """
+    return jax.tree.map(
+        lambda a, b: a if a == b else None, first, second, is_leaf=lambda v: v is None
+    )
 
 
 def describe(value: Any) -> str:

@@ -72,6 +72,31 @@ def test_what_is_wrong_is_named_and_not_what_is_right(before, mistake, error, sa
         model(call, exburn.Input((4,)))
 
 
+def test_layers_inside_are_built_for_unknown_sizes():
+    class Inner(layers.Layer):
+        def build(self, input_shape):
+            self.told = input_shape
+
+        def call(self, x):
+            return x
+
+    class Positions(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+            self.part = exburn.Sequential([layers.Dense(3)])
+
+        def call(self, x):
+            places = jnp.arange(x.shape[1], dtype=x.dtype)
+            return self.part(self.inner(x + places[:, None]))
+
+    x = exburn.Input((None, 8))
+    layer = Positions()
+    made = exburn.Model(x, layer(x))
+    assert layer.inner.told == layer.part.input_shape == (None, None, 8)
+    assert made.predict(np.ones((2, 5, 8)), verbose=0).shape == (2, 5, 3)
+
+
 def test_loops_over_sizes_are_short():
     turns = []
 
