@@ -179,8 +179,8 @@ def test_small_arrays_are_normalized_by_kernels_in_fit(request, monkeypatch):
     made = model()
     np.testing.assert_allclose(losses(made, data), plain, rtol=1e-5)
     assert len(calls) == 2  # forward and back; each once for both layers
-    made.evaluate(data, data[..., :1], verbose=0)
-    made.predict(data, verbose=0)
+    made.evaluate(data, data[..., :1], 4, verbose=0)
+    made.predict(data, 4, verbose=0)
     made(data, training=True)
     layer = made.get_layer("first")
     assert jax.jvp(layer, (data,), (data,))[1].shape == data.shape
@@ -228,7 +228,7 @@ def test_attention_takes_them_in_fit(request, monkeypatch):
     made = model()
     np.testing.assert_allclose(losses(made, data), plain, rtol=1e-5)
     assert len(calls) == 2  # forward and back
-    made.evaluate(data, data[..., :1], verbose=0)
+    made.evaluate(data, data[..., :1], 4, verbose=0)
     jax.jvp(lambda x: made(x, training=True), (data,), (data,))
     assert len(calls) == 2
 
