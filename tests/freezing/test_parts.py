@@ -126,7 +126,7 @@ def test_copies_train_the_same_parts(kind, tmp_path):
 
 
 @exburn.register
-class Block(exburn.Layer):
+class MadeInParts(exburn.Layer):
     """One layer made in ``__init__``, one in ``build``."""
 
     def __init__(self, **options):
@@ -141,16 +141,16 @@ class Block(exburn.Layer):
 
 
 def frozen_before_it_is_built():
-    layer = Block()
+    layer = MadeInParts()
     layer.trainable = False
     return layer
 
 
 MADE_FROZEN = {
-    "a layer": lambda: Block(trainable=False),
+    "a layer": lambda: MadeInParts(trainable=False),
     "set before build": frozen_before_it_is_built,
     "Sequential": lambda: exburn.Sequential([layers.Dense(4)], trainable=False),
-    "in another": lambda: exburn.Sequential([Block()], trainable=False),
+    "in another": lambda: exburn.Sequential([MadeInParts()], trainable=False),
 }
 
 
