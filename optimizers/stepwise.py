@@ -193,12 +193,12 @@ def transformation(
     What it assigns to a parameter is added to it as a difference.
     """
 
-    def init(params: Any) -> list[Any]:
+    def init(params):
         with _running(optimizer, params, [], count, learning_rate) as run:
             optimizer.build(run.weights)
             return run.slots
 
-    def update(grads: Any, slots: Any, params: Any = None) -> tuple[Any, list[Any]]:
+    def update(grads, slots, params=None):
         old, treedef = jax.tree.flatten(params)
         with _running(optimizer, params, [*slots], count, learning_rate) as run:
             for grad, weight in zip(
@@ -208,7 +208,7 @@ def transformation(
             changed = [new - was for new, was in zip(run.params, old, strict=True)]
             return treedef.unflatten(changed), run.slots
 
-    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+    return optax.GradientTransformation(init, update)
 
 
 @contextlib.contextmanager
@@ -227,8 +227,11 @@ def _running(
 
 def holds_slots(value: Any) -> bool:
     """Whether it is, or has in it, variables that a rule added."""
-    is_slot = lambda part: isinstance(part, _Slot)  # noqa: E731
-    return any(map(is_slot, jax.tree.leaves(value, is_leaf=is_slot)))
+    return any(map(_is_slot, jax.tree.leaves(value, is_leaf=_is_slot)))
+
+
+def _is_slot(part: Any) -> bool:
+    return isinstance(part, _Slot)
 
 
 def adopt_rule(cls: Any) -> None:
@@ -241,7 +244,7 @@ def adopt_rule(cls: Any) -> None:
         cls.build = _in_passes(cls.build)
     if "update_step" not in vars(cls) or "transformation" in vars(cls):
         return
-    inherited: Any = getattr(cls, "transformation")  # noqa: B009
+    inherited = cls.transformation
     if not getattr(inherited, "__isabstractmethod__", inherited is transformation):
         raise ArgumentError(
             cls.__name__,

@@ -21,10 +21,8 @@ __all__ = ["Layer"]
 
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
-    (
-        *("kernel_size", "pool_size", "output_size", "strides", "dilation_rate"),
-        *("padding", "cropping", "size", "data_format"),
-    )
+    "kernel_size pool_size output_size strides dilation_rate padding cropping size"
+    " data_format".split()
 )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from exburn.callback import CallbackList
 from exburn.errors import warn
@@ -19,7 +18,7 @@ from exburn.training.interrupt import Termination
 from exburn.training.preparation import Preparation
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
-from exburn.training.transfer import kept
+from exburn.training.transfer import counted
 
 __all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
 
@@ -70,7 +69,7 @@ def evaluate(
         for chunk in timing.data(chunks):
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
-            start = np.int32(done) if done else kept(0)
+            start = counted(done)
             with in_batch(done, "evaluation" if alone else "validation"):
                 totals, readings = programs.evaluate(
                     arrays, totals, *chunk.arguments, start
@@ -125,7 +124,7 @@ def predict(
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
-            start = np.int32(first + done) if first + done else kept(0)
+            start = counted(first + done)
             with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset, StreamDataset
@@ -22,7 +21,7 @@ from exburn.training.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.resume import Resume
 from exburn.training.sink import Sink
 from exburn.training.timing import Timing
-from exburn.training.transfer import kept
+from exburn.training.transfer import counted, kept
 
 __all__ = ["Trainer"]
 
@@ -221,8 +220,7 @@ class Trainer(Averaging):
         exact = self.exact_rows(False)
         chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
         arrays, sink = self.split.read(), Sink(chunk.samples)
-        first = self.next_draw()
-        start = np.int32(first) if first else kept(0)
+        start = counted(self.next_draw())
         outputs = self.programs.predict(arrays, chunk.data, None, start)
         sink.put(chunk, outputs)
         return sink.result()

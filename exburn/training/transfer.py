@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn.device import chosen_device
 
-__all__ = ["brought", "in_parts", "is_large", "kept"]
+__all__ = ["brought", "counted", "in_parts", "is_large", "kept"]
 
 _SMALL = 1 << 16  # bytes that a program may write into the host's memory
 _OFTEN = 8  # times before that, since the program takes 15 ms to compile
@@ -20,6 +20,11 @@ _times: Counter[tuple] = Counter()  # by shapes and dtypes
 _LARGE = 4 << 20  # bytes that go by way of memory that the device writes to itself
 _PART = 128 << 20  # of them that do so at a time
 _UNDER_WAY = 2  # parts
+
+
+def counted(number: int) -> Any:
+    """The number of a run's batch as a program's argument: the first one is kept."""
+    return np.int32(number) if number else kept(0)
 
 
 def kept(value: Any, dtype: Any = "int32") -> jax.Array:
