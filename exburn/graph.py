@@ -380,7 +380,7 @@ def _output_names(tree: Any, symbols, nodes, ref) -> tuple[str, ...]:
     if isinstance(tree, Mapping) and len(tree) == len(symbols):
         return tuple(sorted(tree))
     places = [(symbol, ref(symbol).node) for symbol in symbols]
-    return _unique(
+    return tuple(
         nodes[node].name if node >= 0 else symbol.name or "input"
         for symbol, node in places
     )

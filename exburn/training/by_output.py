@@ -10,7 +10,13 @@ import jax
 from exburn.errors import ArgumentError, DataError
 from exburn.training.objective_arguments import as_list
 
-__all__ = ["arrays_by_output", "entries_by_output", "metrics_by_output", "names_of"]
+__all__ = [
+    "arrays_by_output",
+    "entries_by_output",
+    "metrics_by_output",
+    "names_of",
+    "unused",
+]
 
 
 def names_of(pred_spec: Any) -> list[str]:
@@ -19,6 +25,22 @@ def names_of(pred_spec: Any) -> list[str]:
     if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
         return sorted(pred_spec)
     return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """The name, numbered if it is taken; it is from then on.
+
+    Example:
+        >>> taken = {"mae"}
+        >>> unused("mae", taken), unused("mae", taken)
+        ('mae_1', 'mae_2')
+    """
+    free, i = name, 0
+    while free in taken:
+        i += 1
+        free = f"{name}_{i}"
+    taken.add(free)
+    return free
 
 
 def entries_by_output(what: str, spec: Any, names: list[str]) -> list[Any]:
@@ -107,6 +129,15 @@ def arrays_by_output(
             )
         return [tree.get(name) for name in names]
     leaves = list(tree) if isinstance(tree, list | tuple) else [tree]
+    for leaf in leaves:
+        if leaf is not None and not hasattr(leaf, "shape"):
+            raise DataError(
+                op,
+                f"{what} must hold one array for each output, received a "
+                f"{type(leaf).__name__} among them",
+                hint="Outputs of a model with a loss are an array, or a flat list, "
+                "tuple or dict of arrays.",
+            )
     if len(leaves) == len(names):
         return leaves
     given = [loss is not None for loss in entries_by_output("loss", losses, names)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -19,16 +19,22 @@ from exburn.training.by_output import (
     entries_by_output,
     metrics_by_output,
     names_of,
+    unused,
 )
 from exburn.training.check import noted, on_host
 from exburn.training.mixing import loss_mixes_rows, metric_mixes_rows
-from exburn.training.objective_arguments import check_metrics, check_scales, get_losses
+from exburn.training.objective_arguments import (
+    check_metrics,
+    check_scales,
+    get_losses,
+    loss_name,
+)
 from exburn.training.own_metrics import OwnMetrics
 
 __all__ = ["Objective"]
 
 _OWN = "metrics of the model"  # key of their states among the totals
-_BUILT = "terms", "meters", "output_names", "exact_rows", "own", "_built_for"
+_BUILT = "terms", "meters", "output_names", "_named", "exact_rows", "own", "_built_for"
 _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
@@ -60,6 +66,7 @@ class Objective:
         self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
     ):
         self._loss, self._loss_weights = get_losses(loss), loss_weights
+        self._loss_names = get_losses(loss, each=loss_name)
         check_scales(loss_weights)
         self._metrics, self._weighted = metrics, weighted_metrics
         check_metrics(metrics)
@@ -67,6 +74,7 @@ class Objective:
         self.terms: list[_Term] = []
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
+        self._named = False  # whether logs are called after the outputs
         self._op = "fit"  # that the targets were given to
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
@@ -103,10 +111,14 @@ class Objective:
             probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or names_of(pred_spec))
+        self._named = bool(names) or isinstance(pred_spec, Mapping)
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
         self.exact_rows = False
         self.terms = self._terms(preds, targets, weights, probabilities)
+        if isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping):
+            order = {f"{name}_loss": i for i, name in enumerate(self._loss)}
+            self.terms.sort(key=lambda term: order[term.name])
         self.meters = self._meters(preds, targets)
         self._built_for = form, probabilities
 
@@ -126,7 +138,8 @@ class Objective:
 
     def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
-        names = self.output_names
+        names, taken = self.output_names, {"loss"}
+        labels = entries_by_output("loss", self._loss_names, names)
         scales = entries_by_output("loss_weights", self._loss_weights, names)
         for i, loss in enumerate(entries_by_output("loss", self._loss, names)):
             if loss is None or targets[i] is None:
@@ -151,7 +164,8 @@ class Objective:
             self.exact_rows |= values.ndim == 0 and not whole
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             scale = 1.0 if scales[i] is None else float(scales[i])
-            terms.append(_Term(i, f"{names[i]}_loss", loss, scale))
+            name = f"{names[i] if self._named else labels[i]}_loss"
+            terms.append(_Term(i, unused(name, taken), loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
                     self._op,
@@ -179,16 +193,11 @@ class Objective:
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
                     self.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
-                    prefix = f"{names[i]}_" if len(names) > 1 else ""
+                    prefix = f"{names[i]}_" if self._prefixed else ""
                     name = prefix + metric.name
                     if weighted and name in taken:
                         name = f"{prefix}weighted_{metric.name}"
-                    base, n = name, 0
-                    while name in taken:
-                        n += 1
-                        name = f"{base}_{n}"
-                    taken.add(name)
-                    found.append(_Meter(i, name, metric, weighted))
+                    found.append(_Meter(i, unused(name, taken), metric, weighted))
         return found
 
     # ------------------------------------------------------------------ data
@@ -340,9 +349,16 @@ class Objective:
 
     @property
     def names(self) -> list[str]:
-        """Names of the logs, the loss first."""
-        given = ["loss", *self.parts, *(m.name for m in self.meters)]
-        return list(dict.fromkeys([*given, *self.own.names]))
+        """Names of the logs, in the order of what ``evaluate`` returns, Keras'."""
+        meters = [m.name for m in self.meters]
+        plain, last = ([], sorted(meters)) if self._prefixed else (meters, [])
+        names = ["loss", *plain, *self.parts, *self.own.names, *last]
+        return list(dict.fromkeys(names))
+
+    @property
+    def _prefixed(self) -> bool:
+        """Whether metrics are called after their output, too."""
+        return self._named and len(self.output_names) > 1
 
     @property
     def parts(self) -> list[str]:

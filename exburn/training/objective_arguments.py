@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -11,18 +11,30 @@ import numpy as np
 from exburn import losses, metrics
 from exburn.errors import ArgumentError, DTypeError
 
-__all__ = ["as_list", "check_metrics", "check_scales", "get_losses"]
+__all__ = ["as_list", "check_metrics", "check_scales", "get_losses", "loss_name"]
 
 
-def get_losses(loss: Any) -> Any:
-    """A loss, or a container of them, as `losses.get` makes them."""
+def get_losses(loss: Any, each: Callable[[Any], Any] = losses.get) -> Any:
+    """What ``each`` makes of a loss, or of each of a container of them."""
     if loss is None:
         return None
     if isinstance(loss, list | tuple):
-        return [get_losses(one) for one in loss]
+        return [get_losses(one, each) for one in loss]
     if isinstance(loss, Mapping) and "class_name" not in loss:
-        return {name: get_losses(one) for name, one in loss.items()}
-    return losses.get(loss)
+        return {name: get_losses(one, each) for name, one in loss.items()}
+    return each(loss)
+
+
+def loss_name(identifier: Any) -> str:
+    """What logs call a loss: a function's name as it was given, else the loss's own.
+
+    Example:
+        >>> loss_name("mse"), loss_name("MeanSquaredError")
+        ('mse', 'mean_squared_error')
+    """
+    loss = losses.get(identifier)
+    given = isinstance(identifier, str) and identifier != type(loss).__name__
+    return identifier if given else loss.name
 
 
 def check_metrics(spec: Any) -> None:
