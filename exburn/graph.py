@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from exburn.layer import Layer, snake_case
 from exburn.shapes import describe
 from exburn.symbol import Call, Operation, Symbol, lift
 
-__all__ = ["Graph", "Node", "Ref", "assign_names", "trace"]
+__all__ = ["Graph", "Node", "Ref", "assign_names", "named_by", "trace"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -368,6 +369,26 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
         taken[wanted] = layer
         names[id(layer)] = wanted
     return names
+
+
+@contextlib.contextmanager
+def named_by(keys: Mapping[str, Any]) -> Iterator[None]:
+    """Within the block, layers that were renamed have the names that a model knows.
+
+    Paths of weights, and so files, go by the name a layer had when the model was made.
+    """
+    renamed = [
+        (layer, key, layer._name)
+        for key, layer in keys.items()
+        if isinstance(layer, Layer) and not layer._auto_name and layer._name != key
+    ]
+    try:
+        for layer, key, _ in renamed:
+            layer._name = key
+        yield
+    finally:
+        for layer, _, name in renamed:
+            layer._name = name
 
 
 def _input_names(tree: Any, symbols: list[Symbol]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from rich.text import Text
 from exburn.building import inspect_call
 from exburn.errors import ArgumentError
 from exburn.flops import count
-from exburn.graph import Graph, Ref
+from exburn.graph import Graph, Node, Ref
 from exburn.layer import Layer
 from exburn.selection import frozen_paths
 from exburn.shapes import public_shape
@@ -156,8 +156,12 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
     ]
     names = list(graph.input_names)
 
+    def shown(node: Node) -> str:
+        layer = isinstance(node.target, str) and model.nodes[node.target]
+        return layer.name if layer and not layer._auto_name else node.name
+
     def source(ref: Ref) -> str:
-        return names[ref.index] if ref.node < 0 else graph.nodes[ref.node].name
+        return names[ref.index] if ref.node < 0 else shown(graph.nodes[ref.node])
 
     entries: dict[str, tuple[str, Any, list[str]]] = {}
     for node in graph.nodes:
@@ -165,7 +169,7 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
         sources = [source(ref) for ref in refs]
         if isinstance(node.target, str):
             layer = model.nodes[node.target]
-            entry = entries.setdefault(node.name, (node.name, layer, []))
+            entry = entries.setdefault(node.name, (shown(node), layer, []))
         else:
             entry = entries.setdefault(
                 node.name, (node.name, ", ".join(map(str, node.shapes)), [])

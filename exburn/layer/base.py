@@ -173,9 +173,7 @@ class Base(nnx.Module, metaclass=_Making):
 
     @name.setter
     def name(self, value: str):
-        raise ArgumentError(
-            self.name, "a layer's name is fixed", hint="Pass name= when making it."
-        )
+        self._name, self._auto_name = check_name(type(self).__name__, value), False
 
     @property
     def trainable(self) -> bool:

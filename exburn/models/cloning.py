@@ -9,6 +9,7 @@ import jax
 
 from exburn.building import fresh_clone
 from exburn.errors import ArgumentError
+from exburn.graph import named_by
 from exburn.layer import Layer
 from exburn.layers import Input
 from exburn.models.model import Model
@@ -90,8 +91,10 @@ def _over(model: Model, clone: Callable[[Any], Any], input_tensors: Any) -> Mode
         inputs = jax.tree.unflatten(graph.input_tree, symbols)
     if isinstance(model, Sequential):
         stack = [clone(layer) for layer in model.layers]
-        made = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
+        with named_by(dict(zip(model._order, stack, strict=True))):
+            made = type(model)([*jax.tree.leaves(inputs), *stack], name=model.name)
         made._learnt = model._learnt and input_tensors is None
         return made
     nodes = {key: clone(layer) for key, layer in model._node_items()}
-    return Model(inputs, graph.run(nodes, inputs), name=model.name)
+    with named_by(nodes):
+        return Model(inputs, graph.run(nodes, inputs), name=model.name)

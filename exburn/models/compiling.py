@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from exburn import optimizers
@@ -27,6 +28,7 @@ class _Run:
         self.settings: dict[str, Any] | None = None
         self.trainer: Trainer | None = None
         self.optimizer: Any = None
+        self.loss: Any = None
         self.history: History | None = None
         self.stop = {"training": False, "evaluating": False, "predicting": False}
         self.check_numerics = True
@@ -57,11 +59,23 @@ def _stop(kind: str) -> Any:
     return property(get, put, doc=f"Set to True in a callback to end {kind}.")
 
 
+def _is_eager(value: Any, name: str = "run_eagerly") -> bool:
+    """What a value of ``run_eagerly`` or ``jit_compile`` says; none or "auto": no."""
+    if value is None or (name == "jit_compile" and value == "auto"):
+        return False
+    if value not in (True, False):
+        raise ArgumentError(
+            "compile", f"{name} must be True or False, received {value!r}"
+        )
+    return bool(value) is (name == "run_eagerly")
+
+
 class Compiling:
     """The settings of training; mixed into ``Model``."""
 
     _run: Static
     built: bool
+    own_compute_loss: Any
     to_device: Any
     stop_training = _stop("training")
     stop_evaluating = _stop("evaluating")
@@ -140,16 +154,7 @@ class Compiling:
             check_count("compile", "steps_per_execution", steps_per_execution)
         if unroll != "auto":
             check_count("compile", "unroll", unroll)
-        if run_eagerly not in (True, False):
-            raise ArgumentError(
-                "compile",
-                f"run_eagerly must be True or False, received {run_eagerly!r}",
-            )
-        if jit_compile not in ("auto", True, False):
-            raise ArgumentError(
-                "compile",
-                f"jit_compile must be 'auto', True or False, received {jit_compile!r}",
-            )
+        eager = _is_eager(run_eagerly) or _is_eager(jit_compile, "jit_compile")
         if seed is not None:
             seed = check_count("compile", "seed", seed, least=0)
             if seed >= 2**32:
@@ -172,6 +177,7 @@ class Compiling:
         run = self._run.value
         before = run.trainer
         run.optimizer, run.variants = chosen, {}
+        run.loss = run.loss if loss is None else loss
         run.warmup = warm_up(warmup, "compile")
         run.settings = {
             "optimizer": optimizer,
@@ -192,7 +198,7 @@ class Compiling:
             seed=seed,
             steps_per_execution=steps_per_execution,
             unroll=unroll,
-            eager=bool(run_eagerly) or jit_compile is False,
+            eager=eager,
             auto_scale_loss=bool(auto_scale_loss),
         )
         if before is not None:
@@ -224,8 +230,21 @@ class Compiling:
 
     @property
     def loss(self):
-        """The loss as given to ``compile``."""
-        return (self._run.value.settings or {}).get("loss")
+        """The loss as given to ``compile``, or what a class of one's own keeps here.
+
+        As in Keras, setting it does not change what the model is compiled for.
+        """
+        return self._run.value.loss
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        self._run.value.loss = loss
+        if self.compiled and self.own_compute_loss is None:
+            warnings.warn(
+                "model.loss was set, but the model trains with the loss it was "
+                "compiled with: model.compile(..., loss=...)",
+                stacklevel=3,  # past __setattr__
+            )
 
     @property
     def history(self) -> History | None:
@@ -245,7 +264,7 @@ class Compiling:
     @run_eagerly.setter
     def run_eagerly(self, value: bool) -> None:
         self._require_idle("run_eagerly")
-        self._trainer("run_eagerly").eager = bool(value)
+        self._trainer("run_eagerly").eager = _is_eager(value)
 
     @property
     def jit_compile(self) -> bool:
@@ -254,7 +273,7 @@ class Compiling:
 
     @jit_compile.setter
     def jit_compile(self, value: bool | str) -> None:
-        self.run_eagerly = not value
+        self.run_eagerly = _is_eager(value, "jit_compile")
 
     @property
     def metrics_names(self) -> list[str]:

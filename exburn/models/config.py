@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn import jax_functions, registry
 from exburn.errors import ArgumentError, FileFormatError
-from exburn.graph import Ref
+from exburn.graph import Ref, named_by
 from exburn.shapes import public_shape
 from exburn.symbol import OPERATIONS, Operation, Symbol, has_symbol, lift
 
@@ -106,13 +106,14 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
     structure = _decode(config["input_structure"], fetch)
     structure = jax.tree.map(lambda i: inputs[i], structure)
     outputs = _decode(config["outputs"], fetch)
-    model = cls(
-        structure,
-        outputs,
-        name=config["name"],
-        trainable=config["trainable"],
-        dtype=config.get("dtype"),
-    )
+    with named_by(layers):
+        model = cls(
+            structure,
+            outputs,
+            name=config["name"],
+            trainable=config["trainable"],
+            dtype=config.get("dtype"),
+        )
     return restore_axes(model, config)
 
 

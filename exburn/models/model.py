@@ -88,7 +88,8 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             materialize(self)
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
-        graph, layers = graphs.trace(inputs, outputs)
+        with graphs.named_by(dict(_items(vars(self).get("nodes")))):
+            graph, layers = graphs.trace(inputs, outputs)
         self._autocast = False  # each layer casts what it needs: ids must stay exact
         self._graph = Static(graph)
         self._symbols = Static((inputs, outputs))
@@ -353,7 +354,8 @@ def _makes_its_graph(cls: type) -> bool:
 
 
 def _items(nodes: Any) -> list[tuple[str, Any]]:
-    return [(k, v) for k, v in vars(nodes).items() if isinstance(v, nnx.Module)]
+    held = {} if nodes is None else vars(nodes)
+    return [(k, v) for k, v in held.items() if isinstance(v, nnx.Module)]
 
 
 def _values(nodes: Any) -> list[Layer]:

@@ -13,6 +13,7 @@ from exburn import context
 from exburn.building import inspect_call, spec_like
 from exburn.dataset.packing import unpack_x_y_sample_weight
 from exburn.layer import Bound, bound
+from exburn.models.compiling import Compiling
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.own_metrics import holding
 from exburn.training.own_step import built_in
@@ -190,13 +191,24 @@ class OwnSteps:
             return {}
         if context.current() is None and trainer.last_logs is not None:
             return dict(trainer.last_logs)
-        names = {id(meter.metric): meter.name for meter in trainer.objective.meters}
         found: dict[str, Any] = {}
-        for metric in self.metrics:
+        for metric, name in self._named_metrics():
             value = metric.result()
-            name = names.get(id(metric), metric.name)
             found |= value if isinstance(value, dict) else {name: value}
         return found
+
+    def _named_metrics(self) -> list[tuple[Any, str]]:
+        """The metrics, and what logs call them."""
+        meters = self._trainer("metrics").objective.meters
+        names = {id(meter.metric): meter.name for meter in meters}
+        return [(metric, names.get(id(metric), metric.name)) for metric in self.metrics]
+
+    @property
+    def logged_names(self) -> list[str] | None:
+        """What is logged of a subclass that overrides ``metrics``, else ``None``."""
+        if type(self).metrics is Compiling.metrics:
+            return None
+        return [name for _, name in self._named_metrics()]
 
     def _loss_and_updates(
         self, weights: tuple, measured: Any, batch: tuple, *, training: bool

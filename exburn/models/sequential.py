@@ -184,6 +184,8 @@ class Sequential(Model):
             "trainable": self.trainable,
             "layers": [serialize(layer) for layer in self.layers],
         }
+        if any(key != self.nodes[key].name for key in self._order):
+            config["keys"] = list(self._order)  # layers were renamed
         if self._own_policy:
             config["dtype"] = self.precision.identifier
         if self.graph is not None:
@@ -199,17 +201,19 @@ class Sequential(Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         with registry.custom_objects(custom_objects):
             layers = deserialize(config["layers"])
+        keys = dict(zip(config.get("keys", ()), layers, strict=False))
         start = config.get("input")
         if start is not None:
             shape, dtype = tuple(start["shape"]), start["dtype"]
             first = Input(batch_shape=shape, dtype=dtype, axes=start.get("axes"))
             layers = [first, *layers]
-        model = cls(
-            layers,
-            trainable=config["trainable"],
-            name=config["name"],
-            dtype=config.get("dtype"),
-        )
+        with graphs.named_by(keys):
+            model = cls(
+                layers,
+                trainable=config["trainable"],
+                name=config["name"],
+                dtype=config.get("dtype"),
+            )
         model._learnt = bool(start and start.get("learnt"))
         return restore_axes(model, config)
 

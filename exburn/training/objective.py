@@ -34,7 +34,7 @@ from exburn.training.own_metrics import OwnMetrics
 __all__ = ["Objective"]
 
 _OWN = "metrics of the model"  # key of their states among the totals
-_BUILT = "terms", "meters", "output_names", "_named", "exact_rows", "own", "_built_for"
+_BUILT = "terms meters output_names _named exact_rows own logged _built_for".split()
 _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
@@ -78,6 +78,7 @@ class Objective:
         self._op = "fit"  # that the targets were given to
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
+        self.logged: list[str] | None = None  # if the model says what is
         self._built_for: Any = (None, None)
         self._fresh: dict[Any, Any] = {}  # fresh totals on the device, by what for
 
@@ -345,7 +346,8 @@ class Objective:
             if name != _OWN
         }
         # One that is called "loss" takes the place of the engine's, as in Keras.
-        return means | self.own.results(self.states(totals))
+        found = means | self.own.results(self.states(totals))
+        return {name: found[name] for name in found if self._logs(name)}
 
     @property
     def names(self) -> list[str]:
@@ -353,7 +355,10 @@ class Objective:
         meters = [m.name for m in self.meters]
         plain, last = ([], sorted(meters)) if self._prefixed else (meters, [])
         names = ["loss", *plain, *self.parts, *self.own.names, *last]
-        return list(dict.fromkeys(names))
+        return [name for name in dict.fromkeys(names) if self._logs(name)]
+
+    def _logs(self, name: str) -> bool:
+        return self.logged is None or name in self.logged
 
     @property
     def _prefixed(self) -> bool:

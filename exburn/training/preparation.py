@@ -157,6 +157,7 @@ class Preparation(Totals):
             self._unmatched = wanted
         given = [meter.metric for meter in self.objective.meters]
         self.objective.own = OwnMetrics(self.module, given)
+        self.objective.logged = getattr(self.module, "logged_names", None)
         self._built_for = wanted
 
     def _keep_ready(self, kind: str, batch: tuple, seen: Forward | None) -> None:

@@ -265,9 +265,9 @@ def assigning_another_shape(b):
     b.model.layers[0].bias.assign(np.ones(4))
 
 
-@bad(ArgumentError, "name is fixed")
+@bad(ArgumentError, "without '/'", "'a/b'")
 def renaming_a_layer(b):
-    b.model.layers[0].name = "other"
+    b.model.layers[0].name = "a/b"
 
 
 @bad(NotBuiltError, "built", make=unbuilt)

@@ -119,3 +119,24 @@ def test_a_result_may_be_a_variable():
     hits = np.sum((model.predict(X, verbose=0) > 0) == (Y > 0))
     result = model.evaluate(X, Y, batch_size=8, verbose=0, return_dict=True)
     assert result["hits"] == hits
+
+
+def test_metrics_of_a_class_of_ones_own_say_what_is_logged():
+    class Listing(Own):
+        kept = slice(1, None)
+
+        @property
+        def metrics(self):
+            return super().metrics[self.kept]
+
+    def names(kept):
+        model = Listing()
+        model.kept = kept
+        model.compile("sgd", metrics=["mse"])
+        logs = model.fit(X, Y, validation_data=(X, Y), verbose=0).history
+        return [*logs], model.evaluate(X, Y, verbose=0, return_dict=True).keys()
+
+    # Without the trackers of the loss, the engine's and the model's own.
+    assert names(slice(1, 4, 2))[1] == {"mse", "distance"}
+    assert names(slice(1, 2)) == (["mse", "val_mse"], {"mse"})
+    assert names(slice(0, 0)) == ([], set())

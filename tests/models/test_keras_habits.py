@@ -189,3 +189,71 @@ def test_a_given_name_makes_one_by_place_give_way():
     assert model.get_layer("dense") is second
     assert model.get_layer("dense_1") is first
     assert [w.path for w in model.weights][0] == "dense_1/kernel"
+
+
+# ------------------------------------------------------------------------- names
+def functional():
+    x = exburn.Input((4,))
+    return exburn.Model(x, layers.Dense(1, name="out")(layers.Dense(3)(x)))
+
+
+def stacked():
+    return exburn.Sequential([exburn.Input((4,)), layers.Dense(3), layers.Dense(1)])
+
+
+def unbuilt():
+    return exburn.Sequential([layers.Dense(3), layers.Dense(1)])
+
+
+@pytest.mark.parametrize("make", [functional, stacked, unbuilt])
+def test_layers_and_models_are_renamed(make, tmp_path):
+    model = make()
+    model.name, model.layers[-1].name = "whole", "last"
+    model.compile("sgd", "mse")
+    model.fit(X, Y, verbose=0)
+    assert model.get_layer("last") is model.layers[-1]
+    model.save(tmp_path / "model")
+    copies = [exburn.load_model(tmp_path / "model"), copy.deepcopy(model)]
+    clone = exburn.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for one in [*copies, clone, pickle.loads(pickle.dumps(model))]:
+        assert one.name == "whole" and one.layers[-1].name == "last"
+        np.testing.assert_array_equal(one.predict(X[:3]), model.predict(X[:3]))
+    lines = []
+    model.summary(print_fn=lines.append)
+    assert "last (Dense)" in "\n".join(lines)
+    model.precision = "bfloat16"
+    assert model.layers[-1].name == "last" and model(X).dtype == jnp.bfloat16
+
+
+def test_renaming_makes_room_in_another_model():
+    a, b = functional(), functional()
+    for layer in b.layers:
+        layer.name += "_b"
+    joined = exburn.Model([a.input, b.input], [a.output, b.output])
+    assert joined.output_names == ["out", "out_b"]
+
+
+# -------------------------------------------------------------------------- loss
+def test_a_loss_may_be_kept_in_the_model_and_is_that_of_compile_after_it():
+    class Own(exburn.Model):
+        def __init__(self):
+            super().__init__()
+            self.loss = exburn.losses.MeanAbsoluteError()
+            self.out = layers.Dense(1)
+
+        def call(self, x):
+            return self.out(x)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+            return self.loss(y, y_pred)
+
+    model = Own()
+    model.compile("sgd")
+    wanted = np.abs(model.predict(X, verbose=0) - Y).mean()
+    assert model.evaluate(X, Y, verbose=0) == pytest.approx(wanted, rel=1e-5)
+    plain = stacked()
+    plain.compile("sgd", "mse")
+    with pytest.warns(UserWarning, match="loss it was compiled with") as seen:
+        plain.loss = "mae"
+    assert plain.loss == "mae" and seen[0].filename == __file__

@@ -313,6 +313,25 @@ def test_run_eagerly_can_be_set(blobs, classifier):
     assert b.trace_counts["train"] == 1
 
 
+def test_run_eagerly_is_told_in_one_way(classifier):
+    for value, eager in (
+        (True, True),
+        (np.bool_(True), True),
+        (0, False),
+        (None, False),
+    ):
+        model = classifier(run_eagerly=value)
+        assert model.run_eagerly is eager
+        model.run_eagerly = value
+        assert model.run_eagerly is eager
+    assert classifier(jit_compile=False).run_eagerly
+    model.jit_compile = "auto"
+    assert not model.run_eagerly
+    for name in ("run_eagerly", "jit_compile"):
+        with pytest.raises(exburn.errors.ArgumentError, match=name):
+            setattr(model, name, "yes")
+
+
 def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
     x, y = blobs
     a, b = classifier(), classifier(seed=9)
