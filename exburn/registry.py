@@ -209,6 +209,8 @@ def serialize(value: Any) -> Any:
             "class_name": registered_name(cls) or cls.__name__,
             "config": value.get_config(),
         }
+        if (built := getattr(value, "_own_build_config", None)) is not None:
+            described["build_config"] = serialize(built)
         if (shared := _shared.get()) is not None:
             known = shared.numbers
             described["shared_object_id"] = known.setdefault(
@@ -258,6 +260,8 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if not isinstance(cls, type) or not hasattr(cls, "from_config"):
         raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
     made = factory(cls, inner) if factory else cls.from_config(inner)
+    if "build_config" in config and getattr(made, "_builds_itself", False):
+        made.build_from_config(deserialize(config["build_config"], factory))
     if inner.get("trainable") is True and getattr(made, "_trainable", False) is True:
         made._trainable = True  # it is said: it stays so in a layer that is frozen
     if shared is not None and number is not None:

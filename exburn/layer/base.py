@@ -42,6 +42,7 @@ class Book:
         initial: Weights as they were first filled, by path, for ``reseed``.
         traced: The last call whose shapes were inferred: how to rebuild its arguments
             from specs, and the specs.
+        shapes: Those that the layer was built for, by ``build``'s names for them.
         path: The path below the outermost model so far.
         building: Whether ``build`` is running.
         made: Whether ``__init__`` is done.
@@ -53,6 +54,7 @@ class Book:
         self.calls: list[Any] = []
         self.initial = Filled()
         self.traced: tuple[Any, list] | None = None
+        self.shapes: dict[str, Any] = {}
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()

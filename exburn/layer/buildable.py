@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 
 from exburn.building import infer, intact, spread_precision
 from exburn.dtypes import get_precision
 from exburn.errors import ArgumentError
+from exburn.layer.signature import build_names
 from exburn.layer.weighted import Weighted
-from exburn.shapes import specs_of
+from exburn.shapes import public_shape, specs_of
 from exburn.traversal import children, iter_modules
 
 __all__ = ["Buildable"]
@@ -47,7 +49,51 @@ class Buildable(Weighted):
             return
         if not self.built and any(children(self)):
             self._follow_call(shapes)
+        self._note_shapes(*shapes)
         self.built = True
+
+    def _note_shapes(self, *shapes, **named) -> None:
+        names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
+        self._book.value.shapes = dict(zip(names, shapes, strict=False)) | named
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """The shapes that the layer was built for; ``None`` before.
+
+        A class may override it, and ``build_from_config``, to keep more: files of
+        models have what such a class returns.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> layer = Dense(2)
+            >>> layer.build((None, 3))
+            >>> layer.get_build_config()
+            {'input_shape': (None, 3)}
+
+        Source: Keras, ``Layer.get_build_config``.
+        """
+        shapes = dict(self._book.value.shapes)
+        if len(shapes) > 1:
+            return {"shapes_dict": shapes}
+        return {"input_shape": shapes.popitem()[1]} if shapes else None
+
+    def build_from_config(self, config: Mapping[str, Any] | None) -> None:
+        """Makes the weights for the shapes that ``get_build_config`` told."""
+        if config and "shapes_dict" in config:
+            self.build(**{k: _tuples(v) for k, v in config["shapes_dict"].items()})
+        elif config and config.get("input_shape") is not None:
+            self.build(_tuples(config["input_shape"]))
+
+    @property
+    def _own_build_config(self) -> dict[str, Any] | None:
+        """What files have of a class that says itself how it is built."""
+        if not (self.built and self._builds_itself):
+            return None
+        return self.get_build_config()
+
+    @property
+    def _builds_itself(self) -> bool:
+        own = type(self).build_from_config is not Buildable.build_from_config
+        return own and type(self).get_build_config is not Buildable.get_build_config
 
     def _follow_call(self, shapes: tuple) -> None:
         """Builds what ``call`` reaches for inputs of these shapes."""
@@ -70,6 +116,7 @@ class Buildable(Weighted):
         if type(self).build is not Buildable.build:
             with self._book.value.under_way():
                 self.build(*shapes)
+        self._note_shapes(*shapes)
         self._spread_policy()
         self._spread_freezing()
         self.built = True
@@ -96,6 +143,7 @@ def _completed(build: Callable) -> Callable:
         with intact(self):
             with book.under_way():
                 build(self, *shapes, **named)
+            self._note_shapes(*shapes, **named)
             self._spread_policy()
             self._spread_freezing()
             self.built = True
@@ -104,6 +152,11 @@ def _completed(build: Callable) -> Callable:
                 self._follow_call(given)
 
     return run
+
+
+def _tuples(shapes: Any) -> Any:
+    """(Lists and dicts of) shapes, as lists in JSON, as tuples."""
+    return jax.tree.map(lambda spec: public_shape(spec.shape), specs_of(shapes, "bool"))
 
 
 def _waits_inside(layer: Buildable) -> bool:

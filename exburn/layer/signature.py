@@ -13,7 +13,7 @@ from flax import nnx
 from exburn.errors import ArgumentError
 from exburn.shapes import public_shape
 
-__all__ = ["CallInfo", "check_name", "init_names", "snake_case"]
+__all__ = ["CallInfo", "build_names", "check_name", "init_names", "snake_case"]
 
 
 class CallInfo:
@@ -66,11 +66,7 @@ class CallInfo:
                 f"the layer must be called with {missing[0]!r}",
                 {"its arguments": ", ".join(self.order)},
             )
-        wanted = [
-            p.name
-            for p in inspect.signature(layer.build).parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
+        wanted = build_names(layer)
         if len(wanted) > 1:
             given = [named.get(name.removesuffix("_shape")) for name in wanted]
             if given[0] is None and args:  # a subclass gave its input another name
@@ -78,6 +74,15 @@ class CallInfo:
             return tuple(map(_shapes, given))
         first = args[0] if args else next(iter(kwargs.values()), None)
         return (_shapes(first),)
+
+
+def build_names(layer: Any) -> list[str]:
+    """Names of the shapes that ``layer.build`` takes."""
+    return [
+        p.name
+        for p in inspect.signature(layer.build).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
 
 
 def _shapes(tree: Any) -> Any:

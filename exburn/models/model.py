@@ -162,6 +162,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             self._own_build = "running"
             self.build(*shapes)
             self._own_build = "done"
+        self._note_shapes(*shapes)
         self._spread_policy()
         self.built = True
         place(self)

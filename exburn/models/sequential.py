@@ -145,6 +145,7 @@ class Sequential(Model):
         for layer in stack:
             symbol = layer(symbol)
         self._set_graph(start.value, symbol)
+        self._note_shapes(start.value.shape)
         trainer = self._run.value.trainer
         materialize(self, None if trainer is None else trainer.seed)
 

@@ -120,3 +120,71 @@ def test_a_file_cannot_write_outside_of_the_folder(tmp_path):
         tensors = {f"/assets/inner/own//{name}": np.zeros(1, np.uint8)}
         with pytest.raises(FileFormatError, match="no file of a layer"):
             give_back(model, tensors, "load_model")
+
+
+@exburn.register
+class BuiltWithMore(exburn.layers.Layer):
+    """Keras' guide: what its ``build`` was given and more is kept in files."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.extra = units, None
+
+    def build(self, shape):
+        self.shape = tuple(shape)
+        self.inner = exburn.layers.Dense(self.units)
+        self.inner.build(shape)
+
+    def call(self, x):
+        return self.inner(x)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+    def get_build_config(self):
+        return {"mine": self.shape, "extra": self.extra}
+
+    def build_from_config(self, config):
+        self.build(config["mine"])
+        self.extra = config["extra"]
+
+
+def test_build_config_of_a_class_that_says_how_it_is_built(tmp_path):
+    x = np.ones((2, 3), np.float32)
+    for layers in ([exburn.Input((3,)), BuiltWithMore(2)], [BuiltWithMore(2)]):
+        model = exburn.Sequential(layers)
+        model(x)
+        model.layers[0].extra = 7
+        model.save(tmp_path / "m.keras")
+        again = exburn.load_model(tmp_path / "m.keras")
+        assert again.layers[0].extra == 7
+        np.testing.assert_array_equal(again(x), model(x))
+
+
+def test_build_config_holds_the_shapes():
+    class Both(exburn.layers.Layer):
+        def build(self, a_shape, b_shape):
+            self.w = self.add_weight(shape=(a_shape[-1], b_shape[-1]))
+
+        def call(self, a, b):
+            return a @ self.w
+
+    layer = Both()
+    assert layer.get_build_config() is None
+    layer(np.ones((2, 3)), np.ones((2, 4)))
+    config = layer.get_build_config()
+    assert config == {"shapes_dict": {"a_shape": (2, 3), "b_shape": (2, 4)}}
+    again = Both()
+    again.build_from_config(config)
+    assert again.w.shape == (3, 4)
+
+    dense = exburn.layers.Dense(2)
+    dense.build_from_config({"input_shape": [None, 5]})
+    assert dense.kernel.shape == (5, 2)
+    assert dense.get_build_config() == {"input_shape": (None, 5)}
+    added = exburn.layers.Add()
+    added([np.ones((2, 3)), np.ones((2, 3))])
+    assert added.get_build_config() == {"input_shape": [(2, 3), (2, 3)]}
+    model = exburn.Sequential([dense])
+    model.build((None, 5))
+    assert model.get_build_config() == {"input_shape": (None, 5)}
