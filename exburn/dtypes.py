@@ -147,15 +147,23 @@ _DTYPES = (
 ).split()
 
 
+# Python's types have 32 bits, as in Keras; to NumPy they have 64.
+_PYTHON = {int: "int32", "int": "int32", float: "float32", "float": "float32"}
+
+
 def standardize_dtype(dtype: Any) -> str:
     """The dtype's name.
 
     Example:
         >>> standardize_dtype(np.float32), standardize_dtype("half")
         ('float32', 'float16')
+        >>> standardize_dtype(int), standardize_dtype("float")
+        ('int32', 'float32')
     """
     if isinstance(dtype, str) and dtype in _DTYPES:
         return dtype
+    if isinstance(dtype, str | type) and dtype in _PYTHON:
+        return _PYTHON[dtype]
     try:
         return jnp.dtype(dtype).name
     except TypeError as error:

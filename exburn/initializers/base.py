@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import registry
+from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["ArrayInitializer", "FunctionInitializer", "Initializer"]
@@ -202,14 +203,10 @@ def as_shape(owner: Initializer, shape: Any) -> tuple[int, ...]:
 
 
 def as_dtype(owner: Initializer, dtype: Any) -> np.dtype:
-    """The dtype, with Keras' default and its meaning of Python's types."""
-    if dtype is None or dtype is float:
-        return np.dtype(np.float32)
-    if dtype is int:
-        return np.dtype(np.int32)
+    """The dtype, with Keras' default."""
     try:
-        return jnp.dtype(dtype)
-    except TypeError as error:
+        return jnp.dtype(standardize_dtype(dtype or "float32"))
+    except DTypeError as error:
         raise DTypeError(
             type(owner).__name__, f"{dtype!r} is no dtype", hint='Try "float32".'
         ) from error

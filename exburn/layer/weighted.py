@@ -11,7 +11,7 @@ import numpy as np
 
 from exburn import constraints, context, initializers, regularizers
 from exburn.building import materialize
-from exburn.dtypes import is_float
+from exburn.dtypes import is_float, standardize_dtype
 from exburn.errors import NotBuiltError, ShapeError
 from exburn.layer.base import Base
 from exburn.traversal import held_metrics, is_abstract, iter_weights
@@ -67,7 +67,7 @@ class Weighted(Base):
                 hint="Give the sizes in Input(shape), except for free axes.",
             )
         own_dtype = dtype is not None
-        dtype = jnp.dtype(dtype or self.variable_dtype)
+        dtype = jnp.dtype(standardize_dtype(dtype or self.variable_dtype))
         if initializer is None:
             initializer = "glorot_uniform" if is_float(dtype) else "zeros"
         meta: dict[str, Any] = {"initializer": initializers.get(initializer)}

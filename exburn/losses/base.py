@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import registry
+from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.long_rows import (
     gives_gradient,
@@ -79,7 +80,7 @@ class Loss:
         self.name = name or snake_case(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
         dtype = getattr(dtype, "compute_dtype", dtype)
-        self._dtype = None if dtype is None else jnp.dtype(dtype).name
+        self._dtype = None if dtype is None else standardize_dtype(dtype)
 
     @property
     def dtype(self) -> str:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.losses.base import snake_case
 from exburn.losses.reduction import blanked
@@ -82,7 +83,8 @@ class Metric:
     def __init__(self, name: str | None = None, dtype: Any = None):
         self.name = name or snake_case(type(self).__name__)
         dtype = getattr(dtype, "compute_dtype", dtype)
-        self._dtype = jnp.promote_types(dtype or jnp.float32, jnp.float32).name
+        dtype = standardize_dtype(dtype or "float32")
+        self._dtype = jnp.promote_types(dtype, "float32").name
         self._added: dict[str, np.ndarray] = {}
         self._state: State | None = None
 

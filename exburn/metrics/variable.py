@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exburn.dtypes import standardize_dtype
 from exburn.handle import Handle
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["MetricVariable", "initial_value"]
 
 def initial_value(initializer: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """A host array: zeros unless an initializer says otherwise."""
-    dtype = np.dtype(dtype)
+    dtype = np.dtype(standardize_dtype(dtype))
     if initializer is None or initializer in ("zeros", "zero"):
         return np.zeros(shape, dtype)
     if initializer in ("ones", "one"):

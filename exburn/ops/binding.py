@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from exburn.dtypes import standardize_dtype
 from exburn.jax_functions import original
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
 
@@ -57,6 +58,10 @@ def tensors(value: Any) -> Any:
     return tensor(value)
 
 
+def _dtype(value: Any) -> Any:
+    return None if value is None else standardize_dtype(value)
+
+
 def _unwrap(value: Any) -> Any:
     """Nested lists with the weights in them replaced by their values."""
     if isinstance(value, list | tuple):
@@ -89,6 +94,8 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
         for word in words
         if word.startswith("*") or word in TENSORS
     }
+    if "dtype" in names:
+        convert["dtype"] = _dtype
     run = lift(function, label)
 
     def call(*args, **kwargs):

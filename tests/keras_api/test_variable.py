@@ -151,3 +151,26 @@ def test_a_layer_counts_its_calls():
     assert not model.predict(np.ones((2, 2)), verbose=0).any()
     model.fit(np.ones((8, 2)), np.ones((8, 2)), batch_size=2, verbose=0)
     assert model.predict(np.ones((2, 2)), verbose=0).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [(int, "int32"), ("int", "int32"), (float, "float32"), ("float", "float32")],
+)
+def test_types_of_python_have_32_bits(given, name):  # and JAX warns of nothing
+    ops, layer = keras.ops, keras.layers.Dense(2, dtype=given)
+    assert layer.dtype == keras.Input((2,), dtype=given).dtype == name
+    weight = layer.add_weight(shape=(2,), initializer="ones", dtype=given)
+    made = [
+        keras.Variable(1, dtype=given),
+        keras.Variable("zeros", (2,), dtype=given),
+        weight,
+        keras.initializers.Ones()((2,), dtype=given),
+        keras.metrics.Mean().add_variable((), "zeros", dtype=given),
+        ops.cast([1.5], given),
+        ops.convert_to_tensor([1], dtype=given),
+        ops.zeros((2,), dtype=given),
+        ops.full((2,), 1, dtype=given),
+        ops.arange(3, dtype=given),
+    ]
+    assert {str(value.dtype) for value in made} == {name}
