@@ -19,7 +19,9 @@ import numpy as np
 from exburn.errors import require
 from exburn.saving.header import damaged
 from exburn.saving.keras_layout import Place, own_weights, places
-from exburn.traversal import iter_weights
+from exburn.saving.own_storage import has_own, own_name
+from exburn.saving.weights import Stored
+from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["KerasWeights", "read_member"]
 
@@ -27,10 +29,11 @@ _OP = "load_weights"
 _FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
 _MOST_ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
 _DEEPEST = 64
+_MOST_PACKED = 20  # times as long as in the file
 _ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take
 
 
-class KerasWeights:
+class KerasWeights(Stored):
     """The weights of a file of Keras', by their paths in a model of ours.
 
     Args:
@@ -40,6 +43,8 @@ class KerasWeights:
     Attributes:
         shapes: Shape of each by its path; what the model does not have, by its name
             in the file.
+        taken: Paths of the weights that a ``load_own_variables`` of their layer's own
+            is given, with whatever else its layer stored.
 
     Raises:
         ModelFormatError: The file is damaged, or holds what is refused.
@@ -147,13 +152,23 @@ class KerasWeights:
             if chunk > max(1 << 20, 4 * data.size * data.dtype.itemsize):
                 raise self._damaged(f"{name} is stored in chunks larger than itself")
 
+    def _check_length(self, name: str) -> None:
+        """An array of any shape is read: it may not grow beyond measure from a few."""
+        data = self._datasets[name]
+        length = int(np.prod(data.shape, dtype=object)) * data.dtype.itemsize
+        if length > max(_ROOM, _MOST_PACKED * data.id.get_storage_size()):
+            raise self._damaged(f"{name} would take {length} bytes")
+
     # ------------------------------------------------------------------ matching
     def _match(self, model: Any) -> None:
         paths = {id(w): path for path, w, _ in iter_weights(model)}
         self._source: dict[str, str] = {}
+        self._own: dict[str, str] = {}  # datasets by what our files call them
+        self.taken = frozenset()
+        self._layers = {id(m): path for path, m in iter_modules(model)}
         used: set[str] = set()
         self._match_place(places(model), "", paths, used)
-        self.shapes: dict[str, tuple[int, ...]] = {
+        self.shapes = {
             path: tuple(self._datasets[name].shape)
             for path, name in self._source.items()
         }
@@ -166,11 +181,22 @@ class KerasWeights:
     def _match_place(
         self, place: Place, group: str, paths: Mapping[int, str], used: set[str]
     ) -> None:
-        for number, weight in enumerate(own_weights(place.layer)):
-            name = f"{group}/vars/{number}".lstrip("/")
-            if name in self._datasets:
-                self._source[paths[id(weight)]] = name
-                used.add(name)
+        start = f"{group}/vars/".lstrip("/")
+        own = []
+        if has_own(place.layer, "load_own_variables"):
+            own = [name for name in self._datasets if name.startswith(start)]
+        if own:
+            for name in own:
+                self._check_length(name)
+                key = own_name(self._layers[id(place.layer)], name.removeprefix(start))
+                self._own[key] = name
+            used.update(own)
+            self.taken |= {paths[id(weight)] for weight in own_weights(place.layer)}
+        else:
+            for number, weight in enumerate(own_weights(place.layer)):
+                if (name := f"{start}{number}") in self._datasets:
+                    self._source[paths[id(weight)]] = name
+                    used.add(name)
         for inner, found in self._pairs(place, group):
             self._match_place(inner, found, paths, used)
 
@@ -200,14 +226,17 @@ class KerasWeights:
     # ------------------------------------------------------------------ reading
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these paths; their shapes have been found to fit."""
-        arrays = {}
-        for path in names:
-            data = self._datasets[self._source[path]]
-            try:
-                arrays[path] = self._array(data)
-            except (OSError, RuntimeError, ValueError, TypeError) as error:
-                raise self._damaged(f"{path} cannot be read", cause=error) from error
-        return arrays
+        return {path: self._read(self._source[path], path) for path in names}
+
+    def read_own(self) -> Mapping[str, np.ndarray]:
+        """What layers saved by methods of their own, by the names our files have."""
+        return {key: self._read(name, name) for key, name in self._own.items()}
+
+    def _read(self, name: str, shown: str) -> np.ndarray:
+        try:
+            return self._array(self._datasets[name])
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
+            raise self._damaged(f"{shown} cannot be read", cause=error) from error
 
     def _array(self, data: Any) -> np.ndarray:
         array = data[()]

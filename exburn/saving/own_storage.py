@@ -18,7 +18,14 @@ from exburn.errors import ArgumentError, ModelFormatError
 from exburn.layer import Layer
 from exburn.traversal import iter_modules
 
-__all__ = ["give_back", "is_own", "own_assets", "own_variables"]
+__all__ = [
+    "give_back",
+    "has_own",
+    "is_own",
+    "own_assets",
+    "own_name",
+    "own_variables",
+]
 
 _OWN, _ASSETS = "/own/", "/assets/"
 
@@ -26,6 +33,11 @@ _OWN, _ASSETS = "/own/", "/assets/"
 def is_own(name: str) -> bool:
     """Whether a tensor's name is that of something a layer saved by itself."""
     return name.startswith((_OWN, _ASSETS))
+
+
+def own_name(path: str, key: str) -> str:
+    """What a file calls an array that a layer stored under a key."""
+    return f"{_OWN}{path}//{key}"
 
 
 def own_variables(model: Any, op: str) -> dict[str, np.ndarray]:
@@ -48,7 +60,7 @@ def own_variables(model: Any, op: str) -> dict[str, np.ndarray]:
                     f"which is no array of numbers but {array.dtype}",
                     hint="Write text in save_assets(folder), as a file.",
                 )
-            found[f"{_OWN}{path}//{key}"] = array
+            found[own_name(path, key)] = array
     return found
 
 
@@ -104,17 +116,18 @@ def _layers(model: Any) -> Iterator[tuple[str, Any]]:
 def _with_method(model: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The layers whose class has such a method of its own, by path."""
     for path, layer in _layers(model):
-        if _has(layer, name):
+        if has_own(layer, name):
             yield path, layer
 
 
-def _has(layer: Any, name: str) -> bool:
+def has_own(layer: Any, name: str) -> bool:
+    """Whether the layer's class has such a method of its own."""
     method = getattr(type(layer), name, None)
     return callable(method) and method is not getattr(Layer, name, None)
 
 
 def _need(layer: Any, path: str, name: str, op: str) -> None:
-    if not _has(layer, name):
+    if not has_own(layer, name):
         raise ArgumentError(
             op,
             f"{path or layer.name!r} has no {name}, so what it saves would be lost",
@@ -123,7 +136,7 @@ def _need(layer: Any, path: str, name: str, op: str) -> None:
 
 
 def _method(layers: Mapping[str, Any], path: str, name: str, op: str) -> Any:
-    if path not in layers or not _has(layers[path], name):
+    if path not in layers or not has_own(layers[path], name):
         raise ModelFormatError(
             op, f"the file has something for {name} of {path!r}, which is not there"
         )

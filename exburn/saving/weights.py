@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from exburn.saving.shards import TensorFile, byte_count, write_tensors
 from exburn.traversal import iter_weights
 from exburn.weights import assign
 
-__all__ = ["load_weights", "save_weights"]
+__all__ = ["Stored", "load_weights", "save_weights"]
 
 FORMAT = "exburn-weights-1"
 _OP = "load_weights"
@@ -64,17 +65,24 @@ def save_weights(
     )
 
 
-class Stored(Protocol):
-    """Weights in a file, whatever its format."""
+class Stored:
+    """Weights in a file, whatever its format.
 
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of each, by its path in the model, else its name in the file."""
-        ...
+    Attributes:
+        shapes: Shape of each, by its path in the model, else its name in the file.
+        taken: Paths of weights that a method of their layer's reads.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    taken: frozenset[str] = frozenset()
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these names; they have been found to fit."""
-        ...
+        raise NotImplementedError
+
+    def read_own(self) -> Mapping[str, np.ndarray]:
+        """What layers saved by methods of their own."""
+        return {}
 
 
 def load_weights(
@@ -104,10 +112,11 @@ def load_weights(
     carried = {name for name, _, _ in iter_weights(model)} - set(own)
     with _open(path, model, shapes) as stored:
         found = {n: s for n, s in stored.shapes.items() if n not in carried}
-        report = _report(path, shapes, found)
+        rest = {n: s for n, s in shapes.items() if n not in stored.taken}
+        report = _report(path, rest, found)
         if not skip_mismatch:
             _require_complete(report)
-        elif not report.loaded:
+        elif not (report.loaded or stored.taken):
             raise FileFormatError(
                 _OP,
                 "no weight of the model is in the file",
@@ -115,7 +124,7 @@ def load_weights(
                 hint="The names differ: compare them with model.weights.",
             )
         arrays = stored.read(report.loaded)
-        own_arrays = stored.read_own() if isinstance(stored, _Tensors) else {}
+        own_arrays, taken = stored.read_own(), stored.taken
     for name in report.loaded:
         if np.iscomplexobj(arrays[name]) and not np.iscomplexobj(own[name].get_value()):
             raise FileFormatError(
@@ -126,7 +135,8 @@ def load_weights(
     for name in report.loaded:
         assign(own[name], arrays[name])
     give_back(model, own_arrays, _OP)
-    return report
+    loaded = [name for name in own if name in taken or name in report.loaded]
+    return dataclasses.replace(report, loaded=loaded)
 
 
 @contextlib.contextmanager
@@ -160,7 +170,7 @@ def _is_keras(path: Path) -> bool:
         raise damaged(_OP, path, "the zip file is damaged", cause=error) from error
 
 
-class _Tensors:
+class _Tensors(Stored):
     """A safetensors file; what is no weight in a model file is left out."""
 
     def __init__(self, file: TensorFile):
@@ -179,7 +189,7 @@ class _Tensors:
         return self._file.read([name for name in self._file.entries if is_own(name)])
 
 
-class _Checkpoint:
+class _Checkpoint(Stored):
     """The weights of a checkpoint of a run."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
@@ -190,7 +200,7 @@ class _Checkpoint:
         return self._arrays
 
 
-class _Npz:
+class _Npz(Stored):
     """NumPy's ``.npz``: names are paths, or ``arr_0 …`` in the order of the weights."""
 
     def __init__(self, path: Path, wanted: Mapping[str, tuple]):
