@@ -76,9 +76,12 @@ class PyDatasetAdapter:
 
 
 def _batches(value: Any) -> int | None:
-    if isinstance(value, PyDataset):
+    if hasattr(type(value), "__len__") and not isinstance(value, PyDataset):
+        return len(value)
+    try:
         return value.num_batches
-    return len(value) if hasattr(type(value), "__len__") else None
+    except NotImplementedError:  # Keras' own class, where nothing tells
+        return None
 
 
 def _end(pools: list[_Pool]) -> None:

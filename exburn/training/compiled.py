@@ -14,7 +14,7 @@ import jax
 from exburn.building import spec_like
 from exburn.errors import RecompileWarning, warn
 from exburn.garbage import has_started, starting
-from exburn.placement import bound_to, together
+from exburn.placement import bound_to, is_bound, together
 from exburn.training.settings import Settings
 
 __all__ = ["Compilation", "CompileLog", "Watched"]
@@ -206,6 +206,8 @@ def _in_places(args: tuple) -> tuple[tuple, tuple[str, str]]:
     Else JAX would compile a program for each mixture.
     """
     first = jax.tree.leaves(args[0])[:1]  # of a state, whose arrays are alike
+    if not any(map(is_bound, (*first, *jax.tree.leaves(args[1:])))):
+        return args, ("", "")
     args = args[0], *together(args[1:], first, may_alias=True)
     return args, (bound_to(first), bound_to(args[1:]))
 

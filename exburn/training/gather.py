@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -48,14 +49,19 @@ class Gatherer:
     """
 
     def __init__(self, threads: int | None = None):
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-        cores = cores or os.cpu_count() or 1
-        self._threads = threads or min(cores, _MOST_THREADS)
+        self._asked = threads
         self._pool: ThreadPoolExecutor | None = None
         self._free: list[np.ndarray] = []
         # Copies and the same on the device, which may still be on their way there.
         self._sending: list[tuple[Any, Any]] = []
         self._lock = threading.Lock()  # for taking from both lists
+
+    @functools.cached_property
+    def _threads(self) -> int:
+        if self._asked is not None:
+            return self._asked
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        return min(cores or os.cpu_count() or 1, _MOST_THREADS)
 
     def __enter__(self) -> Gatherer:
         return self

@@ -50,6 +50,12 @@ class Sink:
         if self._rows is None:
             self._parts.append(self._rows_in(outputs, count, samples))
             return
+        if samples == self._rows:  # there is but one chunk
+            self._whole = jax.tree.map(
+                lambda v: self._rows_of(v, count, samples, _empty(samples, v)), outputs
+            )
+            self._filled = samples
+            return
         if self._whole is None:
             total = self._rows
             self._whole = jax.tree.map(lambda v: _empty(total, v), outputs)
@@ -103,6 +109,8 @@ class Sink:
         self._gatherer.close()
         if self._rows is None:
             return jax.tree.map(lambda *v: np.concatenate(v), *self._parts)
+        if self._filled == self._rows:
+            return self._whole
         return jax.tree.map(lambda v: v[: self._filled], self._whole)
 
 

@@ -208,12 +208,14 @@ class StreamFeed:
         size, shape, done = 0, None, 0
         grown = varied = False
         lead = -phase % self.group  # steps that end the group begun before
-        for batch in self._batches(epoch):
+        batches = self._batches(epoch)
+        if self.dataset.shuffles and self.seed is not None and not self.exact_rows:
+            batches, size, shape = _looked_at(batches)
+        for batch in batches:
             if over.is_set():
                 return
             leaves = leaves_of(batch)
-            rows = leaves[0].shape[0]
-            now = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+            rows, now = leaves[0].shape[0], _row(leaves)
             if size and (
                 now != shape or rows > size or (rows < size and self.exact_rows)
             ):
@@ -307,3 +309,24 @@ class StreamFeed:
             count = jax.device_put((rows, rows > 0) if padded else (rows,))
             self._last_count = (counts, length), count
         return self._last_count[1]
+
+
+def _row(leaves: list[np.ndarray]) -> list[tuple]:
+    """Shapes and dtypes of a batch's rows."""
+    return [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+
+
+def _looked_at(batches: Iterator[tuple]) -> tuple[Iterator[tuple], int, Any]:
+    """The same batches, and the rows of a step, and their form, of the first two.
+
+    Of batches in a shuffled order the short one may come first. A program for steps of
+    its size would be needed that often.
+    """
+    first = list(itertools.islice(batches, 1))
+    first = jax.tree.map(np.copy, first)  # it may be filled anew for the second one
+    looked = first + list(itertools.islice(batches, 1))
+    known = [leaves_of(batch) for batch in looked]
+    forms = [_row(leaves) for leaves in known]
+    alike = len(known) == 2 and forms[0] == forms[1]
+    size = max(leaves[0].shape[0] for leaves in known) if alike else 0
+    return itertools.chain(looked, batches), size, forms[0] if alike else None

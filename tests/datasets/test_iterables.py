@@ -281,3 +281,19 @@ def test_keras_own_py_dataset():
     stream = as_dataset(data)
     assert stream.batches == 2 and values(stream) == [0, 1]
     assert data.begun and data.ended
+
+
+def test_keras_own_py_dataset_that_tells_its_batches_otherwise():
+    keras = pytest.importorskip("keras")
+
+    class Endless(keras.utils.PyDataset):
+        def __getitem__(self, index):
+            return np.full((1, 1), index)
+
+    class Counted(Endless):
+        @property
+        def num_batches(self):
+            return 3
+
+    assert values(as_dataset(Counted())) == [0, 1, 2]
+    assert as_dataset(Endless()).batches == sys.maxsize

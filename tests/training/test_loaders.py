@@ -144,6 +144,31 @@ def test_batches_of_changing_forms_make_few_empty_steps(form):
     assert [n for c in chunks for n in np.asarray(c.count[0])[: c.steps]] == rows
 
 
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_short_batch_that_comes_first_is_padded_as_elsewhere(steps):
+    """Its order is shuffled: one program, and each row once, also in reused memory."""
+    x, y, seen = np.zeros((4, 4), X.dtype), np.zeros(4, Y.dtype), []
+
+    class Rows(PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            seen.append(index)
+            rows = slice(4 * index, min(4 * index + 4, 10))
+            n = rows.stop - rows.start
+            x[:n], y[:n] = X[rows], Y[rows]
+            return x[:n], y[:n]
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    still = keras.optimizers.SGD(0.0)
+    model.compile(still, "cross_entropy", seed=1, steps_per_execution=steps)
+    losses = model.fit(Rows(), epochs=8, verbose=0).history["loss"]
+    assert {0, 1, 2} == set(seen[::3])
+    np.testing.assert_allclose(losses, model.evaluate(X[:10], Y[:10], verbose=0), 1e-5)
+    assert model.trace_counts["train"] == 1
+
+
 class Restarting:
     """An iterator that begins anew when it is asked for one."""
 
