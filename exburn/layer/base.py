@@ -42,7 +42,7 @@ class Book:
         initial: Weights as they were first filled, by path, for ``reseed``.
         traced: The last call whose shapes were inferred: how to rebuild its arguments
             from specs, and the specs.
-        shapes: Those that the layer was built for, by ``build``'s names for them.
+        shapes: Those that ``build`` was given: by position, and by name.
         path: The path below the outermost model so far.
         building: Whether ``build`` is running.
         made: Whether ``__init__`` is done.
@@ -54,7 +54,7 @@ class Book:
         self.calls: list[Any] = []
         self.initial = Filled()
         self.traced: tuple[Any, list] | None = None
-        self.shapes: dict[str, Any] = {}
+        self.shapes: tuple[tuple, dict[str, Any]] = (), {}
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()

@@ -53,8 +53,7 @@ class Buildable(Weighted):
         self.built = True
 
     def _note_shapes(self, *shapes, **named) -> None:
-        names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
-        self._book.value.shapes = dict(zip(names, shapes, strict=False)) | named
+        self._book.value.shapes = shapes, named
 
     def get_build_config(self) -> dict[str, Any] | None:
         """The shapes that the layer was built for; ``None`` before.
@@ -71,7 +70,9 @@ class Buildable(Weighted):
 
         Source: Keras, ``Layer.get_build_config``.
         """
-        shapes = dict(self._book.value.shapes)
+        given, named = self._book.value.shapes
+        names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
+        shapes = dict(zip(names, given, strict=False)) | named
         if len(shapes) > 1:
             return {"shapes_dict": shapes}
         return {"input_shape": shapes.popitem()[1]} if shapes else None

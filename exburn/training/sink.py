@@ -50,7 +50,7 @@ class Sink:
         if self._rows is None:
             self._parts.append(self._rows_in(outputs, count, samples))
             return
-        if samples == self._rows:  # there is but one chunk
+        if samples == self._rows:  # one chunk, as of predict_on_batch: no views of it
             self._whole = jax.tree.map(
                 lambda v: self._rows_of(v, count, samples, _empty(samples, v)), outputs
             )
