@@ -34,7 +34,7 @@ from exburn.traversal import (
     iter_weights,
     module_paths,
 )
-from exburn.weights import Static, alive
+from exburn.weights import Static, own_copy
 
 __all__ = [
     "build_for",
@@ -371,7 +371,7 @@ def clone(layer: Any) -> Any:
             if hasattr(module, name):
                 setattr(module, name, getattr(modules[path], name))
     for path, weight in own.items():
-        weight.set_raw_value(jnp.array(alive(pairs[path].get_value()), copy=True))
+        weight.set_raw_value(own_copy(pairs[path].get_value()))
         if pairs[path].get_metadata().get("frozen"):
             weight.set_metadata("frozen", True)
     return made
@@ -405,8 +405,7 @@ def twin(module: Any) -> Any:
     Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
     """
     graphdef, state = nnx.split(module)
-    own = lambda v: jnp.array(alive(v), copy=True) if isinstance(v, jax.Array) else v  # noqa: E731
-    result = nnx.merge(graphdef, jax.tree.map(own, state))
+    result = nnx.merge(graphdef, jax.tree.map(own_copy, state))
     _order_like(module, result, set())
     for _, part in iter_modules(result):
         if hasattr(part, "_book"):

@@ -36,6 +36,7 @@ __all__ = [
     "alive",
     "as_array",
     "assign",
+    "own_copy",
     "scalars",
 ]
 
@@ -135,6 +136,15 @@ def alive(array: Any) -> Any:
             "fit has returned.",
         )
     return array
+
+
+def own_copy(value: Any) -> Any:
+    """A copy of an array that shares no memory with it; other values as they are.
+
+    Raises:
+        BusyError: As of ``alive``.
+    """
+    return jnp.array(alive(value), copy=True) if isinstance(value, jax.Array) else value
 
 
 class Weight(nnx.Variable):

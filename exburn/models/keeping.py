@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from exburn.losses import Loss
 from exburn.metrics import Metric
 from exburn.models.compiling import Compiling
 from exburn.traversal import iter_weights
+from exburn.weights import own_copy
 
 __all__ = ["Keeping"]
 
@@ -144,28 +146,43 @@ class Keeping:
         Raises:
             ArgumentError: A lambda or local function is among it.
         """
+        made = self._compile_arguments()
+        if made is None:
+            return None
+        made["optimizer"] = registry.serialize(made["optimizer"])
+        made["loss"] = _each(made["loss"], _described(losses.serialize))
+        made["loss_weights"] = registry.serialize(made["loss_weights"])
+        for name in ("metrics", "weighted_metrics"):
+            made[name] = _each(made[name], _described(metrics.serialize))
+        made["warmup"] = _warmup_config(made["warmup"])
+        made["device"] = _device_config(made["device"])
+        return made
+
+    def _compile_arguments(self) -> dict[str, Any] | None:
+        """What compiles an equal model like this one, if that is known."""
         run = self._run.value
         own = getattr(type(self).compile, "__wrapped__", type(self).compile)
         if run.settings is None or own is not Compiling.compile:
             return None
-        settings = run.settings
         return {
-            "optimizer": registry.serialize(run.optimizer),
-            "loss": _each(settings["loss"], _described(losses.serialize)),
-            "loss_weights": registry.serialize(settings["loss_weights"]),
-            "metrics": _each(settings["metrics"], _described(metrics.serialize)),
-            "weighted_metrics": _each(
-                settings["weighted_metrics"], _described(metrics.serialize)
-            ),
+            **run.settings,
+            "optimizer": run.optimizer,
             "run_eagerly": run.trainer.eager,
             "steps_per_execution": run.trainer.steps_per_execution,
             "unroll": run.trainer.asked_unroll,
-            "seed": settings["seed"],
             "check_numerics": run.check_numerics,
-            "auto_scale_loss": settings["auto_scale_loss"],
-            "warmup": _warmup_config(run.warmup),
-            "device": _device_config(run.device),
+            "warmup": run.warmup,
+            "device": run.device,
         }
+
+    def _compile_as(self, other: Keeping, memo: dict[int, Any]) -> None:
+        """Goes on as the model would that this one is a deep copy of."""
+        arguments = other._compile_arguments()
+        if arguments is None:
+            return
+        device = arguments.pop("device")  # not to be copied
+        self.compile(**copy.deepcopy(arguments, memo), device=device)
+        self._set_training_state(jax.tree.map(own_copy, other._training_state()))
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         """Compiles the model as ``get_compile_config`` says.

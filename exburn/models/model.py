@@ -12,7 +12,7 @@ from flax import nnx
 
 from exburn import graph as graphs
 from exburn import registry
-from exburn.building import intact, materialize, place, spread_precision
+from exburn.building import clone, intact, materialize, place, spread_precision
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
@@ -195,6 +195,11 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     @property
     def callable(self) -> bool:
         return self.graph is not None or type(self).call is not Model.call
+
+    def __deepcopy__(self, memo):
+        memo[id(self)] = copied = clone(self)
+        copied._compile_as(self, memo)
+        return copied
 
     def __reduce_ex__(self, protocol):
         # The book of calls holds functions, which no pickle can.

@@ -83,6 +83,36 @@ def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
     np.testing.assert_array_equal(part(X), twin.layers[0](X))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": exburn.optimizers.SGD(0.1, momentum=0.9, use_ema=True)},
+        {"loss": lambda y, x: (y - x) ** 2, "warmup": 3, "clip_norm": 1.0},
+        {"accumulate_gradients": 2, "steps_per_execution": 1, "metrics": ["mae"]},
+    ],
+    ids=["ema", "lambda", "accumulated"],
+)
+def test_deepcopy_of_a_compiled_model_goes_on_as_it(settings):
+    model = trained(**settings)
+    model.optimizer.learning_rate = 0.02
+    twin = copy.deepcopy(model)
+    assert twin.optimizer.iterations == model.optimizer.iterations > 0
+    ran = [m.fit(X, Y, epochs=2, verbose=0).history for m in (model, twin)]
+    assert ran[0] == ran[1]
+    twin.optimizer.learning_rate = 0.5
+    twin.fit(X, Y, verbose=0)
+    assert model.optimizer.learning_rate == pytest.approx(0.02)
+    assert model.evaluate(X, Y, verbose=0) != twin.evaluate(X, Y, verbose=0)
+
+
+def test_deepcopy_of_a_model_that_is_compiled_before_it_is_built():
+    model = exburn.Sequential([layers.Dense(3), layers.Dense(1)])
+    model.compile("adam", "mse")
+    twin = copy.deepcopy(model)
+    twin.fit(X, Y, verbose=0)
+    assert twin.built and not model.built
+
+
 def test_deepcopy_of_a_layer_before_it_is_built():
     layer = layers.Dense(3)
     layer.note = "kept"
