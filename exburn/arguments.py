@@ -1,4 +1,4 @@
-"""Checks of numeric arguments, with errors that name the argument and its value."""
+"""Checks of arguments, with errors that name the argument and its value."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DTypeError
 
-__all__ = ["check_count", "check_number"]
+__all__ = ["check_count", "check_not_of_keras", "check_number"]
 
 
 def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
@@ -64,3 +64,22 @@ def check_number(
             op, f"{argument} must be a number {span}, received {value!r}"
         )
     return float(value)
+
+
+def check_not_of_keras(op: str, value: Any) -> None:
+    """Raises for a layer, loss, metric or optimizer of the package ``keras``.
+
+    They can be called, but keep what they compute with on Keras' side.
+
+    Raises:
+        DTypeError: It is one, or of a class derived from one.
+    """
+    kinds = [c for c in type(value).__mro__ if c.__module__.startswith("keras.")]
+    if kinds:
+        area = kinds[0].__module__.removeprefix("keras.").removeprefix("src.")
+        name = f"exburn.{area.split('.')[0]}.{kinds[0].__name__}"
+        raise DTypeError(
+            op,
+            f"{type(value).__name__} is an object of the package keras, not of exburn",
+            hint=f"Take {name}: is there an `import keras`, or a `from keras`?",
+        )

@@ -9,6 +9,7 @@ import optax
 
 from exburn import registry
 from exburn.absent import missing
+from exburn.arguments import check_not_of_keras
 from exburn.errors import DTypeError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.adadelta import Adadelta
@@ -105,6 +106,7 @@ def get(identifier: Any) -> Optimizer:
         return deserialize({"class_name": identifier, "config": {}})
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
+    check_not_of_keras("optimizers.get", identifier)
     hint = None
     if isinstance(identifier, type):
         hint = f"Make an instance: {identifier.__name__}()."

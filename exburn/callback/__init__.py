@@ -7,8 +7,15 @@
 from __future__ import annotations
 
 from exburn.callback.base import Callback
+from exburn.callback.foreign import ForeignCallback
 from exburn.callback.function import FunctionCallback
 from exburn.callback.history import History
 from exburn.callback.sequence import CallbackList
 
-__all__ = ["Callback", "CallbackList", "FunctionCallback", "History"]
+__all__ = [
+    "Callback",
+    "CallbackList",
+    "ForeignCallback",
+    "FunctionCallback",
+    "History",
+]

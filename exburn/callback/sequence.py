@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exburn.callback.base import Callback, Logs
+from exburn.callback.foreign import ForeignCallback
 from exburn.callback.function import FunctionCallback
 from exburn.callback.history import History
 from exburn.errors import CallbackError, ExBurnError
@@ -68,7 +69,8 @@ class CallbackList:
     """Forwards every hook to a list of callbacks, in order.
 
     Args:
-        callbacks: A `Callback`, a function (see `FunctionCallback`), another
+        callbacks: A `Callback`, one that was written for Keras (see
+            `ForeignCallback`), a function (see `FunctionCallback`), another
             `CallbackList`, or a (nested) list of these.
         model: Given to every callback's `set_model`.
         params: Given to every callback's `set_params`; further keywords count as
@@ -121,7 +123,7 @@ class CallbackList:
     def append(self, callback: Any) -> None:
         """Adds a callback, or a function, at the end."""
         callback = _as_callback(callback)
-        if any(callback is present for present in self.callbacks):
+        if any(_original(callback) is _original(there) for there in self.callbacks):
             raise CallbackError(
                 "callbacks",
                 "one callback object is listed twice, so its hooks would run twice",
@@ -230,7 +232,7 @@ class CallbackList:
     def _named(self) -> Iterable[tuple[str, Callback]]:
         counts: dict[str, int] = {}
         for callback in self.callbacks:
-            name = type(callback).__name__
+            name = _name(callback)
             counts[name] = counts.get(name, 0) + 1
             yield (name if counts[name] == 1 else f"{name}#{counts[name]}"), callback
 
@@ -339,7 +341,7 @@ def _run(callback: Callback, hook: str, *args: Any) -> None:
         where = hook
         if args and isinstance(args[0], int):
             where += f", {'epoch' if 'epoch' in hook else 'step'} {args[0]}"
-        error.add_note(f"in callback '{type(callback).__name__}' ({where})")
+        error.add_note(f"in callback '{_name(callback)}' ({where})")
         raise
 
 
@@ -365,6 +367,8 @@ def _as_callback(callback: Any) -> Callback:
             {"received": callback.__name__},
             hint=f"Write {callback.__name__}() with parentheses.",
         )
+    if all(hasattr(type(callback), name) for name in ("set_model", "set_params")):
+        return ForeignCallback(callback)
     if hasattr(callback, "on_epoch_end"):
         raise CallbackError(
             "callbacks",
@@ -380,3 +384,11 @@ def _as_callback(callback: Any) -> Callback:
             hint="Subclass exburn.callbacks.Callback, or pass a function of logs.",
         )
     return FunctionCallback(callback)
+
+
+def _original(callback: Callback) -> Any:
+    return getattr(callback, "original", callback)
+
+
+def _name(callback: Callback) -> str:
+    return type(_original(callback)).__name__

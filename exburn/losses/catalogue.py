@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from exburn import registry
+from exburn.arguments import check_not_of_keras
 from exburn.errors import DTypeError, unknown_name
 from exburn.losses.any_targets import AutoCrossentropy, CrossEntropy
 from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case
@@ -128,6 +129,7 @@ def get(identifier: Any) -> Loss | None:
         return deserialize(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, Loss):
         return identifier()
+    check_not_of_keras("losses.get", identifier)
     if callable(identifier):
         try:
             known = _class_of.get(identifier)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from exburn import losses, registry
+from exburn.arguments import check_not_of_keras
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from exburn.losses.base import snake_case
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS
@@ -188,6 +189,7 @@ def get(identifier: Any) -> Metric | None:
         return _made(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, losses.Loss):
         return MeanMetricWrapper(identifier())
+    check_not_of_keras("metrics.get", identifier)
     if callable(identifier):
         return MeanMetricWrapper(identifier)
     raise DTypeError(

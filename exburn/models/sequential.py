@@ -8,6 +8,7 @@ from flax import nnx
 
 from exburn import graph as graphs
 from exburn import registry
+from exburn.arguments import check_not_of_keras
 from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
@@ -231,6 +232,7 @@ def as_layer(item: Any) -> Layer:
             f"a layer is needed, received the class {item.__name__}",
             hint=f"Write {item.__name__}(...).",
         )
+    check_not_of_keras("Sequential", item)
     if callable(item):
         return Function(item)
     raise DTypeError(

@@ -72,3 +72,27 @@ def test_a_model_is_saved_as_one_file(tmp_path):
     with pytest.raises(ArgumentError, match="one file"):
         model.save(tmp_path / "m.keras", zipped=False)
     model.save(tmp_path / "m.keras", zipped=True)
+
+
+@pytest.mark.parametrize(
+    "use, meant",
+    [
+        (lambda k: keras.Sequential([k.layers.Dense(3)]), "exburn.layers.Dense"),
+        (lambda k: keras.losses.get(k.losses.Hinge()), "exburn.losses.Hinge"),
+        (lambda k: keras.metrics.get(k.metrics.AUC()), "exburn.metrics.AUC"),
+        (lambda k: keras.optimizers.get(k.optimizers.SGD()), "exburn.optimizers.SGD"),
+    ],
+)
+def test_objects_of_the_package_keras_are_told_from_ours(use, meant):
+    with pytest.raises(DTypeError, match=f"package keras(.|\n)*Take {meant}"):
+        use(pytest.importorskip("keras"))
+
+
+def test_a_class_derived_from_keras_is_told_as_well():
+    theirs = pytest.importorskip("keras")
+
+    class Own(theirs.layers.Dense):
+        pass
+
+    with pytest.raises(DTypeError, match="Own is(.|\n)*exburn.layers.Dense"):
+        keras.Sequential([Own(3)])
