@@ -148,10 +148,10 @@ def check_refused(case: Case) -> None:
         x, y = FITTING.get(case.make.__name__, (X, LABELS))
         before = model.get_weights() if model.built else None
         del _compiled[:]
-        start = time.perf_counter()
+        start = time.process_time()  # a busy machine is no fault of ours
         with pytest.raises(ExBurnError) as caught:
             case.act(Bench(model, x, y))
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         if seconds[-1] < SECONDS:
             break
     error = caught.value
