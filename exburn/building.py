@@ -196,7 +196,10 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     specs = [held(spec) for spec in specs]
     # Arrays that are plain attributes stay what they are.
     graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
-    leaves, treedef = jax.tree.flatten(state)
+    # No array stays here: errors of the trace keep this frame, and what is kept cannot
+    # be given to a program.
+    state = jax.tree.map(spec_like, state)
+    params, treedef = jax.tree.flatten(state)
     shapes: dict[str, Any] = {}
 
     def run(*values):
@@ -208,7 +211,6 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
             args, kwargs = rebuild(values[: len(specs)])
             return copy._call_arrays(args, kwargs)
 
-    params = [spec_like(v) for v in leaves]
     with untouched_metrics(layer):
         for given in (specs, [_one_row(spec) for spec in specs]):
             with contextlib.suppress(Exception):  # an earlier trace told of mistakes
