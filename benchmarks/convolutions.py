@@ -61,6 +61,17 @@ def mobilenet(k: Any) -> Any:
     return classified(k, x, h)
 
 
+def convnext(k: Any) -> Any:
+    """Depthwise 7 × 7 windows (Liu et al., A ConvNet for the 2020s, 2022)."""
+    layers, x = k.layers, k.Input((32, 32, 3))
+    h = layers.Conv2D(48, 2, 2)(x)
+    for _ in range(3):
+        z = layers.DepthwiseConv2D(7, padding="same")(h)
+        z = layers.Dense(192, activation="gelu")(layers.LayerNormalization()(z))
+        h = layers.Add()([h, layers.Dense(48)(z)])
+    return classified(k, x, h)
+
+
 def resnext(k: Any) -> Any:
     """Windows in eight groups (Xie et al., Aggregated Residual …, 2017)."""
     layers, x = k.layers, k.Input((16, 16, 3))
@@ -91,7 +102,8 @@ def volumes(k: Any) -> Any:
     return k.Model(x, layers.Dense(10, activation="softmax")(layers.Flatten()(h)))
 
 
-MODELS = {f.__name__: f for f in (resnet, mobilenet, resnext, autoencoder, volumes)}
+_ALL = resnet, mobilenet, convnext, resnext, autoencoder, volumes
+MODELS = {f.__name__: f for f in _ALL}
 
 
 class Peer:

@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["Cost", "count", "inner_jaxprs"]
 
-_DEPTHWISE = "exburn_depthwise"  # of exburn/ops/cpu_convolution.py
+_DEPTHWISE = "exburn_depthwise"  # of exburn/ops/cpu_depthwise.py
 """Name of a function in a program that is a depthwise convolution."""
 
 

@@ -23,12 +23,11 @@ from jax import lax
 
 from exburn.config import is_cpu_convolutions_enabled
 from exburn.device import chosen_platform
+from exburn.ops.cpu_depthwise import SHAPE, Pads, depthwise, windows
 
 __all__ = ["convolve", "for_other_platforms", "why_not"]
 
 _TAPS = 64  # of a window; more of them take the compiler seconds
-
-Pads = tuple[tuple[int, int], ...]
 
 _elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_elsewhere", default=False
@@ -141,7 +140,7 @@ def _form(
         plain = groups == max(strides) == max(dilation) == 1
         return _transposed if plain and math.prod(spread) <= _TAPS else None
     if groups == channels > 1:
-        return exburn_depthwise
+        return depthwise
     if groups > 1:
         return functools.partial(_grouped, groups=groups)
     if taps == 1:
@@ -149,58 +148,26 @@ def _form(
     return _in_planes if len(window) == 3 else None
 
 
-_SHAPE = "strides", "pads", "dilation"
-_compiled = functools.partial(jax.jit, static_argnames=_SHAPE, inline=True)
-
-
-def _windows(
-    x: Any, window: tuple, strides: tuple, pads: Pads, dilation: tuple
-) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """For each tap of the window the entries that it meets, one for each output."""
-    edges = [(0, 0, 0), *((low, high, 0) for low, high in pads), (0, 0, 0)]
-    x = lax.pad(x, jnp.zeros((), x.dtype), edges)
-    steps = [*zip(x.shape[1:-1], window, strides, dilation, strict=True)]
-    sizes = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in steps]
-    for tap in np.ndindex(*window):
-        starts = [i * d for i, d in zip(tap, dilation, strict=True)]
-        cuts = zip(starts, sizes, strides, strict=True)
-        yield (
-            tap,
-            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in cuts))],
-        )
+_compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
 @_compiled
 def _pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """A product of two matrices."""
     inner, out = kernel.shape[-2:]
-    [(_, met)] = _windows(x, kernel.shape[:-2], strides, pads, dilation)
+    [(_, met)] = windows(x, kernel.shape[:-2], strides, pads, dilation)
     y = met.reshape(-1, inner) @ kernel.reshape(inner, out)
     return y.reshape(*met.shape[:-1], out)
 
 
-# Not inlined: by its name ``flops.count`` knows what it is.
-@functools.partial(jax.jit, static_argnames=_SHAPE)
-def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
-    """Every channel by itself: a sum of products of single elements."""
-    *window, _, out = kernel.shape
-    if out != x.shape[-1]:
-        x = jnp.repeat(x, out // x.shape[-1], -1)
-    kernel = kernel.reshape(*window, out)
-    y: Any = 0
-    for tap, part in _windows(x, tuple(window), strides, pads, dilation):
-        y = y + part * kernel[tap]
-    return y
-
-
-@functools.partial(jax.jit, static_argnames=(*_SHAPE, "groups"), inline=True)
+@functools.partial(jax.jit, static_argnames=(*SHAPE, "groups"), inline=True)
 def _grouped(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int):
     """A sum over the taps of a product for each group."""
     *window, inner, out = kernel.shape
 
     def one(x, kernel):
         y: Any = 0
-        for tap, part in _windows(x, tuple(window), strides, pads, dilation):
+        for tap, part in windows(x, tuple(window), strides, pads, dilation):
             y = y + part.reshape(-1, inner) @ kernel[tap]
         return y.reshape(*part.shape[:-1], out // groups)
 
@@ -218,7 +185,7 @@ def _in_planes(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     steps, edges, apart = (strides[0], 1), (pads[0], (0, 0)), (dilation[0], 1)
     y: Any = 0
     sizes: tuple = ()
-    for (tap, _), part in _windows(flat, depth, steps, edges, apart):
+    for (tap, _), part in windows(flat, depth, steps, edges, apart):
         images = part.reshape(-1, *x.shape[2:])
         plane = convolve(
             images,

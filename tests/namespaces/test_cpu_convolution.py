@@ -7,6 +7,7 @@ import pytest
 from jax import lax
 
 import exburn
+from exburn import context, layers
 from exburn.flops import count
 from exburn.ops.cpu_convolution import convolve
 from exburn.row_mixing import mixes_rows
@@ -123,6 +124,65 @@ def test_values_and_gradients_are_those_of_xla(case, data):
 
     for a, b in zip(computed(ours), computed(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+def trained(layer, x):
+    """The model's weights after a step of ``fit`` whose gradients reach ``x``, too."""
+    before = layers.Dense(x.shape[-1], name="before")
+    model = exburn.Sequential([exburn.Input(x.shape[1:]), before, layer])
+    model.compile(exburn.optimizers.SGD(0.1), "mse", seed=0)
+    targets = np.random.default_rng(1).standard_normal(
+        (len(x), *model.output_shape[1:])
+    )
+    model.fit(x, targets, batch_size=len(x), verbose=0)
+    return model.get_weights()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.DepthwiseConv2D(3, padding="same"),
+        lambda: layers.DepthwiseConv2D(3, 2, depth_multiplier=3),
+        lambda: layers.DepthwiseConv2D((5, 4), (1, 2), padding="same"),
+        lambda: layers.DepthwiseConv2D((4, 5), 3, depth_multiplier=2),
+        lambda: layers.DepthwiseConv2D(4, dilation_rate=2, padding="same"),
+        lambda: layers.DepthwiseConv1D(11, 2, padding="same"),
+        lambda: layers.SeparableConv2D(2, 5),
+    ],
+    ids=["3", "3,strides", "5x4", "4x5,strides", "dilated", "1-D", "separable"],
+)
+def test_depthwise_gradients_in_fit_are_those_of_xla(make):
+    x = np.random.default_rng(0).standard_normal((3, 12, 13, 2)).astype(np.float32)
+    x = x[:, 0] if "1D" in type(make()).__name__ else x
+    ours = trained(make(), x)
+    exburn.config.disable_cpu_convolutions()
+    try:
+        theirs = trained(make(), x)
+    finally:
+        exburn.config.enable_cpu_convolutions()
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_depthwise_gradients_in_fit_sum_over_the_window_in_one_kernel():
+    def reduced(training):
+        pass_ = context.Context()
+        pass_.in_fit = training
+        x, kernel, given, options = arrays("depthwise")
+        ours, _ = both(x, kernel, given, options)
+        with context.forward(pass_):
+            slopes = jax.make_jaxpr(jax.grad(lambda x, k: ours(x, k).sum(), 1))
+            return str(slopes(x, kernel)).count("reduce[")
+
+    assert (reduced(True), reduced(False)) == (1, 0)
+
+
+def test_depthwise_ones_have_derivatives_forward_outside_of_fit():
+    x, kernel, given, options = arrays("depthwise")
+    ours, theirs = both(x, kernel, given, options)
+    for function in (ours, theirs):
+        y, t = jax.jvp(lambda k, f=function: f(x, k), (kernel,), (kernel,))
+        np.testing.assert_allclose(t, y, rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
