@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial, reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -145,17 +146,39 @@ class AveragePooling(Pooling):
         if self.pool_size == self.strides:
             tiles, axes = self._tiles(wide, 0)
             total = tiles.sum(axes)
-        elif math.prod(self.pool_size) <= 27:
-            total = reduce(jnp.add, self._shifted(wide, 0))
+        elif sum(self.pool_size) <= 27:
+            total = self._summed(wide)
         else:
             total = self._reduce(wide, np.float32(0), lax.add)
         check_output(self.name, x, total)
+        return (total / self._counts(x.shape)).astype(x.dtype)
+
+    def _counts(self, shape) -> Any:
+        """How many entries each window has that are not padding."""
         if self.padding == "valid":
-            return (total / math.prod(self.pool_size)).astype(x.dtype)
-        sizes = [x.shape[a] for a in spatial_axes(self.rank, self.data_format)]
-        ones = jnp.ones(self._full(sizes, x.ndim), jnp.float32)
-        counts = self._reduce(ones, np.float32(0), lax.add)
-        return (total / counts).astype(x.dtype)
+            return math.prod(self.pool_size)
+        axes = spatial_axes(self.rank, self.data_format)
+        sizes = [shape[a] for a in axes]
+        pads = lax.padtype_to_pads(sizes, self.pool_size, self.strides, "SAME")
+        counts = np.ones([1] * len(shape), np.float32)
+        of_axes = zip(axes, sizes, self.pool_size, self.strides, pads, strict=True)
+        for axis, size, window, step, (low, high) in of_axes:
+            first = np.arange(0, low + size + high - window + 1, step) - low
+            real = np.minimum(first + window, size) - np.maximum(first, 0)
+            along = [-1 if a == axis else 1 for a, _ in enumerate(shape)]
+            counts = counts * real.reshape(along)
+        return counts.astype(np.float32)
+
+    def _summed(self, x):
+        """Sums along one axis of the windows after the other."""
+        x, counts = self._padded(x, 0)
+        steps = self._full(self.strides, x.ndim)
+        for axis, size in enumerate(self._full(self.pool_size, x.ndim)):
+            step = steps[axis]
+            reach = (counts[axis] - 1) * step + 1
+            taps = [lax.slice_in_dim(x, i, i + reach, step, axis) for i in range(size)]
+            x = reduce(lax.add, taps)
+        return x
 
 
 @jax.custom_jvp

@@ -1,4 +1,4 @@
-"""Max pooling's two ways to find the place of a maximum."""
+"""How pooling is computed: what its gradients take depends on it."""
 
 import jax
 import jax.numpy as jnp
@@ -53,3 +53,13 @@ def test_few_channels_are_reduced_on_a_cpu(channels, used, monkeypatch):
     best = tiles.max((2, 4), keepdims=True)
     wanted = np.where(tiles == best, 2 * best, 0).reshape(x.shape)
     np.testing.assert_allclose(gradient, wanted, rtol=1e-6)
+
+
+def test_means_of_overlapping_windows_are_sums_along_one_axis_after_the_other():
+    pool, x = layers.AveragePooling2D((5, 3), 1, "same"), np.ones((1, 9, 8, 2))
+    assert str(jax.make_jaxpr(pool.__call__)(x)).count(" slice[") <= 5 + 3 + 1
+    counts = np.outer([3, 4, 5, 5, 5, 5, 5, 4, 3], [2, 3, 3, 3, 3, 3, 3, 2])
+    gradient = jax.grad(lambda x: pool(x)[0, 4, 4, 0])(x)
+    assert gradient.sum() == pytest.approx(1) and (gradient > 0).sum() == 15
+    spread = jax.grad(lambda x: (pool(x)[..., 0] * counts).sum())(x)
+    np.testing.assert_allclose(spread[0, :, :, 0], counts, rtol=1e-5)
