@@ -209,6 +209,8 @@ def _transposed(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """
     *window, inner, out = kernel.shape
     axes = [*zip(x.shape[1:-1], window, dilation, pads, strict=True)]
+    if all(k == s and pad == (k - 1, k - 1) for _, k, s, pad in axes):
+        return _side_by_side(x, kernel)
     sizes = [low + s * (n - 1) + 1 + high - (k - 1) for n, k, s, (low, high) in axes]
     counts = [-(-size // s) for size, s in zip(sizes, dilation, strict=True)]
     flat = jnp.moveaxis(kernel, -2, 0).reshape(inner, -1)
@@ -234,8 +236,21 @@ def _transposed(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
             jnp.zeros((x.shape[0], *counts, out), x.dtype) if y is None else y
         )
     y = jnp.stack(phases, -2).reshape(x.shape[0], *counts, *dilation, out)
-    rank = len(window)
+    return _joined(y)[(slice(None), *(slice(size) for size in sizes))]
+
+
+def _side_by_side(x, kernel):
+    """A transposed convolution whose windows do not meet: a product, and no sum."""
+    *window, inner, out = kernel.shape
+    flat = jnp.moveaxis(jnp.flip(kernel, range(len(window))), -2, 0)
+    y = x.reshape(-1, inner) @ flat.reshape(inner, -1)
+    return _joined(y.reshape(*x.shape[:-1], *window, out))
+
+
+def _joined(y):
+    """``[batch, *counts, *parts, out]`` with each count's parts in their place."""
+    rank = y.ndim // 2 - 1
+    counts, parts = y.shape[1 : 1 + rank], y.shape[1 + rank : -1]
     order = [1 + axis + part for axis in range(rank) for part in (0, rank)]
-    whole = [count * s for count, s in zip(counts, dilation, strict=True)]
-    y = y.transpose(0, *order, 2 * rank + 1).reshape(x.shape[0], *whole, out)
-    return y[(slice(None), *(slice(size) for size in sizes))]
+    whole = [n * k for n, k in zip(counts, parts, strict=True)]
+    return y.transpose(0, *order, y.ndim - 1).reshape(y.shape[0], *whole, y.shape[-1])

@@ -172,9 +172,8 @@ class AveragePooling(Pooling):
     def _summed(self, x):
         """Sums along one axis of the windows after the other."""
         x, counts = self._padded(x, 0)
-        steps = self._full(self.strides, x.ndim)
-        for axis, size in enumerate(self._full(self.pool_size, x.ndim)):
-            step = steps[axis]
+        axes = spatial_axes(self.rank, self.data_format)
+        for axis, size, step in zip(axes, self.pool_size, self.strides, strict=True):
             reach = (counts[axis] - 1) * step + 1
             taps = [lax.slice_in_dim(x, i, i + reach, step, axis) for i in range(size)]
             x = reduce(lax.add, taps)

@@ -38,6 +38,13 @@ CASES = {
     "in planes, dilated": (6, 5, (2, 2, 2), 1, {"rhs_dilation": (2, 1, 1)}),
     "in planes, one channel": (1, 5, (3, 3, 4), 1, {"padding": "VALID"}),
     "transposed": (6, 5, (3, 3), 1, {"padding": [(1, 2), (2, 1)], "spread": (2, 2)}),
+    "transposed, side by side": (
+        6,
+        5,
+        (2, 3),
+        1,
+        {"padding": [(1, 1), (2, 2)], "spread": (2, 3)},
+    ),
     "transposed, cut": (
         6,
         5,
