@@ -211,7 +211,8 @@ def serialize(value: Any) -> Any:
         }
         if (built := getattr(value, "_own_build_config", None)) is not None:
             described["build_config"] = serialize(built)
-        if (shared := _shared.get()) is not None:
+        shared = _shared.get()
+        if shared is not None and not isinstance(value, Configured):  # no plain value
             known = shared.numbers
             described["shared_object_id"] = known.setdefault(
                 id(value), (len(known), value)

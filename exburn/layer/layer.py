@@ -7,7 +7,14 @@ from typing import Any
 
 import jax
 
-from exburn import registry, transforms
+from exburn import (
+    activations,
+    constraints,
+    initializers,
+    registry,
+    regularizers,
+    transforms,
+)
 from exburn.building import clone
 from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
@@ -22,8 +29,15 @@ __all__ = ["Layer"]
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
     "kernel_size pool_size output_size strides dilation_rate padding cropping size"
-    " data_format".split()
+    " data_format value_dim".split()
 )
+# What the names of objects stand for, by the last word of the argument.
+_CATALOGUES = {
+    "activation": lambda value: activations.serialize(activations.get(value)),
+    "initializer": lambda value: registry.serialize(initializers.get(value)),
+    "regularizer": lambda value: registry.serialize(regularizers.get(value)),
+    "constraint": lambda value: registry.serialize(constraints.get(value)),
+}
 
 
 class Layer(Calling):
@@ -115,11 +129,15 @@ class Layer(Calling):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, JSON-able; the input of ``from_config``."""
-        config = registry.serialize(self._init_config())
-        if type(self).__init__.__module__.startswith("exburn."):  # not a user's own
-            settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
-            config |= {key: getattr(self, key) for key in settled}
-        return config
+        config = self._init_config()
+        if not type(self).__init__.__module__.startswith("exburn."):  # a user's own
+            return registry.serialize(config)
+        for key, value in config.items():
+            if describe := _CATALOGUES.get(key.rpartition("_")[2]):
+                config[key] = describe(value)
+        config = registry.serialize(config)
+        settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
+        return config | {key: getattr(self, key) for key in settled}
 
     def _init_config(self) -> dict[str, Any]:
         signature = inspect.signature(type(self).__init__)

@@ -90,8 +90,10 @@ class Bidirectional(Layer):
         self.input_spec = layer.input_spec
 
     def _init_config(self):
-        config = super()._init_config()  # with the layer as it is now, not as given
-        return config | {"layer": _copy(self.forward_layer, config["layer"].name)}
+        config = super()._init_config()  # with the layers as they are now, not as given
+        forward = _copy(self.forward_layer, config["layer"].name)
+        backward = _copy(self.backward_layer, self.backward_layer.name)
+        return config | {"layer": forward, "backward_layer": backward}
 
     def _both(self) -> tuple[Any, Any]:
         return self.forward_layer, self.backward_layer

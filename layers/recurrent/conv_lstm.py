@@ -20,7 +20,7 @@ from exburn.layers.layout import (
 )
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
-from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -133,7 +133,7 @@ class ConvLSTMCell(LSTMCell):
         return [zeros, zeros]
 
 
-class ConvLSTM(RNN):
+class ConvLSTM(OwnCell):
     """Base of the ConvLSTM layers.
 
     Args: those of :class:`LSTM`, with ``filters`` for ``units``, and
@@ -175,6 +175,8 @@ class ConvLSTM(RNN):
         return_state=False,
         go_backwards=False,
         stateful=False,
+        unroll=False,
+        zero_output_for_mask=False,
         **kwargs,
     ):
         cell = ConvLSTMCell(
@@ -209,6 +211,8 @@ class ConvLSTM(RNN):
             return_state=return_state,
             go_backwards=go_backwards,
             stateful=stateful,
+            unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
@@ -225,8 +229,6 @@ class ConvLSTM(RNN):
     padding: Any = of_cell("padding")
     data_format: Any = of_cell("data_format")
     dilation_rate: Any = of_cell("dilation_rate")
-    dropout: Any = of_cell("dropout")
-    recurrent_dropout: Any = of_cell("recurrent_dropout")
 
 
 @register_builtin

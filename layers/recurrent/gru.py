@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step
-from exburn.layers.recurrent.rnn import RNN, check_use_cudnn, of_cell
+from exburn.layers.recurrent.own_cell import OwnCell, of_cell
+from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.registry import register_builtin
 
 __all__ = ["GRU", "GRUCell"]
@@ -152,7 +153,7 @@ class GRUCell(RecurrentCell):
 
 
 @register_builtin
-class GRU(RNN):
+class GRU(OwnCell):
     """A recurrent layer with an update and a reset gate and a single state.
 
     ``u = σ(x_t W_u + h R_u + b_u)``, ``r = σ(x_t W_r + h R_r + b_r)``
@@ -209,6 +210,7 @@ class GRU(RNN):
         unroll=False,
         reset_after=True,
         use_cudnn="auto",
+        zero_output_for_mask=False,
         **kwargs,
     ):
         kwargs.pop("implementation", None)
@@ -239,15 +241,11 @@ class GRU(RNN):
             go_backwards=go_backwards,
             stateful=stateful,
             unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
         self.use_cudnn = check_use_cudnn("GRU", use_cudnn)
 
-    units = of_cell("units")
-    activation = of_cell("activation")
     recurrent_activation = of_cell("recurrent_activation")
-    use_bias = of_cell("use_bias")
     reset_after = of_cell("reset_after")
-    dropout = of_cell("dropout")
-    recurrent_dropout = of_cell("recurrent_dropout")

@@ -12,7 +12,8 @@ from exburn.initializers import Initializer
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step
-from exburn.layers.recurrent.rnn import RNN, check_use_cudnn, of_cell
+from exburn.layers.recurrent.own_cell import OwnCell, of_cell
+from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.registry import register_builtin
 
 __all__ = ["LSTM", "LSTMCell"]
@@ -152,7 +153,7 @@ class LSTMCell(RecurrentCell):
 
 
 @register_builtin
-class LSTM(RNN):
+class LSTM(OwnCell):
     """A recurrent layer whose gated cell state remembers over long times.
 
     ``i, f, g, o = split(x_t @ kernel + h_{t-1} @ recurrent_kernel + bias)``
@@ -209,6 +210,7 @@ class LSTM(RNN):
         stateful=False,
         unroll=False,
         use_cudnn="auto",
+        zero_output_for_mask=False,
         **kwargs,
     ):
         kwargs.pop("implementation", None)
@@ -239,15 +241,11 @@ class LSTM(RNN):
             go_backwards=go_backwards,
             stateful=stateful,
             unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
         self.use_cudnn = check_use_cudnn("LSTM", use_cudnn)
 
-    units = of_cell("units")
-    activation = of_cell("activation")
     recurrent_activation = of_cell("recurrent_activation")
-    use_bias = of_cell("use_bias")
     unit_forget_bias = of_cell("unit_forget_bias")
-    dropout = of_cell("dropout")
-    recurrent_dropout = of_cell("recurrent_dropout")

@@ -22,11 +22,6 @@ from exburn.weights import InputSpec
 __all__ = ["RNN"]
 
 
-def of_cell(name: str) -> Any:
-    """A property that reads an attribute of the layer's cell."""
-    return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
-
-
 def check_use_cudnn(op: str, use_cudnn: Any) -> Any:
     """Keras' switch; here false asks for a loop that JAX can differentiate forwards."""
     if use_cudnn not in ("auto", True, False):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step
-from exburn.layers.recurrent.rnn import RNN, of_cell
+from exburn.layers.recurrent.own_cell import OwnCell
 from exburn.registry import register_builtin
 
 __all__ = ["SimpleRNN", "SimpleRNNCell"]
@@ -60,7 +60,7 @@ class SimpleRNNCell(RecurrentCell):
 
 
 @register_builtin
-class SimpleRNN(RNN):
+class SimpleRNN(OwnCell):
     """A fully connected recurrent layer: the output is fed back into the next step.
 
     ``h_t = activation(x_t @ kernel + h_{t-1} @ recurrent_kernel + bias)``
@@ -106,6 +106,7 @@ class SimpleRNN(RNN):
         stateful=False,
         unroll=False,
         seed=None,
+        zero_output_for_mask=False,
         **kwargs,
     ):
         kwargs.pop("implementation", None)
@@ -134,12 +135,7 @@ class SimpleRNN(RNN):
             go_backwards=go_backwards,
             stateful=stateful,
             unroll=unroll,
+            zero_output_for_mask=zero_output_for_mask,
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
-
-    units = of_cell("units")
-    activation = of_cell("activation")
-    use_bias = of_cell("use_bias")
-    dropout = of_cell("dropout")
-    recurrent_dropout = of_cell("recurrent_dropout")

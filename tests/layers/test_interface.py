@@ -210,6 +210,41 @@ SIZES = {"kernel_size", "strides", "dilation_rate", "padding", "data_format", "s
 SIZES |= {"pool_size", "output_size", "cropping"}
 
 
+DESCRIBED = [
+    *(("Dense", (3,), {}), ("Conv2D", (2, 3), {}), ("SeparableConv1D", (2, 3), {})),
+    ("Dense", (3, "swish"), {"kernel_initializer": "he_normal"}),
+    ("Embedding", (9, 2), {"embeddings_regularizer": "l2"}),
+    *(("BatchNormalization", (), {}), ("PReLU", (), {})),
+    ("MultiHeadAttention", (2, 4), {"kernel_constraint": "max_norm"}),
+    *(("LSTM", (3,), {}), ("GRU", (3,), {"activation": None}), ("SimpleRNN", (3,), {})),
+    ("ConvLSTM2D", (3, 2), {"zero_output_for_mask": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "options"), DESCRIBED)
+def test_objects_in_configurations_are_those_of_keras(name, arguments, options):
+    ours, theirs = (
+        getattr(m.layers, name)(*arguments, **options) for m in (exburn, keras)
+    )
+    config, expected = ours.get_config(), theirs.get_config()
+    left_out = {"name", "dtype", "quantization_config", "activity_regularizer"}
+    assert expected.keys() - config.keys() <= left_out
+    for key in expected.keys() - left_out:
+        theirs = expected[key]
+        if isinstance(theirs, dict):
+            theirs = {part: theirs[part] for part in ("class_name", "config")}
+        assert config[key] == theirs, key
+    again = type(ours).from_config(json.loads(json.dumps(config)))
+    assert again.get_config() == config
+
+
+def test_names_in_configurations_are_read():
+    config = {"units": 2, "activation": None, "kernel_initializer": "ones"}
+    layer = L.Dense.from_config(config)
+    assert layer(np.ones((1, 3))).tolist() == [[3.0, 3.0]]
+    assert layer.get_config()["kernel_initializer"]["class_name"] == "Ones"
+
+
 def test_the_arguments_of_a_users_own_constructor_stay_what_they_were():
     class Halving(L.Conv2D):
         def __init__(self, filters, strides=1, **kwargs):

@@ -282,6 +282,20 @@ def test_config(layer):
     assert type(layer).from_config(config).get_config() == config
 
 
+def test_what_is_set_on_a_cell_is_in_the_configuration():
+    layer = layers.Bidirectional(layers.LSTM(3))
+    layer.forward_layer.cell.dropout = 0.5
+    layer.backward_layer.cell.activation = "relu"
+    config = layer.get_config()
+    again = layers.Bidirectional.from_config(config)
+    assert again.get_config() == config
+    parts = [getattr(again, f"{side}_layer") for side in ("forward", "backward")]
+    assert [part.name for part in parts] == ["forward_lstm", "backward_lstm"]
+    assert [part.cell.dropout for part in parts] == [0.5, 0.0]
+    assert [part.get_config()["activation"] for part in parts] == ["tanh", "relu"]
+    assert parts[0].recurrent_initializer is parts[0].cell.recurrent_initializer
+
+
 def test_channels_first():
     x = data(2, 3, 5, 6, 4)
     last = layers.ConvLSTM2D(3, 2, return_sequences=True)

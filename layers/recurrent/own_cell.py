@@ -1,0 +1,38 @@
+"""What SimpleRNN, LSTM, GRU and the ConvLSTM layers share beside the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exburn.layers.recurrent.rnn import RNN
+
+__all__ = ["OwnCell", "of_cell"]
+
+
+def of_cell(name: str) -> Any:
+    """A property that reads an attribute of the layer's cell."""
+    return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
+
+
+class OwnCell(RNN):
+    """Base of layers that make their cell of their own arguments."""
+
+    units = of_cell("units")
+    activation = of_cell("activation")
+    use_bias = of_cell("use_bias")
+    kernel_initializer = of_cell("kernel_initializer")
+    recurrent_initializer = of_cell("recurrent_initializer")
+    bias_initializer = of_cell("bias_initializer")
+    kernel_regularizer = of_cell("kernel_regularizer")
+    recurrent_regularizer = of_cell("recurrent_regularizer")
+    bias_regularizer = of_cell("bias_regularizer")
+    kernel_constraint = of_cell("kernel_constraint")
+    recurrent_constraint = of_cell("recurrent_constraint")
+    bias_constraint = of_cell("bias_constraint")
+    dropout = of_cell("dropout")
+    recurrent_dropout = of_cell("recurrent_dropout")
+
+    def _init_config(self) -> dict[str, Any]:
+        config = super()._init_config()
+        changed = config.keys() & self.cell._book.value.changed
+        return config | {key: getattr(self.cell, key) for key in changed}
