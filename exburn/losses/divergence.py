@@ -126,6 +126,7 @@ class KLDivergence(FormulaLoss):
     """
 
     formula = staticmethod(kl_divergence)
+    elementwise = False
 
     def __init__(
         self,

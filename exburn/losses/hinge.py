@@ -179,6 +179,7 @@ class CategoricalHinge(FormulaLoss):
     """
 
     formula = staticmethod(categorical_hinge)
+    elementwise = False
 
     def __init__(
         self,

@@ -417,6 +417,7 @@ class CosineSimilarity(FormulaLoss):
     """
 
     formula = staticmethod(cosine_similarity)
+    elementwise = False
     options = ("axis",)
 
     def __init__(
@@ -428,3 +429,5 @@ class CosineSimilarity(FormulaLoss):
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.axis = axis
+        if axis == 0:  # of the rows: one value for each column
+            self.per_sample = self.masks_rows = False

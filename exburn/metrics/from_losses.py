@@ -183,6 +183,7 @@ class KLDivergence(FormulaMetric):
     """
 
     formula = staticmethod(kl_divergence)
+    elementwise = False
     direction = "down"
 
     def __init__(self, name: str = "kl_divergence", dtype: Any = None):
@@ -291,6 +292,7 @@ class CategoricalHinge(FormulaMetric):
     """
 
     formula = staticmethod(categorical_hinge)
+    elementwise = False
     direction = "down"
 
     def __init__(self, name: str = "categorical_hinge", dtype: Any = None):

@@ -232,15 +232,16 @@ class MeanMetricWrapper(Mean):
             y_true, y_pred = rank_for(self.values, self._fn, y_true, y_pred)
         values = self.values(y_true, y_pred)
         rows = jax.tree.leaves(y_pred)[0].shape[:1]
-        if values.ndim and values.shape[:1] != rows:
+        if values.ndim and values.shape[:1] != rows and self.per_sample is not False:
             raise ShapeError(
                 self.name,
                 "a metric function must return one value per row, or a scalar",
                 {"rows": rows[0] if rows else 1, "returned": values.shape},
             )
         if self.per_sample is None:
-            self.per_sample = values.ndim > 0
+            self.per_sample = True
         if values.ndim == 0:
+            self.per_sample = False
             sample_weight = row_weights(
                 sample_weight, rows[0] if rows else 1, self._dtype
             )

@@ -246,6 +246,7 @@ class CosineSimilarity(FormulaMetric):
     """
 
     formula = staticmethod(cosine_similarity)
+    elementwise = False
     options = ("axis",)
     direction = "up"
 
@@ -254,6 +255,8 @@ class CosineSimilarity(FormulaMetric):
     ):
         super().__init__(name=name, dtype=dtype)
         self.axis = axis
+        if axis == 0:  # of the rows: one value for each column
+            self.per_sample = False
 
 
 _AGGREGATIONS = ("uniform_average", "variance_weighted_average", None)

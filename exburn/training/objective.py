@@ -162,7 +162,8 @@ class Objective:
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
             whole = loss.per_sample is False and loss.masks_rows
-            self.exact_rows |= values.ndim == 0 and not whole
+            scalar = values.ndim == 0 or loss.per_sample is False
+            self.exact_rows |= scalar and not whole
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             scale = 1.0 if scales[i] is None else float(scales[i])
             name = f"{names[i] if self._named else labels[i]}_loss"

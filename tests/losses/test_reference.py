@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+import exburn
 from exburn import losses
 
 rng = np.random.default_rng(0)
@@ -206,6 +207,40 @@ FUNCTIONS = [
     ("dice", IMAGES_TRUE, IMAGES),
     ("tversky", IMAGES_TRUE, IMAGES),
 ]
+
+
+ALONG_AXES = [
+    *(("CosineSimilarity", {"axis": axis}) for axis in (0, -1)),
+    *(("KLDivergence", {}), ("CategoricalHinge", {})),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), ALONG_AXES)
+@pytest.mark.parametrize("vectors", [PROBS, PROBS[0]], ids=["matrix", "vector"])
+def test_what_an_axis_is_of(name, vectors, options):
+    true = vectors[::-1].copy()
+    for kind in ("losses", "metrics"):
+        ours, theirs = (
+            getattr(getattr(m, kind), name)(**options) for m in (exburn, keras)
+        )
+        np.testing.assert_allclose(ours(true, vectors), theirs(true, vectors), 1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cosines_along_an_axis_in_short_batches(axis):
+    results = []
+    for m in (exburn, keras):
+        model = m.Sequential([m.Input((4,)), m.layers.Dense(4, "relu", False, "ones")])
+        model.compile(
+            m.optimizers.SGD(0.1, momentum=0.0),
+            m.losses.CosineSimilarity(axis=axis),
+            metrics=[m.metrics.CosineSimilarity(axis=axis)],
+        )
+        options = {"batch_size": 4, "verbose": 0}
+        history = model.fit(REAL, REAL_TRUE, shuffle=False, **options).history
+        both = [history[key][0] for key in ("loss", "cosine_similarity")]
+        results.append(both + model.evaluate(REAL, REAL_TRUE, **options))
+    np.testing.assert_allclose(results[0], results[1], 1e-4)
 
 
 def test_functions():
