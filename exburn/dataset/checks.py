@@ -46,10 +46,11 @@ def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
     return first[1].shape[0]
 
 
-def _without_ones(weight: Any) -> Any:
+def _plain_weight(weight: Any) -> Any:
+    """Numbers of one dtype, as programs are compiled for it; no axes of one."""
     while weight.ndim > 1 and weight.shape[-1] == 1:
         weight = weight[..., 0]
-    return weight
+    return weight if weight.dtype == np.float32 else weight.astype(np.float32)
 
 
 def _check_weights(weight: Tree, y: Tree, op: str) -> None:
@@ -138,7 +139,7 @@ def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tupl
     parts = zip((x, y, weight), NAMES, strict=True)
     x, y, weight = (map_leaves(convert, part, name) for part, name in parts)
     # One weight a row may come as a column, such as a pandas Series.
-    tree = x, y, map_leaves(lambda _, w: _without_ones(w), weight, NAMES[2])
+    tree = x, y, map_leaves(lambda _, w: _plain_weight(w), weight, NAMES[2])
     _check_lengths(tree, op, what)
     _check_weights(tree[2], tree[1], op)
     return tree

@@ -158,7 +158,9 @@ def test_weights_fit_y():
         assert as_dataset(X, y, np.ones(shape)).tree[2].shape == shape
         column = np.ones((*shape, 1))  # as of a pandas Series
         assert as_dataset(X, y, column).tree[2].shape == shape
-    assert as_dataset(X, Y, np.ones((4, 1), bool)).tree[2].dtype == bool
+    for dtype in (bool, int, "float64"):  # one dtype, one program
+        weight = as_dataset(X, Y, np.ones((4, 1), dtype)).tree[2]
+        assert weight.dtype == np.float32 and weight.tolist() == [1, 1, 1, 1]
 
 
 def test_take_returns_host_arrays():
