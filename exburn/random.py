@@ -70,7 +70,7 @@ class SeedGenerator:
         self.state = Buffer(_words(self._seed, 0), label="seed_generator_state")
 
     def next(self, ordered: bool = True) -> jax.Array:
-        """The next seed: a PRNG key of JAX.
+        """The next seed: the two words of a PRNG key of JAX, as in Keras.
 
         Args:
             ordered: Kept for Keras code.
@@ -78,6 +78,9 @@ class SeedGenerator:
         Raises:
             ArgumentError: The call is compiled by someone else, and there is no key.
         """
+        return jax.random.key_data(self._next_key())
+
+    def _next_key(self) -> jax.Array:
         key = _step_key(f"generator {self._seed}")
         if key is not None:
             return key
@@ -127,13 +130,16 @@ def draw_key(seed: Any = None) -> jax.Array:
     """The PRNG key for one draw.
 
     Args:
-        seed: ``None``, an integer, a :class:`SeedGenerator`, or a key of JAX.
+        seed: ``None``, an integer, a :class:`SeedGenerator`, a key of JAX, or
+            the words of one.
     """
     if isinstance(seed, SeedGenerator):
-        return seed.next()
+        return seed._next_key()
     if isinstance(seed, jax.Array):
         typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
-        return seed if typed else jax.random.wrap_key_data(seed)
+        if typed:
+            return seed
+        return key_of(seed) if seed.shape == (2,) else jax.random.wrap_key_data(seed)
     if seed is None:
         return (context.current() or context.Context()).random_key("random")
     seed = _check_seed(seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -80,10 +79,7 @@ class RandomInitializer(Initializer):
         if isinstance(self.seed, int):
             return seeded_generator(self.seed)
         if self.seed is not None:
-            words = self.seed.next()
-            if jnp.issubdtype(words.dtype, jax.dtypes.prng_key):
-                words = jax.random.key_data(words)
-            words = np.asarray(words).ravel().astype(np.uint32)
+            words = np.asarray(self.seed.next(), np.uint32)
             return seeded_generator(int.from_bytes(words.tobytes(), "little"))
         return fresh_generator() if rng is None else rng
 

@@ -99,6 +99,16 @@ def test_key_scope_gives_the_key_outside_of_programs():
         assert not np.array_equal(a, b)
 
 
+def test_the_next_seed_is_that_of_keras():
+    mine, theirs = random.SeedGenerator(7), keras.random.SeedGenerator(7)
+    for _ in range(3):
+        seed, expected = mine.next(), theirs.next()
+        assert seed.dtype == expected.dtype and seed.tolist() == expected.tolist()
+        np.testing.assert_array_equal(
+            random.normal((2,), seed=seed), jax.random.normal(seed, (2,))
+        )
+
+
 def test_compiled_by_someone_else():
     def draw(seed):
         return jax.jit(lambda: random.normal((2,), seed=seed))()
