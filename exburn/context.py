@@ -36,7 +36,8 @@ class Context:
         builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
             was met unbuilt; ``None`` in an ordinary pass.
         root: The module that the pass runs through, holding the arrays of this pass.
-        lookups: ``(indices, rows, layer)`` of every table that was looked into.
+        lookups: ``(indices, rows, layer)`` of every table that was looked into, and
+            ``(values, None, input)`` of every input that is cast to integers.
         parts: The losses that a model's ``compute_loss`` added up, if several, by name.
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
@@ -54,7 +55,7 @@ class Context:
         self.shapes: dict[str, Any] | None = None
         self.captured: dict[str, list] | None = None
         self.root: Any = None
-        self.lookups: list[tuple[Any, int, str]] = []
+        self.lookups: list[tuple[Any, int | None, str]] = []
         self.parts: dict[str, Any] = {}
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}

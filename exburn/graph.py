@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from exburn.context import current
 from exburn.dataset.trees import in_order
@@ -159,13 +160,11 @@ def _fit(
             hint="The first axis is the batch.",
         )
     if value.dtype != spec.dtype:
-        lossless = is_float(spec.dtype) or not is_float(value.dtype)
-        if not lossless:
-            raise DataError(
-                "model",
-                f"input {name!r} must hold {spec.dtype}, received {describe(value)}",
-                hint=f"Convert it, if its values are whole: x.astype({spec.dtype!s}).",
-            )
+        if is_float(value.dtype) and not is_float(spec.dtype):
+            if context is not None and isinstance(value, Tracer):
+                context.lookups.append((before, None, name))
+            else:
+                _check_whole(value, name, spec.dtype)
         if not (is_float(spec.dtype) and is_float(value.dtype)):
             # 64 bits are 32, unless jax_enable_x64 is set.
             value = jnp.asarray(value, jax.dtypes.canonicalize_dtype(spec.dtype))
@@ -174,6 +173,16 @@ def _fit(
         if mask is not None:
             context.set_mask(value, mask)
     return value
+
+
+def _check_whole(value: Any, name: str, dtype: Any) -> None:
+    if not bool(jnp.all(jnp.mod(value, 1) == 0)):  # nor of infinity
+        raise DataError(
+            "model",
+            f"input {name!r} must hold {dtype}, received {describe(value)} with "
+            "fractions",
+            hint=f"Round it, or cut the fractions off: x.astype({dtype!s}).",
+        )
 
 
 def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:

@@ -184,7 +184,7 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
     graphdef, state = nnx.split(layer)
     arrays, rebuild = _traceable((args, kwargs))
     masks = [outer.mask_of(value) for value in arrays]
-    lookups: list[tuple[int, int, str]] = []
+    lookups: list[tuple[int, int | None, str]] = []
 
     def run(state, arrays, masks):
         flat = nnx.to_flat_state(state)

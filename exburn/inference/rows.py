@@ -29,10 +29,8 @@ def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
     if not (is_float(array.dtype) or array.dtype.kind in "biu"):
         raise DTypeError("predict", wanted)
     if dtype.kind in "biu":
-        if is_float(array.dtype):
-            hint = f"Convert it, if its values are whole: x.astype('{dtype}')."
-            raise DataError("predict", wanted, hint=hint)
-        converted = array.astype(dtype)
+        with np.errstate(invalid="ignore"):  # of NaN, which is not equal to anything
+            converted = array.astype(dtype)
         if not np.array_equal(converted, array):
             raise DataError("predict", f"{wanted}, with numbers that it cannot hold")
         return converted

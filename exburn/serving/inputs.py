@@ -126,11 +126,13 @@ class Inputs:
                 hint="The first axis counts the rows of the request.",
             )
         if value.dtype != dtype:
-            if is_float(value.dtype) and not is_float(dtype):
+            cuts = is_float(value.dtype) and not is_float(dtype)
+            if cuts and not np.array_equal(value, np.floor(value)):
                 raise DataError(
                     "serving",
-                    f"{name} must hold {dtype}, received {describe(leaf)}",
-                    hint=f"If its values are whole: x.astype('{dtype}').",
+                    f"{name} must hold {dtype}, received {describe(leaf)} with "
+                    "fractions",
+                    hint=f"Round it, or cut the fractions off: x.astype('{dtype}').",
                 )
             value = value.astype(dtype)
         elif copy:

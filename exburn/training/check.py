@@ -22,8 +22,12 @@ __all__ = [
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
 
 
-def check_ids(x: Any, lookups: tuple[tuple[int, int, str], ...], op: str) -> None:
+def check_ids(
+    x: Any, lookups: tuple[tuple[int, int | None, str], ...], op: str
+) -> None:
     """Raises unless every looked-up value is a whole number below the table's rows.
+
+    Without a table it only has to be whole: it is cast to an integer.
 
     Raises:
         DataError: Naming the first such value, its row and the layer.
@@ -36,21 +40,29 @@ def check_ids(x: Any, lookups: tuple[tuple[int, int, str], ...], op: str) -> Non
         ids = on_host(array)
         if ids is None or not ids.size:
             continue
+        low, end = (-np.inf, np.inf) if rows is None else (0, rows)
         whole = ids.dtype.kind != "f" or bool((ids == np.floor(ids)).all())
-        if whole and ids.min() >= 0 and ids.max() < rows:
+        if whole and ids.min() >= low and ids.max() < end:
             continue
-        bad = ~((ids >= 0) & (ids < rows) & (ids == np.floor(ids)))
+        bad = ~((ids >= low) & (ids < end) & (ids == np.floor(ids)))
         at = np.unravel_index(int(bad.argmax()), ids.shape)
+        name = f"x{jax.tree_util.keystr(path)}"
+        found = {
+            "first bad value": f"{ids[at]} at row {at[0]}, position "
+            f"{tuple(map(int, at))}",
+            "bad values": f"{int(bad.sum())} of {ids.size}",
+        }
+        if rows is None:
+            raise DataError(
+                op,
+                f"{name} must hold whole numbers: the input {layer!r} is of integers",
+                found,
+                hint="Round it, or give the Input a floating dtype.",
+            )
         raise DataError(
             op,
-            f"the ids in x{jax.tree_util.keystr(path)} must be whole numbers from 0 to "
-            f"{rows - 1}",
-            {
-                "first bad value": f"{ids[at]} at row {at[0]}, position "
-                f"{tuple(map(int, at))}",
-                "bad values": f"{int(bad.sum())} of {ids.size}",
-                "layer": layer,
-            },
+            f"the ids in {name} must be whole numbers from 0 to {rows - 1}",
+            found | {"layer": layer},
             hint=f"The table of {layer!r} has {rows} rows: raise its input_dim, or "
             "number the ids anew.",
         )

@@ -30,7 +30,8 @@ class Forward:
         outputs: Specs of the outputs.
         losses: Number of losses that layers added.
         probabilities: For each output whether it ends in a softmax or sigmoid.
-        lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows.
+        lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows;
+            without ``rows`` those that are cast to integers.
         mixes_rows: Whether it may compute with the batch as a whole.
     """
 
@@ -38,7 +39,7 @@ class Forward:
     outputs: Any
     losses: int = 0
     probabilities: tuple[bool, ...] = ()
-    lookups: tuple[tuple[int, int, str], ...] = ()
+    lookups: tuple[tuple[int, int | None, str], ...] = ()
     mixes_rows: bool = False
 
 
@@ -74,8 +75,11 @@ def trace(split: SplitModule, x: Any) -> Forward:
     return Forward(cost, specs, probabilities=probabilities, mixes_rows=mixes, **told)
 
 
-def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int, str], ...]:
-    """The inputs that were looked up in a table as they are, or cast at most."""
+def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int | None, str], ...]:
+    """The inputs that were looked up in a table as they are, or cast at most.
+
+    And those that are cast to integers, for which no table has rows.
+    """
     inputs = jax.tree.leaves(x)
     found = []
     for indices, rows, layer in pass_.lookups:

@@ -313,7 +313,7 @@ def an_id_above_the_embedding_in_predict(b):
     b.model.predict(spoiled(b.x, 10))
 
 
-@bad(DataError, "int32", "float32", make=reader)
+@bad(DataError, "whole numbers", "0.5 at row 0", make=reader)
 def floats_as_ids(b):
     b.model.fit(b.x + 0.5, b.y)
 

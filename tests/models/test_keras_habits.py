@@ -14,7 +14,7 @@ from flax import nnx
 
 import exburn
 from exburn import layers
-from exburn.errors import ArgumentError, MissingFileError, NotBuiltError
+from exburn.errors import ArgumentError, DataError, MissingFileError, NotBuiltError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 4)).astype(np.float32)
@@ -34,6 +34,35 @@ def trained(**settings):
     model.compile(**{"optimizer": "adam", "loss": "mse", "seed": 0} | settings)
     model.fit(X, Y, epochs=2, verbose=0)
     return model
+
+
+# -------------------------------------------------------------------------- data
+def test_weights_of_any_dtype_share_programs():
+    model = trained()
+    weight = np.arange(64) % 3
+    results = []
+    for dtype in ("float32", "int64", "uint8", "float64"):
+        given = weight.astype(dtype)
+        model.fit(X, Y, sample_weight=given, verbose=0)
+        results.append(model.evaluate(X, Y, sample_weight=given != 1, verbose=0))
+    assert model.trace_counts["train"] == 2 and model.trace_counts["evaluate"] == 1
+
+
+def test_whole_floats_for_an_integer_input():
+    ids = np.array([[1.0, 2.0, 3.0], [4.0, 0.0, 4.0]])
+    x = exburn.Input((3,), dtype="int32")
+    model = exburn.Model(x, layers.Embedding(5, 2)(x))
+    model.compile("sgd", "mse")
+    y = model.predict(ids.astype(int), verbose=0)
+    assert np.array_equal(model.predict(ids, verbose=0), y)
+    assert np.array_equal(model(ids.astype("float16")), y)
+    assert model.train_on_batch(ids, y) == 0
+    for call in (model.predict, model, lambda bad: model.fit(bad, y, verbose=0)):
+        for bad in (0.5, np.nan, np.inf):
+            with pytest.raises(DataError, match="must hold|finite"):
+                call(ids + bad)
+    with pytest.raises(DataError, match="from 0 to 4"):
+        model.predict(ids + 1, verbose=0)
 
 
 # ------------------------------------------------------------------------ losses

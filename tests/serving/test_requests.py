@@ -54,8 +54,9 @@ def test_ids_beyond_the_table_are_refused():
         assert serving(np.array([[0, 4]])).shape == (1, 2, 3)
         with pytest.raises(DataError, match="from 0 to 4"):
             serving(np.array([[0, 5]]))
+        assert serving(np.array([[0.0, 1.0]])).shape == (1, 2, 3)
         with pytest.raises(DataError, match="must hold int32"):
-            serving(np.array([[0.0, 1.0]]))
+            serving(np.array([[0.0, 1.5]]))
 
 
 def test_nan_passes_unless_it_is_refused(serving, rows):
