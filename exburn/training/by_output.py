@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from exburn.training.objective_arguments import as_list
 __all__ = [
     "arrays_by_output",
     "entries_by_output",
+    "losses_by_output",
     "metrics_by_output",
     "names_of",
     "unused",
@@ -66,6 +67,40 @@ def entries_by_output(what: str, spec: Any, names: list[str]) -> list[Any]:
     if len(spec) != len(names):
         raise _other_count(what, spec, names, "entry")
     return list(spec)
+
+
+def losses_by_output(
+    losses: Any, labels: Any, weights: Any, names: list[str]
+) -> Iterator[tuple[int, Any, Any, float]]:
+    """Each loss, with the number of its output before it, its label and its weight.
+
+    An output may have a list of losses, with one weight or a list of as many.
+
+    Raises:
+        ArgumentError: As above, or there are more weights than losses.
+
+    Example:
+        >>> list(losses_by_output([["x", "y"], "z"], [["X", "Y"], "Z"], 2, ["a", "b"]))
+        [(0, 'x', 'X', 2.0), (0, 'y', 'Y', 2.0), (1, 'z', 'Z', 2.0)]
+    """
+    given = entries_by_output("loss", losses, names)
+    called = entries_by_output("loss", labels, names)
+    weighted = entries_by_output("loss_weights", weights, names)
+    for i, (loss, label, weight) in enumerate(
+        zip(given, called, weighted, strict=True)
+    ):
+        own = as_list(loss) or [None]
+        scales = as_list(weight) if isinstance(weight, list | tuple) else [weight]
+        if len(scales) not in (1, len(own)):
+            raise ArgumentError(
+                "compile",
+                f"loss_weights: {len(scales)} numbers for the {len(own)} losses of "
+                f"{names[i]!r}",
+                hint="Give one for all of them, or one for each.",
+            )
+        scales *= len(own) // len(scales)
+        for one, name, scale in zip(own, as_list(label) or [None], scales, strict=True):
+            yield i, one, name, 1.0 if scale is None else float(scale)
 
 
 def metrics_by_output(spec: Any, names: list[str]) -> list[list[Any]]:

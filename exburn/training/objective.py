@@ -16,7 +16,7 @@ from exburn.errors import DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
 from exburn.training.by_output import (
     arrays_by_output,
-    entries_by_output,
+    losses_by_output,
     metrics_by_output,
     names_of,
     unused,
@@ -118,8 +118,8 @@ class Objective:
         self.exact_rows = False
         self.terms = self._terms(preds, targets, weights, probabilities)
         if isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping):
-            order = {f"{name}_loss": i for i, name in enumerate(self._loss)}
-            self.terms.sort(key=lambda term: order[term.name])
+            order = {name: i for i, name in enumerate(self._loss)}
+            self.terms.sort(key=lambda t: order[self.output_names[t.output]])
         self.meters = self._meters(preds, targets)
         self._built_for = form, probabilities
 
@@ -140,9 +140,9 @@ class Objective:
     def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
         terms = []
         names, taken = self.output_names, {"loss"}
-        labels = entries_by_output("loss", self._loss_names, names)
-        scales = entries_by_output("loss_weights", self._loss_weights, names)
-        for i, loss in enumerate(entries_by_output("loss", self._loss, names)):
+        for i, loss, label, scale in losses_by_output(
+            self._loss, self._loss_names, self._loss_weights, names
+        ):
             if loss is None or targets[i] is None:
                 if (
                     loss is not None
@@ -165,8 +165,7 @@ class Objective:
             scalar = values.ndim == 0 or loss.per_sample is False
             self.exact_rows |= scalar and not whole
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
-            scale = 1.0 if scales[i] is None else float(scales[i])
-            name = f"{names[i] if self._named else labels[i]}_loss"
+            name = f"{names[i] if self._prefixed else label}_loss"
             terms.append(_Term(i, unused(name, taken), loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(

@@ -64,6 +64,9 @@ def check_scales(spec: Any) -> None:
     if isinstance(spec, Mapping):
         spec = list(spec.values())
     for value in spec if isinstance(spec, list | tuple) else [spec]:
+        if isinstance(value, list | tuple):  # one for each loss of an output
+            check_scales(value)
+            continue
         number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)
         if value is not None and not (
             number and np.ndim(value) == 0 and np.isfinite(value)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import exburn
+from exburn.errors import ArgumentError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 3)).astype(np.float32)
@@ -72,6 +73,43 @@ CASES = [
     (subclass, named, BY_NAME, {"loss": {"z": "mse", "y": "mae"}, "metrics": {}}),
     (subclass, named, BY_NAME, {"loss": "mse", "metrics": {"z": ["mae", "mse"]}}),
 ]
+
+
+SEVERAL = [["mse", "mae"], "mae"]
+
+
+@pytest.mark.parametrize("weights", [None, [[2.0, 0.5], 3.0]])
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_an_output_has_several_losses(as_dict, weights):
+    outputs, targets, settings = list, Y, {"loss": SEVERAL, "loss_weights": weights}
+    if as_dict:
+        outputs, targets = named, BY_NAME
+        settings = {"loss": dict(zip("zy", SEVERAL, strict=True))}
+        if weights:
+            settings["loss_weights"] = dict(zip("zy", weights, strict=True))
+    ours, theirs = (
+        logs(keras, functional, outputs, targets, settings)[0]
+        for keras in (exburn, peer)
+    )
+    assert ours["loss"] == pytest.approx(theirs["loss"], 1e-5)
+    first, second = ("z_loss", "y_loss") if as_dict else ("b_loss", "a_loss")
+    assert list(ours) == ["loss", first, f"{first}_1", second]
+    assert ours[f"{first}_1"] == pytest.approx(theirs[first], 1e-5)  # it logs the last
+
+
+def test_several_losses_of_the_only_output(tmp_path):
+    x = exburn.Input((3,))
+    model = exburn.Model(x, exburn.layers.Dense(1)(x))
+    model.compile("sgd", loss=[["mse", "mae"]], loss_weights=[[1.0, 10.0]])
+    ours = model.evaluate(X, Y[0], verbose=0, return_dict=True)
+    assert list(ours) == ["loss", "mse_loss", "mae_loss"]
+    assert ours["loss"] == pytest.approx(ours["mse_loss"] + 10 * ours["mae_loss"])
+    model.save(path := tmp_path / "m.exburn")
+    again = exburn.load_model(path).evaluate(X, Y[0], verbose=0, return_dict=True)
+    assert again == ours
+    with pytest.raises(ArgumentError, match="3 numbers for the 2 losses of"):
+        model.compile("sgd", loss=[["mse", "mae"]], loss_weights=[[1.0, 2.0, 3.0]])
+        model.evaluate(X, Y[0], verbose=0)
 
 
 @pytest.mark.parametrize(("make", "outputs", "targets", "settings"), CASES)
