@@ -21,7 +21,7 @@ import jax.extend.source_info_util as source_info
 import jax.image
 import jax.scipy.special
 
-__all__ = ["extend", "extended", "name_of", "named", "original"]
+__all__ = ["SPLITTING", "extend", "extended", "name_of", "named", "original"]
 
 _NAMESPACES: tuple[ModuleType, ...] = (
     *(jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.lax),
@@ -35,6 +35,8 @@ _WITHOUT_ARRAYS = frozenset(
     " get_printoptions get_scaled_dot_general_config isdtype issubdtype iterable load"
     " printoptions promote_types save savez set_printoptions stage vectorize".split()
 )
+# What takes an array apart into as many as an argument says: too many to be traced.
+SPLITTING = frozenset("split array_split hsplit vsplit dsplit unstack".split())
 _NESTED = frozenset((list, tuple, dict))
 
 _originals: dict[int, Callable] = {}  # by the id of what stands in front of it

@@ -12,6 +12,7 @@ import jax
 import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
 
+from exburn import jax_functions
 from exburn.errors import (
     ArgumentError,
     FileFormatError,
@@ -163,9 +164,16 @@ def lookup(name: str, kind: str = "object") -> Any:
                 return scope[key]
     if name in _registry:
         return _registry[name]
+    if (function := jax_functions.named(name)) and _is_one(name):
+        return function
     known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, known, hint=hint)
+
+
+def _is_one(name: str) -> bool:
+    """Whether a function returns no list that is as long as a file says."""
+    return name.rpartition(".")[2] not in jax_functions.SPLITTING
 
 
 def registered_name(obj: Any) -> str | None:
@@ -227,7 +235,8 @@ def serialize(value: Any) -> Any:
             "config": {"dtype": str(value.dtype), "value": value.tolist()},
         }
     name = registered_name(value) or _name_in_scope(value)
-    if name is not None:
+    name = name or jax_functions.name_of(value)
+    if name is not None and _is_one(name):
         return {"class_name": "__function__", "config": name}
     if isinstance(value, np.dtype | type):
         with contextlib.suppress(TypeError):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from exburn import jax_functions, registry
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.graph import Ref, named_by
+from exburn.jax_functions import SPLITTING
 from exburn.shapes import public_shape
 from exburn.symbol import OPERATIONS, Operation, Symbol, has_symbol, lift
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["axes_entry", "describe", "rebuild", "restore_axes"]
 
-_SPLITS = frozenset("split array_split hsplit vsplit dsplit unstack".split())
 _MOST_PARTS = 4096
 
 
@@ -99,7 +99,7 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
                 raise FileFormatError(
                     "from_config", f"the operation {node['name']!r} has no input"
                 )
-            if registry.from_file() and name.rpartition(".")[2] in _SPLITS:
+            if registry.from_file() and name.rpartition(".")[2] in SPLITTING:
                 _check_parts(args, kwargs)
             target = lift(fn, name=node["name"])
         produced.append(jax.tree.leaves(target(*args, **kwargs)))

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from exburn import registry
 from exburn.dtypes import standardize_dtype
-from exburn.jax_functions import original
+from exburn.jax_functions import SPLITTING, original
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
 
 __all__ = ["bind", "listed", "op", "tensor", "tensors"]
@@ -138,12 +139,14 @@ def listed(function: Callable) -> Callable:
 
 
 def _dress(call, function, label, names, leading):
-    """Name, documentation and signature of an op; its entry among the operations."""
+    """Name, documentation and signature of an op; its entries, for files to name it."""
     call.__name__ = call.__qualname__ = label
     call.__doc__ = function.__doc__
     call.__module__ = getattr(function, "__module__", __name__)
     call.__signature__ = _signature(function, names, leading)
     OPERATIONS.setdefault(label, function)
+    if label not in SPLITTING:
+        registry.register(call, package="ops")
     return call
 
 

@@ -19,7 +19,7 @@ from tests.saving.models import (
 
 import exburn as keras
 from exburn import layers
-from exburn.errors import ArgumentError, ModelFormatError
+from exburn.errors import ArgumentError, ModelFormatError, UnknownNameError
 from exburn.traversal import iter_weights
 
 
@@ -238,6 +238,23 @@ def test_a_function_goes_by_its_name_in_the_scope(argument, tmp_path):
     )
     with pytest.raises(ModelFormatError, match="custom_objects"):
         keras.load_model(path)
+
+
+OF_JAX = [keras.ops.relu, keras.ops.image.rgb_to_grayscale, jnp.sin, jax.lax.square]
+
+
+@pytest.mark.parametrize("function", OF_JAX, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [layers.Activation, layers.Lambda])
+def test_functions_of_jax_and_ops_go_by_their_names(make, function, tmp_path):
+    x = np.random.default_rng(0).normal(size=(2, 4, 4, 3)).astype(np.float32)
+    model = in_functional(make(function), x)
+    model.save(path := tmp_path / "m.exburn")
+    loaded = keras.load_model(path)
+    same(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+    with pytest.raises(ArgumentError, match="cannot be described"):
+        layers.Lambda(jnp.split, arguments={"indices_or_sections": 2}).get_config()
+    with pytest.raises(UnknownNameError, match=r"jax\.numpy\.split"):
+        keras.activations.get("jax.numpy.split")
 
 
 class Unregistered(keras.Layer):
