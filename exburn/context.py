@@ -19,6 +19,8 @@ from exburn.errors import ArgumentError
 
 __all__ = ["Context", "current", "forward", "key_scope", "set_random_seed"]
 
+_MASK = "_keras_mask"  # the name of Keras' attribute
+
 
 class Context:
     """State of one forward pass.
@@ -88,12 +90,25 @@ class Context:
         return jax.random.fold_in(self.key, path_hash(path, draw))
 
     def mask_of(self, value: Any) -> Any:
-        """The mask attached to an array in this pass, or ``None``."""
+        """The mask attached to an array, in this pass or by ``carry``, or ``None``."""
         entry = self._masks.get(id(value))
-        return entry[1] if entry is not None and entry[0] is value else None
+        if entry is not None and entry[0] is value:
+            return entry[1]
+        return None if isinstance(value, Tracer) else getattr(value, _MASK, None)
 
     def set_mask(self, value: Any, mask: Any) -> None:
         self._masks[id(value)] = (value, mask)
+
+    def carry(self, outputs: Any) -> None:
+        """Hangs masks on the arrays that the pass returns, for the next one, as Keras.
+
+        JAX's arrays take attributes, those that it traces do not.
+        """
+        for value in jax.tree.leaves(outputs):
+            mask = self.mask_of(value)
+            traced = isinstance(value, Tracer) or isinstance(mask, Tracer)
+            if mask is not None and not traced:
+                setattr(value, _MASK, mask)
 
     def filled(self, scores: Any) -> Any:
         """The array that scores were cut and cast from.

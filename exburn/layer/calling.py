@@ -102,6 +102,7 @@ class Calling(Buildable):
                 refuse_apart(self.name, error, given | {"weights": held})
                 raise
             _added[self] = pass_.losses
+            pass_.carry(outputs)
             return outputs
         return self._call_arrays(args, kwargs)
 

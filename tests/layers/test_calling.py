@@ -1,5 +1,7 @@
 """What a layer is told when it is called: whether it is training, and the mask."""
 
+import jax
+import keras as peer
 import numpy as np
 import pytest
 
@@ -174,3 +176,42 @@ def test_masks_reach_symbols_through_several_outputs():
     _, second = Split()(L.Embedding(10, 1, mask_zero=True)(x))
     model = exburn.Model(x, TemporalSoftmax()(second))
     assert model(np.array([[1, 2, 3, 0]])).tolist() == [[[1.0], [0.0]]]
+
+
+# ------------------------------------------------------------------------- masks
+AFTER = {
+    "LSTM": lambda L: [L.LSTM(3)],
+    "dropout, GRU": lambda L: [L.Dropout(0.5), L.GRU(3, return_sequences=True)],
+    "dense, pooling": lambda L: [L.Dense(2), L.GlobalAveragePooling1D()],
+    "both ways": lambda L: [L.Bidirectional(L.SimpleRNN(2))],
+    "sequential": lambda L: [L.Masking(), L.TimeDistributed(L.Dense(2)), L.LSTM(2)],
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_masks_go_with_arrays_from_layer_to_layer(name):
+    ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 4, 2, 3]])
+    results = []
+    for keras in (exburn, peer):
+        table = keras.layers.Embedding(5, 3, mask_zero=True)
+        layers = [table, *AFTER[name](keras.layers)]
+        rng, x = np.random.default_rng(0), ids
+        for layer in layers:
+            layer(x)
+            layer.set_weights([rng.normal(size=tuple(w.shape)) for w in layer.weights])
+            x = layer(x)
+        results.append((x, getattr(x, "_keras_mask", None), table(ids)._keras_mask))
+    (ours, *masks), (theirs, *expected) = results
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    for mask, other in zip(masks, expected, strict=True):
+        assert (mask is None) == (other is None)
+        assert mask is None or np.array_equal(mask, other)
+
+
+def test_masks_hang_on_no_tracer():
+    table, total = L.Embedding(5, 3, mask_zero=True), L.GlobalAveragePooling1D()
+    ids = np.array([[1, 2, 0, 0]])
+    expected = total(table(ids))
+    mean = jax.jit(lambda ids: total(table(ids), mask=table.compute_mask(ids)))
+    np.testing.assert_allclose(mean(ids), expected, rtol=1e-6)
+    assert not hasattr(table(ids) * 1, "_keras_mask")
