@@ -83,6 +83,8 @@ class Calling(Buildable):
         return pass_.random_key(pass_.paths.get(id(self), self.name))
 
     def __call__(self, *args, **kwargs):
+        if not args:
+            args, kwargs = self._call_info.by_place(kwargs)
         if has_symbol((args, kwargs)):
             return self._call_symbols(args, kwargs)
         if context.current() is None:

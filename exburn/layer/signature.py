@@ -47,6 +47,13 @@ class CallInfo:
             and p.name not in ("training", "mask")
         ]
 
+    def by_place(self, kwargs: dict) -> tuple[tuple, dict]:
+        """Arguments that are all named: the first, whose mask counts, by its place."""
+        first = next(iter(self.order), "training")
+        if first in ("training", "mask") or first not in kwargs:
+            return (), kwargs
+        return (kwargs[first],), {k: v for k, v in kwargs.items() if k != first}
+
     def is_enough(self, count: int) -> bool:
         """Whether so many arguments can be all of a call."""
         return 0 < len(self._needed) <= count

@@ -16,8 +16,8 @@ from exburn.building import clone, intact, materialize, place, spread_precision
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
-from exburn.models import config
 from exburn.models.adapting import Adapting
+from exburn.models.config import describe, rebuild
 from exburn.models.exporting import Exporting
 from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
@@ -317,20 +317,20 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         """
         if self.graph is None or _makes_its_graph(type(self)):
             return super().get_config()
-        return config.describe(self)
+        return describe(self)
 
     @classmethod
-    def from_config(cls, config_: dict[str, Any], custom_objects: Any = None):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         """The model of a ``get_config``, with fresh weights.
 
         Args:
-            config_: The configuration.
+            config: The configuration.
             custom_objects: Classes and functions by name, besides the registered ones.
         """
         with registry.custom_objects(custom_objects):
-            if "nodes" not in config_:
-                return super().from_config(config_)
-            return config.rebuild(cls, config_)
+            if "nodes" not in config:
+                return super().from_config(config)
+            return rebuild(cls, config)
 
 
 def _once(build: Callable) -> Callable:

@@ -195,8 +195,8 @@ class Conv(Convolution):
         self._add_bias(self.filters)
         self._adapt()
 
-    def call(self, x):
-        x = self.cast(x)
+    def call(self, inputs):
+        x = self.cast(inputs)
         return self._finish(self._convolve(x, self.cast(self.kernel), self.groups))
 
 

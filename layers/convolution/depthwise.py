@@ -81,8 +81,8 @@ class DepthwiseConv(Convolution):
             x, kernel.reshape(*sizes, 1, channels * multiplier), channels
         )
 
-    def call(self, x):
-        return self._finish(self._depthwise(self.cast(x), self.kernel))
+    def call(self, inputs):
+        return self._finish(self._depthwise(self.cast(inputs), self.kernel))
 
 
 class SeparableConv(DepthwiseConv):
@@ -150,9 +150,9 @@ class SeparableConv(DepthwiseConv):
         self._add_bias(self.filters)
         self._adapt()
 
-    def call(self, x):
+    def call(self, inputs):
         y = convolve(
-            self._depthwise(self.cast(x), self.depthwise_kernel),
+            self._depthwise(self.cast(inputs), self.depthwise_kernel),
             self.cast(self.pointwise_kernel),
             (1,) * self.rank,
             "VALID",

@@ -110,8 +110,8 @@ class ConvTranspose(Convolution):
             pads.append((before, after))
         return pads
 
-    def call(self, x):
-        x, kernel = self.cast(x), self.cast(self.kernel)
+    def call(self, inputs):
+        x, kernel = self.cast(inputs), self.cast(self.kernel)
         y = convolve(
             x,
             lax.rev(kernel, range(self.rank)),

@@ -98,8 +98,8 @@ class Dense(Adaptable):
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
         self._adapt()
 
-    def call(self, x):
-        x, kernel = self.cast(x), self.cast(self.kernel)
+    def call(self, inputs):
+        x, kernel = self.cast(inputs), self.cast(self.kernel)
         bias = self.cast(self.bias) if self.use_bias else None
         flat = x.ndim > 2 and jax.default_backend() == "cpu"
         if not (flat and activations.acts_on_rows(self.activation)):

@@ -48,7 +48,7 @@ class Lambda(Layer):
             self.supports_masking = True
         self._takes = _parameters(function) & {"mask", "training"}
 
-    def call(self, inputs, training=None, mask=None):
+    def call(self, inputs, mask=None, training=None):
         extra = dict(self.arguments)
         if "training" in self._takes:
             extra["training"] = training

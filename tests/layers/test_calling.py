@@ -215,3 +215,23 @@ def test_masks_hang_on_no_tracer():
     mean = jax.jit(lambda ids: total(table(ids), mask=table.compute_mask(ids)))
     np.testing.assert_allclose(mean(ids), expected, rtol=1e-6)
     assert not hasattr(table(ids) * 1, "_keras_mask")
+
+
+def test_the_first_argument_may_go_by_its_name():
+    ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
+    results = []
+    for keras in (exburn, peer):
+        x = keras.Input((4,), dtype="int32")
+        table = keras.layers.Embedding(5, 3, "ones", mask_zero=True)
+        h = keras.layers.Dense(2, None, False, "ones")(inputs=table(inputs=x))
+        rnn = keras.layers.SimpleRNN(2, None, True, "ones", "ones")
+        model = keras.Model(inputs=x, outputs=rnn(sequences=h))
+        results += [model.predict(ids, verbose=0), model(inputs=ids)]
+        config = model.get_config()
+        again = keras.Model.from_config(config=config)
+        assert again.count_params() == model.count_params()
+    for result in results:
+        np.testing.assert_allclose(result, results[-1], rtol=1e-5)
+    image = np.ones((1, 4, 4, 2), np.float32)
+    for layer in (L.Conv2D(2, 3), L.Conv2DTranspose(2, 3), L.SeparableConv2D(2, 3)):
+        assert np.array_equal(layer(inputs=image), layer(image))
