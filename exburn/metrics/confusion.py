@@ -18,6 +18,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import ratio, zeros
+from exburn.metrics.variable import FromState
 
 __all__ = [
     "FalseNegatives",
@@ -65,6 +66,10 @@ def _above(histogram: jax.Array) -> jax.Array:
     return jnp.flip(jnp.cumsum(jnp.flip(histogram, 0), axis=0), 0)[1:]
 
 
+def _counted(kind: str) -> Any:
+    return FromState(lambda metric: getattr(metric.counts(metric._current()), kind))
+
+
 class ThresholdMetric(Metric):
     """Base of metrics that compare scores with thresholds.
 
@@ -92,6 +97,9 @@ class ThresholdMetric(Metric):
         self._even, self._below_zero = even, below_zero
         self.top_k = top_k
         self.class_id = class_id
+
+    true_positives, false_positives = _counted("tp"), _counted("fp")
+    true_negatives, false_negatives = _counted("tn"), _counted("fn")
 
     def init(self) -> State:
         size = len(self._sorted) + 1

@@ -12,6 +12,7 @@ from exburn.errors import ArgumentError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import ratio, zeros
+from exburn.metrics.variable import variable
 
 __all__ = ["BinaryIoU", "IoU", "MeanIoU", "OneHotIoU", "OneHotMeanIoU"]
 
@@ -47,6 +48,7 @@ class IoU(Metric):
     """
 
     direction = "up"
+    total_cm = variable("confusion")
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from exburn.losses.base import (
 )
 from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueezed
 from exburn.metrics.base import Metric, State
+from exburn.metrics.variable import variable
 
 __all__ = [
     "FormulaMetric",
@@ -60,6 +61,8 @@ def row_weights(sample_weight: Any, rows: Any, dtype: Any) -> jax.Array:
 
 class _Accumulator(Metric):
     """What `Mean` and `Sum` share: values in, weights aligned from the left."""
+
+    total = variable("total")
 
     def _terms(
         self, values: Any, sample_weight: Any
@@ -135,6 +138,8 @@ class Mean(_Accumulator):
         >>> float(metric.result())
         4.0
     """
+
+    count = variable("count")
 
     def __init__(self, name: str = "mean", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from exburn.handle import Handle
 if TYPE_CHECKING:
     from exburn.metrics.base import Metric
 
-__all__ = ["MetricVariable", "initial_value"]
+__all__ = ["FromState", "MetricVariable", "initial_value", "variable"]
 
 
 def initial_value(initializer: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -55,3 +56,29 @@ class MetricVariable(Handle):
 
     def _replace(self, value: Any) -> None:
         self._metric._state = {**self._metric._current(), self.name: value}
+
+
+class FromState:
+    """An attribute that is read off a metric's state, unless a subclass sets another.
+
+    Args:
+        read: A function of the metric.
+
+    Example:
+        >>> from exburn.metrics import Sum
+        >>> metric = Sum()
+        >>> metric.update_state([1.0, 3.0])
+        >>> float(metric.total)
+        4.0
+    """
+
+    def __init__(self, read: Callable[[Any], Any]):
+        self.read = read
+
+    def __get__(self, metric: Metric | None, owner: Any) -> Any:
+        return self if metric is None else self.read(metric)
+
+
+def variable(key: str) -> Any:
+    """The attribute for a variable of the state."""
+    return FromState(lambda metric: MetricVariable(metric, key))

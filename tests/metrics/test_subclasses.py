@@ -130,6 +130,54 @@ def test_overriding_parts_of_a_built_in_metric():
         np.testing.assert_allclose(metric.result(), expected, rtol=1e-6)
 
 
+STATES = [
+    ("Mean", (), ("total", "count"), (PROBS,)),
+    ("Sum", (), ("total",), (PROBS,)),
+    ("BinaryAccuracy", (), ("total", "count"), (BITS, PROBS)),
+    ("Precision", ([0.2, 0.5],), ("true_positives", "false_positives"), (BITS, PROBS)),
+    ("Recall", (), ("true_positives", "false_negatives"), (BITS, PROBS)),
+    ("AUC", (5,), ("true_positives", "true_negatives"), (BITS, PROBS)),
+    ("MeanIoU", (3,), ("total_cm",), (LABELS, LABELS[::-1])),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
+@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
+def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
+    ours, theirs = (getattr(m, name)(*arguments) for m in (metrics, keras.metrics))
+    for metric in (ours, theirs):
+        metric.update_state(*data)
+    for attribute in attributes:
+        mine, other = (np.asarray(getattr(m, attribute)) for m in (ours, theirs))
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
+def test_subclasses_compute_with_the_state_or_have_one_of_their_own():
+    class Root(metrics.Mean):
+        def result(self):
+            return jnp.sqrt(self.total / self.count)
+
+    class Found(metrics.Precision):
+        def result(self):
+            return jnp.sum(self.true_positives)
+
+    class Own(metrics.Mean):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.total = self.add_weight(name="total")
+
+    root, found, own = Root(), Found(), Own()
+    root.total.assign(8.0)
+    root.count.assign(2.0)
+    assert float(root.result()) == 2
+    found.update_state([0, 1, 1], [0.9, 0.8, 0.1])
+    assert float(found.result()) == 1
+    state = found.update(found.init(), jnp.ones(2), jnp.array([0.1, 0.9]))
+    assert float(found.compute(state)) == 1
+    own.update_state([1.0, 3.0])
+    assert float(own.total) == 4
+
+
 def test_update_state_without_weights():
     class Last(metrics.Metric):
         def __init__(self):
