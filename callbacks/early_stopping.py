@@ -83,7 +83,7 @@ class EarlyStopping(MonitorCallback):
         self._restored = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        value = self.monitored(logs)
+        value = self.get_monitor_value(logs)
         if value is None or epoch < self.start_from_epoch:
             return
         improved = self.improves(value, self.best)

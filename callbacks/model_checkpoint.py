@@ -190,7 +190,7 @@ class ModelCheckpoint(StateCheckpoint):
         prefix = f"Epoch {epoch + 1}:"
         value = None
         if self.save_best_only:
-            value = self.monitored(logs)
+            value = self.get_monitor_value(logs)
             if value is None:
                 return
             best = "nothing" if self.best is None else f"{self.best:.5f}"
@@ -200,7 +200,7 @@ class ModelCheckpoint(StateCheckpoint):
                 return
             prefix += f" {self.monitor} improved from {best} to {value:.5f},"
         elif self.keep is not None and self.monitor in (logs or {}):
-            value = self.monitored(logs)
+            value = self.get_monitor_value(logs)
         if os.path.isdir(self._place(path)):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}

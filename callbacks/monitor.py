@@ -59,8 +59,11 @@ class MonitorCallback(Callback):
         self.min_delta = abs(min_delta)
         self.best = best
 
-    def monitored(self, logs: Mapping[str, Any] | None) -> float | None:
-        """Returns the monitored value; None in an epoch without its validation."""
+    def get_monitor_value(self, logs: Mapping[str, Any] | None) -> float | None:
+        """The monitored value, which a subclass may compute of the others.
+
+        None in an epoch without its validation.
+        """
         logs = logs or {}
         if self.monitor in logs:
             value = logs[self.monitor]

@@ -89,22 +89,26 @@ class ReduceLROnPlateau(MonitorCallback):
         self._restored = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        value = self.monitored(logs)
+        value = self.get_monitor_value(logs)
         if logs is not None:
             logs["learning_rate"] = current_rate(self.model.optimizer)
         if value is None:
             return
-        if self.cooldown_counter > 0:
+        if self.in_cooldown():
             self.cooldown_counter -= 1
             self.wait = 0
         if self.improves(value, self.best):
             self.best = value
             self.wait = 0
-        elif self.cooldown_counter == 0:
+        elif not self.in_cooldown():
             self.wait += 1
             if self.wait >= self.patience and self._reduce(epoch):
                 self.cooldown_counter = self.cooldown
                 self.wait = 0
+
+    def in_cooldown(self) -> bool:
+        """Whether the rate was lowered less than ``cooldown`` epochs ago."""
+        return self.cooldown_counter > 0
 
     def _reduce(self, epoch: int) -> bool:
         """Lowers the scale; False where the rate is at its floor already."""

@@ -143,7 +143,7 @@ class StateCheckpoint(MonitorCallback):
         logs = point.logs
         if not needed and self.monitor not in logs:
             return None
-        score = self.monitored(logs)
+        score = self.get_monitor_value(logs)
         if score is not None and self.writer is not None:
             self.writer.best = "max" if self._rises() else "min"
         return score

@@ -54,6 +54,24 @@ def test_early_stopping(seed, make_model, drive):
     assert np.array_equal(our_model.weights[0], their_model.weights[0])
 
 
+def test_a_subclass_computes_what_is_monitored(make_model, drive):
+    logs = [{"loss": loss, "gap": 0.0} for loss in (1.0, 0.5, 0.75, 0.25)]
+    results = []
+    for base in (EarlyStopping, keras.callbacks.EarlyStopping):
+
+        class Distance(base):
+            def get_monitor_value(self, logs):
+                return abs(logs["loss"] - 0.75)
+
+        stopping = Distance(monitor="distance", mode="min", patience=1)
+        stopping.set_model(make_model())
+        stopping.on_train_begin()
+        for epoch, log in enumerate(logs):
+            stopping.on_epoch_end(epoch, log)
+        results.append((stopping.stopped_epoch, stopping.best, stopping.best_epoch))
+    assert results[0] == results[1] == (3, 0.0, 2)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_reduce_lr_on_plateau(seed, make_model, drive):
     rng = random.Random(1000 + seed)
