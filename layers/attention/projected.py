@@ -137,6 +137,11 @@ class ProjectedAttention(Layer):
             **dict(self._options),
         )
 
+    query_dense = property(lambda self: self.query, doc="Projects queries.")
+    key_dense = property(lambda self: self.key, doc="Projects keys.")
+    value_dense = property(lambda self: self.value, doc="Projects values.")
+    output_dense = property(lambda self: self.attention_output, doc="Joins the heads.")
+
     # ------------------------------------------------------------------ computation
     def call(
         self,

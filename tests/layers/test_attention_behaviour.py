@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 from tests.layers.check_layer import check_layer
@@ -169,6 +170,15 @@ def test_attention_with_rotary_is_blind_to_a_shift():
     np.testing.assert_allclose(np.array(z)[:, 3:], y, rtol=1e-3, atol=1e-4)
     again = layers.MultiHeadAttention.from_config(layer.get_config())
     assert again.rotary.max_wavelength == 10000
+
+
+def test_the_projections_have_the_names_of_keras():
+    layers_of = [m.MultiHeadAttention(2, 4) for m in (layers, keras.layers)]
+    for layer in layers_of:
+        layer(X, X)
+    for name in ("query", "key", "value", "output"):
+        ours, theirs = (getattr(layer, f"{name}_dense") for layer in layers_of)
+        assert tuple(ours.kernel.shape) == tuple(theirs.kernel.shape)
 
 
 def test_symbols():
