@@ -153,11 +153,13 @@ def _fit(
     )
     if not fits:
         must = "must have as many axes as" if learnt else "must be"
+        of_rows = ": pass one row as x[None]; a loader has to batch them."
         raise ShapeError(
             "model",
             f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
             None if axes is None else {"axes": ", ".join(axes)},
-            hint="The first axis is the batch.",
+            hint="The first axis is the batch"
+            + (of_rows if len(value.shape) == rank - 1 else "."),
         )
     if value.dtype != spec.dtype:
         if is_float(value.dtype) and not is_float(spec.dtype):

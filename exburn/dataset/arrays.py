@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from typing import Any
 
@@ -58,7 +59,7 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
                 op,
                 f"{name} must be an array, not {type(value).__name__}",
                 {"received": reprlib.repr(value)},
-                hint="Nested lists are several inputs; for one array: np.array(...).",
+                hint=_of_a_list(name) or "Pass NumPy or JAX arrays: np.array(...).",
             )
         try:
             value = np.asarray(value)
@@ -83,9 +84,17 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
             op,
             f"{name} must have a leading axis of samples, but is a scalar",
             {"received": reprlib.repr(value)},
-            hint="For one sample: np.array([value]).",
+            hint=_of_a_list(name) or "For one sample: np.array([value]).",
         )
     return value if value.dtype in KEPT else _convert(value, name, op)
+
+
+def _of_a_list(name: str) -> str | None:
+    """What to do about numbers in a list, by the name of one of them."""
+    whole = re.sub(r"(\[\d+\])+$", "", name)
+    if whole == name:
+        return None
+    return f"A list has an array for each input or output; of rows: np.array({whole})."
 
 
 def _no_array(value: Any, name: str, op: str, error: Exception) -> DTypeError:

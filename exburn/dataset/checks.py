@@ -30,7 +30,7 @@ def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
                         first[0]: f"{first[1].shape[0]} rows, {describe(first[1])}",
                         path: f"{array.shape[0]} rows, {describe(array)}",
                     },
-                    hint="The first axis counts the samples in every array.",
+                    hint=_of_lengths(tree, (first[1].shape[0], array.shape[0]), what),
                 )
     if first is None:
         raise DataError(
@@ -44,6 +44,14 @@ def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
             hint="Look at what selected the rows: nothing is left of them.",
         )
     return first[1].shape[0]
+
+
+def _of_lengths(tree: tuple, lengths: tuple[int, int], what: str) -> str:
+    hint = "The first axis counts the samples in every array"
+    for part, name in zip(tree, NAMES, strict=True):
+        if isinstance(part, list | tuple) and len(part) in lengths:
+            return f"{hint}: of a list of rows make one, np.stack({name})."
+    return f"{hint}." if what == "data" else f"{hint}; a loader has to batch its rows."
 
 
 def _plain_weight(weight: Any) -> Any:

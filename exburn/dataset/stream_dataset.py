@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,13 @@ import numpy as np
 from exburn.dataset.arrays import KEPT, as_array
 from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
-from exburn.errors import DataError, ExBurnError
+from exburn.errors import DataError, ExBurnError, ShapeError
 
 __all__ = ["Exhausted", "StreamDataset"]
 
 _END = object()
 _ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
+_BATCHING = "DataLoader(data, batch_size=32), dataset.batch(32), np.stack(rows)"
 _STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
 
 
@@ -272,6 +275,13 @@ class StreamDataset:
             x, y, weight = parts + [None] * (3 - len(parts))
             tree = prepare(x, y, weight, self.op, what)
         except ExBurnError as error:
+            if any(map(_is_of_one_row, parts)):
+                raise ShapeError(
+                    self.op,
+                    f"{what} is a single row: it holds a number, not an array",
+                    {"received": reprlib.repr(raw)},
+                    hint=f"Batch the rows: {_BATCHING}.",
+                ) from None
             error.add_note(f"in {what}")
             raise
         batch = map_leaves(lambda _, leaf: np.asarray(leaf), tree, "")
@@ -302,6 +312,11 @@ class StreamDataset:
             f"the {self.name} yielded no batches",
             hint="A generator that was used up must be made anew.",
         )
+
+
+def _is_of_one_row(part: Any) -> bool:
+    values = part.values() if isinstance(part, Mapping) else [part]
+    return any(isinstance(v, Number) or getattr(v, "shape", 1) == () for v in values)
 
 
 class _Mapped(Iterator):

@@ -7,7 +7,7 @@ from tests.datasets.countdown import Countdown
 
 from exburn.dataset import ArrayDataset, StreamDataset, as_dataset, register_adapter
 from exburn.dataset.adapting import ADAPTERS
-from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
 
@@ -189,6 +189,10 @@ STREAMS = {
     "nothing": ([()], DataError, "tuple of 0 parts"),
     "None": ([None], DataError, "lacks inputs"),
     "strings": ([(np.array(["a"]), Y[:1])], DTypeError, "strings"),
+    "a row": ([(X[0], Y[0])], ShapeError, "is a single row: it holds a number"),
+    "a row of numbers": ([(X[0], 1.0)], ShapeError, "Batch the rows: DataLoader("),
+    "a row of columns": ([{"a": 1.0, "b": 2}], ShapeError, "is a single row"),
+    "a row and its target": ([(X[0], Y[:1])], DataError, "has to batch its rows"),
     "rank": ([(X, Y), (X[..., None], Y)], DataError, "another structure or rank"),
     "structure": ([(X, Y), ({"a": X}, Y)], DataError, "another structure or rank"),
     "lost y": ([(X, Y), X], DataError, "another structure or rank"),

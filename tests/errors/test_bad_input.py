@@ -175,6 +175,11 @@ def a_nested_python_list(b):
     b.model.predict(b.x.tolist())
 
 
+@bad(ShapeError, "float32[8]", "one row as x[None]; a loader has to batch them")
+def rows_of_a_loader_that_are_not_batched(b):
+    b.model.predict(iter(b.x))
+
+
 @bad(DTypeError, "x cannot become an array", "<Symbol shape")
 def symbols(b):
     b.model.fit(exburn.Input((8,)), b.y)
