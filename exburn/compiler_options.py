@@ -10,9 +10,10 @@ import jax
 
 from exburn.device import host
 
-__all__ = ["FEWER_PRODUCTS", "compiler_options", "known_options"]
+__all__ = ["FEWER_PRODUCTS", "SCHEDULER", "compiler_options", "known_options"]
 
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
+SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 
 _ALWAYS: dict[str, Any] = {
     # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
@@ -25,7 +26,7 @@ _ALWAYS: dict[str, Any] = {
     # the sums of several GPUs take, to schedule them beside other work: half of the
     # processor time that convolutions take to compile. There is one GPU.
     "xla_gpu_enable_analytical_sol_latency_estimator": False,
-    "xla_gpu_enable_latency_hiding_scheduler": False,
+    SCHEDULER: False,
 }
 # cuBLAS offers six to eight ways to multiply two matrices, the likeliest first. For 214
 # products of small models the best of the first two and of Triton's took 0.13 % longer

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
-from exburn.compiler_options import FEWER_PRODUCTS
+from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError
 from exburn.gpu_kernels import why_not
@@ -24,6 +24,10 @@ from exburn.traversal import iter_modules
 __all__ = ["CompileReport", "ExecutionPlan", "Reporting"]
 
 
+# Words of so many letters, such as switches, which are copied, are printed whole.
+_WORDS = (20, 34)
+
+
 class _Listing(list):
     """A list that prints as a table."""
 
@@ -32,11 +36,15 @@ class _Listing(list):
 
     def __rich__(self) -> Table:
         table = Table(title=self.title, title_justify="left")
-        for field in dataclasses.fields(self.kind):
-            table.add_column(field.name, overflow="fold")
-        for item in self:
-            values = dataclasses.asdict(item)
-            table.add_row(*(_text(name, value) for name, value in values.items()))
+        items = [dataclasses.asdict(item).items() for item in self]
+        rows = [[_text(name, value) for name, value in item] for item in items]
+        for at, field in enumerate(dataclasses.fields(self.kind)):
+            words = [word for row in rows for word in row[at].split()]
+            longest = max(map(len, words), default=0)
+            width = min(longest, _WORDS[1]) if longest > _WORDS[0] else None
+            table.add_column(field.name, overflow="fold", width=width)
+        for row in rows:
+            table.add_row(*row)
         return table
 
     def __str__(self) -> str:
@@ -119,9 +127,9 @@ class Reporting:
             decisions = [*decisions, _attention()]
         if any(hasattr(module, "kernel_size") for module in modules):
             decisions = [*decisions, _convolutions()]
-        return ExecutionPlan(
-            [*decisions, _kernels(), _trials(trainer.compiler_options)]
-        )
+        options = trainer.compiler_options or {}
+        of_xla = [_kernels(), _schedules(options), _trials(options)]
+        return ExecutionPlan([*decisions, *of_xla])
 
 
 def _attention() -> Decision:
@@ -159,15 +167,27 @@ def _kernels() -> Decision:
     )
 
 
-def _trials(options: dict[str, Any] | None) -> Decision:
+def _schedules(options: dict[str, Any]) -> Decision:
     platform = jax.default_backend()
-    few = FEWER_PRODUCTS in (options or {})
+    plain = SCHEDULER in options
+    reason = "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
+    return Decision(
+        "schedules",
+        "for one GPU" if plain else "as XLA has them",
+        reason if platform == "gpu" else f"the device is a {platform}",
+        "XLA_FLAGS, see docs/planning.md",
+    )
+
+
+def _trials(options: dict[str, Any]) -> Decision:
+    platform = jax.default_backend()
+    few = FEWER_PRODUCTS in options
     reason = "a small model" if few else "a large model, an older JAX, or XLA_FLAGS"
     return Decision(
         "products that XLA tries",
         "two of cuBLAS', all of Triton's" if few else "all that it has",
         reason if platform == "gpu" else f"the device is a {platform}",
-        f"XLA_FLAGS=--{FEWER_PRODUCTS}=n",
+        f"--{FEWER_PRODUCTS}=n in XLA_FLAGS",
     )
 
 

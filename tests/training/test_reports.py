@@ -311,6 +311,7 @@ def test_the_plan_is_explained_and_can_be_forced():
     assert "attention" not in taken
     assert "cpu" in taken["large half-precision arrays"].reason
     assert "cpu" in taken["products that XLA tries"].reason
+    assert "cpu" in taken["schedules"].reason
     model.fit(x, y, batch_size=2, verbose=0, resident=False)
     assert model.explain_plan()[0].taken == "streamed by threads"
     model.compile("sgd", loss="mse", steps_per_execution=3)
@@ -339,6 +340,32 @@ def test_the_plan_of_a_model_with_attention_names_it():
     model.fit(np.ones((4, 4, 8)), np.ones((4, 4, 8)), verbose=0)
     taken = {d.choice: d for d in model.explain_plan()}
     assert "disable_flash_attention" in taken["attention"].switch
+
+
+def test_the_words_of_a_plan_are_printed_whole():
+    model = exburn.Sequential([exburn.Input((4, 4, 1)), layers.Conv2D(1, 4)])
+    model.compile("sgd", loss="mse")
+    model.fit(np.ones((4, 4, 4, 1)), np.ones((4, 1, 1, 1)), verbose=0)
+    plan = model.explain_plan()
+    printed = set(str(plan).split())
+    assert {word for d in plan for word in d.switch.split()} <= printed
+    assert max(map(len, str(plan).splitlines())) <= 100
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_plan_names_schedules_of_a_gpu(plain, monkeypatch):
+    model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
+    options = {compiler_options.SCHEDULER: False} if plain else {}
+    given = "exburn.training.preparation.compiler_options"
+    monkeypatch.setattr(given, lambda flops, platform: options)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    row = {d.choice: d for d in model.explain_plan()}["schedules"]
+    assert (row.taken == "for one GPU") == plain
+    assert row.reason == (
+        "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
+    )
 
 
 def test_the_plan_names_what_xla_tries(monkeypatch):
