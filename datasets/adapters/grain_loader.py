@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from exburn.dataset import StreamDataset, register_adapter
+from exburn.dataset.stream_dataset import ENDLESS
 
 __all__ = ["GrainAdapter"]
 
@@ -23,14 +25,32 @@ class GrainAdapter:
         )
 
     def load(self, value: Any) -> StreamDataset:
-        # An endless one's length is sys.maxsize, as we write it, too.
-        batches = len(value) if hasattr(type(value), "__len__") else None
-
         def start(epoch: int) -> Iterator:
             _mark_flags_parsed()
             return iter(value)
 
-        return StreamDataset(start, batches=batches, name=type(value).__name__)
+        return StreamDataset(start, batches=_batches(value), name=type(value).__name__)
+
+
+def _batches(value: Any) -> int | None:
+    if hasattr(type(value), "__len__"):
+        return len(value)
+    return sys.maxsize if _is_endless(value) else None
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether rows are repeated for ever; False if nothing tells.
+
+    Grain gives them a length near ``sys.maxsize``. What is made of them has no length,
+    but tells where it comes from, and only a limit, or a user's class, ends it.
+    """
+    if hasattr(type(value), "__len__"):
+        return len(value) > ENDLESS
+    if hasattr(value, "_sampler"):  # of a DataLoader
+        return _is_endless(value._sampler)
+    kind, parents = type(value), getattr(value, "parents", ())
+    goes_on = kind.__module__.startswith("grain.") and "Limit" not in kind.__name__
+    return goes_on and bool(parents) and all(map(_is_endless, parents))
 
 
 def _mark_flags_parsed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,9 +35,10 @@ class IterableAdapter:
             return iter(value)
 
         size = getattr(value, "batch_size", None)
+        batches = len(value) if hasattr(type(value), "__len__") else None
         return StreamDataset(
             start,
-            batches=len(value) if hasattr(type(value), "__len__") else None,
+            batches=sys.maxsize if isinstance(value, itertools.cycle) else batches,
             reiterable=not hasattr(type(value), "__next__"),
             batch_size=size if isinstance(size, int) else None,
             name=type(value).__name__,

@@ -16,10 +16,10 @@ from exburn.dataset.checks import prepare
 from exburn.dataset.trees import leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError
 
-__all__ = ["Exhausted", "StreamDataset"]
+__all__ = ["ENDLESS", "Exhausted", "StreamDataset"]
 
 _END = object()
-_ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
+ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
 _BATCHING = "DataLoader(data, batch_size=32), dataset.batch(32), np.stack(rows)"
 _STEPS = {"fit": "steps_per_epoch", "fit (validation data)": "validation_steps"}
 
@@ -77,7 +77,7 @@ class StreamDataset:
         name: str = "loader",
         op: str = "fit",
     ):
-        endless = batches is not None and batches > _ENDLESS
+        endless = batches is not None and batches > ENDLESS
         self.batches, self.batch_size = sys.maxsize if endless else batches, batch_size
         self.first_epoch = self.earlier = 0
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared

@@ -1,6 +1,7 @@
 """Loaders of other libraries: real where they are installed, else fakes."""
 
 import importlib
+import itertools
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exburn
 from exburn import layers
 from exburn.dataset import (
     ArrayDataset,
@@ -174,6 +176,25 @@ def test_grain_data_loader(grain):
     for epoch in range(2):
         rows = np.concatenate([x for x, _, _ in stream.iterate(epoch)])
         assert sorted(rows.tolist()) == list(range(6))
+
+
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_endless_grain_loaders_are_told(grain, epochs):
+    sampler = grain.samplers.IndexSampler(6, num_epochs=epochs)
+    batch = [grain.transforms.Batch(2)]
+    loader = grain.DataLoader(
+        data_source=np.arange(6), sampler=sampler, operations=batch
+    )
+    rows = grain.MapDataset.source(np.arange(6)).repeat(epochs).to_iter_dataset()
+    few = grain.experimental.LimitIterDataset(rows.batch(2), 5)
+    batches = [as_dataset(v).batches for v in (loader, rows.batch(2), few)]
+    assert batches == ([None] * 3 if epochs else [sys.maxsize, sys.maxsize, None])
+    if epochs is None:
+        model = exburn.Sequential([exburn.Input((1,)), layers.Dense(1)])
+        model.compile("sgd", loss="mse")
+        for data in (loader, rows.batch(2), itertools.cycle([np.ones((2, 1))])):
+            with pytest.raises(ArgumentError, match="must be given: the .* never ends"):
+                model.fit(data)
 
 
 # --- Hugging Face -----------------------------------------------------------------
