@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
-import multiprocessing
-import os
 import pickle
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import numpy as np
 
 from exburn.dataset import PyDataset, StreamDataset, register_adapter
+from exburn.datasets.adapters.workers import Processes, Threads, ahead
 from exburn.errors import DataError
 
 __all__ = ["PyDatasetAdapter"]
-
-# Processes, and the pickled data set that they have.
-_Pool = tuple[ProcessPoolExecutor, bytes]
 
 
 @register_adapter
@@ -45,7 +38,7 @@ class PyDatasetAdapter:
 
     def load(self, value: Any) -> StreamDataset:
         total = _batches(value)
-        pools: list[_Pool] = []  # kept from one epoch to the next
+        pools: list[Processes] = []  # kept from one epoch to the next
         fetch = _fetcher(value, pools)
 
         def start(epoch: int, seed: int | None) -> Iterator:
@@ -84,12 +77,14 @@ def _batches(value: Any) -> int | None:
         return None
 
 
-def _end(pools: list[_Pool]) -> None:
+def _end(pools: list[Processes]) -> None:
     while pools:
-        pools.pop()[0].shutdown(cancel_futures=True)
+        pools.pop().close()
 
 
-def _fetcher(dataset: Any, pools: list[_Pool]) -> Callable[[Iterable[int]], Iterator]:
+def _fetcher(
+    dataset: Any, pools: list[Processes]
+) -> Callable[[Iterable[int]], Iterator]:
     """A function from an order of indices to their batches, in that order."""
     if dataset.use_multiprocessing:
         return _processes(dataset, pools)
@@ -97,49 +92,18 @@ def _fetcher(dataset: Any, pools: list[_Pool]) -> Callable[[Iterable[int]], Iter
         return lambda order: (dataset[index] for index in order)
 
     def threads(order: Iterable[int]) -> Iterator:
-        pool = ThreadPoolExecutor(dataset.workers, "exburn-batch")
+        pool = Threads(dataset.workers, "exburn-batch")
         try:
-            yield from _ahead(pool, dataset.__getitem__, order, dataset.max_queue_size)
+            yield from ahead(pool, dataset.__getitem__, order, dataset.max_queue_size)
         finally:
             pool.shutdown(cancel_futures=True)
 
     return threads
 
 
-def _ahead(
-    pool: Executor, get: Callable[[int], Any], order: Iterable[int], depth: int
-) -> Iterator:
-    indices, waiting = iter(order), collections.deque()
-    for index in itertools.islice(indices, depth):
-        waiting.append(pool.submit(get, index))
-    while waiting:
-        batch = waiting.popleft().result()
-        for index in itertools.islice(indices, 1):
-            waiting.append(pool.submit(get, index))
-        yield batch
-
-
-_in_worker: Any = None  # the data set, in a worker process
-
-
-def _receive(pickled: bytes) -> None:
-    global _in_worker
-    _in_worker = pickle.loads(pickled)  # our own parent process wrote it
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Ends a worker whose parent was killed: it would wait for indices for ever."""
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _get(index: int) -> Any:
-    return _in_worker[index]
-
-
-def _processes(dataset: Any, kept: list[_Pool]) -> Callable[[Iterable[int]], Iterator]:
+def _processes(
+    dataset: Any, kept: list[Processes]
+) -> Callable[[Iterable[int]], Iterator]:
     name = type(dataset).__name__
 
     def pickled() -> bytes:
@@ -154,25 +118,19 @@ def _processes(dataset: Any, kept: list[_Pool]) -> Callable[[Iterable[int]], Ite
                 "(use_multiprocessing=False).",
             ) from error
 
-    def pool_with(content: bytes) -> ProcessPoolExecutor:
+    def pool_with(content: bytes) -> Processes:
         """Processes that have the data set as hooks and callbacks have left it."""
-        if kept and kept[0][1] == content:
-            return kept.pop()[0]
-        _end(kept)
-        return ProcessPoolExecutor(
-            max(1, dataset.workers),
-            multiprocessing.get_context("spawn"),
-            initializer=_receive,
-            initargs=(content,),
-        )
+        if not kept or kept[0].content != content:
+            _end(kept)
+            kept.append(Processes(content, max(1, dataset.workers)))
+        return kept[0]
 
     def fetch(order: Iterable[int]) -> Iterator:
-        content, done = pickled(), False
-        pool = pool_with(content)
+        pool = pool_with(pickled())
         try:
-            yield from _ahead(pool, _get, order, dataset.max_queue_size)
-            done = True
+            yield from pool.batches(order, dataset.max_queue_size)
         except BrokenProcessPool as error:
+            _end(kept)
             raise DataError(
                 name,
                 "a worker process died before it gave its batch",
@@ -180,10 +138,5 @@ def _processes(dataset: Any, kept: list[_Pool]) -> Callable[[Iterable[int]], Ite
                 hint="Define the class in an importable file, and start training under "
                 "if __name__ == '__main__': (workers are spawned, not forked).",
             ) from error
-        finally:
-            if done:
-                kept.append((pool, content))
-            else:  # after an error a worker may be at its batch for long
-                pool.shutdown(wait=False, cancel_futures=True)
 
     return fetch

@@ -1,10 +1,18 @@
 """PyDatasets that a spawned worker can import (beside the tests, not a test)."""
 
 import os
+import time
 
 import numpy as np
 
 from exburn.dataset import PyDataset
+
+
+class Twofold(Exception):
+    """Its pickle cannot be read: it would be made of one argument."""
+
+    def __init__(self, what, how):
+        super().__init__(f"{what} {how}")
 
 
 class Numbers(PyDataset):
@@ -20,7 +28,21 @@ class Numbers(PyDataset):
     def __getitem__(self, index):
         if index == 99:
             os._exit(3)
+        if index == 98:
+            raise Twofold("disk", "gone")
+        if index == 97:
+            time.sleep(600)
         return np.full((2, 1), index), np.full(2, os.getpid() % 2**31)
+
+
+class From(Numbers):
+    """Begins with another number."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(index + self.count)
+
+    def __len__(self):
+        return 3
 
 
 class Growing(Numbers):

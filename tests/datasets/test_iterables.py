@@ -15,6 +15,7 @@ from exburn.dataset import (
     PyDataset,
     as_dataset,
 )
+from exburn.datasets.adapters.workers import Threads
 from exburn.errors import ArgumentError, DataError, DTypeError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,8 +211,8 @@ def test_py_dataset_is_abstract():
 def test_processes():
     """One spawned pool lives over the epochs; hooks that change the data are seen."""
     code = """
-import multiprocessing, os
-from batches_in_workers import Growing, Moved, Numbers
+import multiprocessing, os, time
+from batches_in_workers import From, Growing, Moved, Numbers
 from exburn.dataset import as_dataset
 from exburn.errors import DataError
 import exburn.datasets
@@ -225,12 +226,23 @@ if __name__ == "__main__":
     assert len(pids) == 1 and os.getpid() not in pids, pids
     del stream
     assert not multiprocessing.active_children()
-    try:
-        list(as_dataset(Numbers(100, use_multiprocessing=True)).iterate())
-    except DataError as error:
-        assert "a worker process died" in str(error), error
-    else:
-        raise AssertionError("the death of a worker went unnoticed")
+    for first, said in (99, "a worker process died"), (98, "Twofold: disk gone"):
+        try:
+            list(as_dataset(From(first, use_multiprocessing=True)).iterate())
+        except DataError as error:
+            assert said in str(error), error
+        else:
+            raise AssertionError("the error of a worker went unnoticed")
+    stream, pids = as_dataset(Numbers(20, use_multiprocessing=True)), set()
+    for epoch in range(2):  # of which the first batches are taken
+        batches = stream.iterate(epoch)
+        pids.add(int(next(batches)[1][0]))
+        batches.close()
+    assert len(pids) == 1, pids
+    stream = as_dataset(From(96, workers=2, use_multiprocessing=True))
+    next(stream.iterate())
+    time.sleep(0.5)
+    stream.close()  # a batch takes for ever: the process ends all the same
     stream = as_dataset(Growing(2, use_multiprocessing=True))
     for epoch in range(2):
         firsts = [int(x[0, 0]) for x, _, _ in stream.iterate(epoch)]
@@ -252,6 +264,28 @@ if __name__ == "__main__":
         timeout=120,
     )
     assert done.stdout.strip() == "fine", done.stderr
+
+
+@pytest.mark.slow
+def test_a_thread_at_its_batch_keeps_no_program_alive():
+    code = "import time; from exburn.datasets.adapters.workers import Threads\n"
+    code += "Threads(2, 'batch').submit(time.sleep, 600)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_threads_do_what_was_submitted_or_cancel_it():
+    pool, free = Threads(1, "batch"), threading.Event()
+    held, done, dropped = (pool.submit(f) for f in (free.wait, int, int))
+    assert held.running() or not held.done()
+    dropped.cancel()
+    free.set()
+    pool.shutdown()
+    assert done.result() == 0 and dropped.cancelled()
+    pool = Threads(1, "batch")
+    failed = pool.submit({}.__getitem__, 1)
+    with pytest.raises(KeyError):
+        failed.result()
+    pool.shutdown(cancel_futures=True)
 
 
 def test_a_data_set_that_cannot_be_pickled():
