@@ -64,6 +64,8 @@ class Epochs:
         self.programs, self.timing = trainer.programs, Timing()
         self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
         self._last = 0
+        # What the bar shows with the next chunk: not to wait for the device.
+        self._pending: tuple[int, Readings] | None = None
         self._fresh: Any = None  # totals before an epoch, which programs do not consume
 
     def run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
@@ -204,7 +206,7 @@ class Epochs:
         ends_light = callbacks.light_in("on_train_batch_end", "on_batch_end")
         glances = callbacks.listens("on_chunk_end")
         running: deque[Readings] = deque()
-        done, pending, last = start, None, time.perf_counter()
+        done, self._pending, last = start, None, time.perf_counter()
         assert trainer.state is not None
         # A run that is taken up within an epoch may have no chunk left of it.
         totals = trainer.state.metrics
@@ -236,10 +238,8 @@ class Epochs:
                 if glances and time.perf_counter() - last > GLANCE:
                     last = time.perf_counter()
                     timing.tell_wait(callbacks.callbacks)
-                    if pending is not None:
-                        at, means = pending
-                        self._glance(at, trainer.read_logs(means))
-                    pending = done, readings
+                    self._show_pending()
+                    self._pending = done, readings
         if readings is None:  # the source gave no batch any more
             return done, None
         if ends:  # the run's end asks for it, and shall not wait
@@ -256,8 +256,15 @@ class Epochs:
         """The next chunk is not there yet: the progress bar shows that time passes."""
         callbacks = self.callbacks
         self.timing.tell_wait(callbacks.callbacks)
+        if self._pending is not None and not _works(deque([self._pending[1]])):
+            self._show_pending()
         light = callbacks.light_in("on_data_wait")
         self.trainer.call_hook(callbacks.on_data_wait, light=light)
+
+    def _show_pending(self) -> None:
+        if self._pending is not None:
+            (done, means), self._pending = self._pending, None
+            self._glance(done, self.trainer.read_logs(means))
 
     def _glance(self, done: int, logs: dict[str, float]) -> None:
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -28,6 +29,10 @@ __all__ = ["StreamFeed"]
 # ones nothing. Two at least, so that the first chunk of an epoch is there soon.
 _PART = 4 << 20, 16 << 20
 _SHORT = (64, 8)  # steps of chunks that a batch of another form cuts short, or one
+# Seconds after which the batches of a slow source go to the device, so that training
+# and its progress go on: a quarter of a chunk at least, or any. Empty steps make up the
+# rest; planned for 0.1 s on a device, or 1 s on a CPU, they cost little of that time.
+_SOON, _LATE = 2.0, 5.0
 
 
 class StreamFeed:
@@ -208,7 +213,7 @@ class StreamFeed:
         size, shape, done = 0, None, 0
         grown = varied = False
         lead = -phase % self.group  # steps that end the group begun before
-        batches = self._batches(epoch)
+        batches, begun = self._batches(epoch), 0.0
         if self.dataset.shuffles and self.seed is not None and not self.exact_rows:
             batches, size, shape = _looked_at(batches)
         for batch in batches:
@@ -233,10 +238,13 @@ class StreamFeed:
             steps = 1 if lead else self.length
             made = made or self._filling(batch, size, steps, done)
             made.add(leaves, rows)
+            begun = begun or time.perf_counter()  # not to count how long it opened
             done += 1
-            if lead or len(made.counts) == self.length:
+            full = lead or len(made.counts) == self.length
+            if full or self._is_late(len(made.counts), begun):
+                self._padded = self._padded or not full
                 yield from self._finished(made, steps)
-                made = None
+                made, begun = None, time.perf_counter()
                 if lead:
                     lead -= 1
                 elif self.exact_rows:
@@ -249,6 +257,13 @@ class StreamFeed:
             few = few and not self._fixed
             length = min(bucket(done), self.length) if few else None
             yield from self._finished(made, length)
+
+    def _is_late(self, steps: int, begun: float) -> bool:
+        """Whether so many batches have waited for others long enough."""
+        if self._fixed or self.exact_rows or steps % self.group:
+            return False
+        waited = time.perf_counter() - begun
+        return waited > (_SOON if 4 * steps >= self.length else _LATE)
 
     def _filling(self, like: tuple, rows: int, steps: int, first: int) -> Filling:
         nbytes = steps * sum(v.nbytes for v in leaves_of(like))

@@ -273,3 +273,39 @@ def test_validation_data_by_name_or_in_a_list(named):
     assert history["val_loss"][0] == pytest.approx(
         model.evaluate(*held, verbose=0, return_dict=True)["loss"]
     )
+
+
+def shown(model, loader):
+    """Steps that a bar would show, the loss at the end, and the weights."""
+    steps = []
+
+    class Note(keras.callbacks.Callback):
+        def on_chunk_end(self, step, logs=None):
+            steps.append(step)
+
+    history = model.fit(loader, verbose=0, callbacks=[Note()])
+    return steps, history.history["loss"], model.get_weights()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_batches_of_a_slow_loader_are_trained_on_while_it_is_read(monkeypatch, known):
+    def trained(pause, **options):
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile("adam", "cross_entropy", seed=0, **options)
+        loader = Batches(pause, size=4)
+        return shown(model, loader if known else iter(loader))
+
+    _, loss, weights = trained(0)
+    for name, seconds in {
+        "stream_feed._SOON": 0.2,
+        "stream_feed._LATE": 0.2,
+        "epochs.GLANCE": 0.01,
+        "prefetch._GLANCE": 0.02,
+    }.items():
+        monkeypatch.setattr(f"exburn.training.{name}", seconds)
+    steps, *same = trained(0.02)
+    assert len(steps) > 3 and steps[0] < 30  # shown while the next ones are read
+    assert steps[-1] == 60 and same[0] == loss
+    assert all(map(np.array_equal, same[1], weights))
+    steps, *_ = trained(0.02, steps_per_execution=24)  # as asked for
+    assert set(steps) <= {24, 48, 60}
