@@ -33,6 +33,7 @@ _SHORT = (64, 8)  # steps of chunks that a batch of another form cuts short, or 
 # and its progress go on: a quarter of a chunk at least, or any. Empty steps make up the
 # rest; planned for 0.1 s on a device, or 1 s on a CPU, they cost little of that time.
 _SOON, _LATE = 2.0, 5.0
+_EARLY = 32  # batches; sizes that only grow later in an epoch are to begin small
 
 
 class StreamFeed:
@@ -86,6 +87,9 @@ class StreamFeed:
         self.waiting: Callable[[], None] = lambda: None
         self._gatherer = Gatherer()
         self._last_count: tuple[Any, tuple] = None, ()
+        # Rows of a step, and their form, that an epoch soon had to grow to: the next
+        # one begins with them, and not with programs of other sizes.
+        self._grown: tuple[int, Any] = 0, None
         self._iterator: Iterator | None = None
         # Where a source that goes on through the epochs is: opened for which epoch, and
         # how many batches were taken since; now, and when the last epoch began.
@@ -210,7 +214,7 @@ class StreamFeed:
     ) -> Iterator[tuple[Filling, int]]:
         """Each chunk on its way, and how many steps of it are real."""
         made: Filling | None = None
-        size, shape, done = 0, None, 0
+        (size, shape), done = self._grown, 0
         grown = varied = False
         lead = -phase % self.group  # steps that end the group begun before
         batches, begun = self._batches(epoch), 0.0
@@ -229,8 +233,11 @@ class StreamFeed:
                 if made is not None:
                     yield from self._cut(made) if varied else self._finished(made)
                     lead = lead or -len(made.counts) % self.group
+                    begun = time.perf_counter()  # the chunk may have waited for a place
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
+                if now == shape and done < _EARLY and not self.exact_rows:
+                    self._grown = bucket(rows), now
                 made, size, shape = None, bucket(rows) if often else rows, now
                 grown = varied = True
             if not size:
@@ -240,15 +247,18 @@ class StreamFeed:
             made.add(leaves, rows)
             begun = begun or time.perf_counter()  # not to count how long it opened
             done += 1
-            full = lead or len(made.counts) == self.length
-            if full or self._is_late(len(made.counts), begun):
-                self._padded = self._padded or not full
+            if lead or len(made.counts) == self.length:
                 yield from self._finished(made, steps)
-                made, begun = None, time.perf_counter()
+                made = None
                 if lead:
                     lead -= 1
                 elif self.exact_rows:
                     size = 0
+            elif self._is_late(len(made.counts), begun):
+                self._padded = self._padded or not varied
+                yield from self._cut(made) if varied else self._finished(made)
+                made = None
+            begun = time.perf_counter() if made is None else begun
         if made is not None and varied:
             yield from self._cut(made)
         elif made is not None:

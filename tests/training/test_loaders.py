@@ -1,5 +1,7 @@
 """What ``fit`` asks of loaders, and how it leaves them."""
 
+import itertools
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +10,7 @@ from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
 from exburn.dataset import PyDataset, StreamDataset
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ArgumentError, RecompileWarning, ShapeError
 from exburn.training.feed import StreamFeed
 
 
@@ -309,3 +311,40 @@ def test_batches_of_a_slow_loader_are_trained_on_while_it_is_read(monkeypatch, k
     assert all(map(np.array_equal, same[1], weights))
     steps, *_ = trained(0.02, steps_per_execution=24)  # as asked for
     assert set(steps) <= {24, 48, 60}
+
+
+def compiled_for(model, sizes, **options):
+    """What programs a generator of such batches needs: reasons, to the last."""
+
+    def endless():
+        for size in itertools.cycle(sizes):
+            yield np.ones((*size, 4), "float32"), np.ones((size[0], 1), "float32")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecompileWarning)
+        model.fit(endless(), verbose=0, **options)
+    return [entry.reason for entry in model.compile_report()]
+
+
+def test_a_batch_that_waits_for_programs_is_not_late(monkeypatch):
+    monkeypatch.setattr("exburn.training.stream_feed._SOON", 0.1)
+    monkeypatch.setattr("exburn.training.stream_feed._LATE", 0.1)
+    model = keras.Sequential(
+        [keras.Input((None, 4)), keras.layers.GlobalAveragePooling1D()]
+    )
+    model.add(keras.layers.Dense(1))
+    model.compile("sgd", "mse")
+    lengths = [(2, n) for n in (3, 4, 5, 6)]
+    reasons = compiled_for(model, lengths, steps_per_epoch=9, epochs=2)
+    assert len(reasons) == 4 and not any("mask" in reason for reason in reasons)
+
+
+def test_epochs_of_batches_that_grow_share_programs():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=4)
+    sizes = [(3,), (8,), (5,), (6,), (7,)]  # each epoch begins with another one
+    options = {"steps_per_epoch": 16}
+    once = compiled_for(model, sizes, epochs=1, **options)
+    model.compile("sgd", "mse", steps_per_execution=4)
+    again = compiled_for(model, sizes, epochs=5, **options)
+    assert len(again) == len(once)
