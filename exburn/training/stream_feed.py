@@ -216,6 +216,7 @@ class StreamFeed:
         made: Filling | None = None
         (size, shape), done = self._grown, 0
         grown = varied = False
+        run = before = 0  # batches of one form in a row: now, and the last time
         lead = -phase % self.group  # steps that end the group begun before
         batches, begun = self._batches(epoch), 0.0
         if self.dataset.shuffles and self.seed is not None and not self.exact_rows:
@@ -239,16 +240,17 @@ class StreamFeed:
                 if now == shape and done < _EARLY and not self.exact_rows:
                     self._grown = bucket(rows), now
                 made, size, shape = None, bucket(rows) if often else rows, now
-                grown = varied = True
+                grown, varied, run, before = True, True, 0, run
             if not size:
                 size, shape = rows, now
-            steps = 1 if lead else self.length
+            run += 1
+            steps = 1 if lead else self._length_for(max(run, before), varied)
             made = made or self._filling(batch, size, steps, done)
             made.add(leaves, rows)
             begun = begun or time.perf_counter()  # not to count how long it opened
             done += 1
-            if lead or len(made.counts) == self.length:
-                yield from self._finished(made, steps)
+            if len(made.counts) == made.length:
+                yield from self._finished(made, made.length)
                 made = None
                 if lead:
                     lead -= 1
@@ -267,6 +269,16 @@ class StreamFeed:
             few = few and not self._fixed
             length = min(bucket(done), self.length) if few else None
             yield from self._finished(made, length)
+
+    def _length_for(self, run: int, varied: bool) -> int:
+        """Steps to make room for, where a form has lasted for so many batches.
+
+        Where each batch has another one, none is to wait for the next, in memory for
+        many, and then be copied once more.
+        """
+        if not varied or self.group > 1 or run >= _SHORT[0]:
+            return self.length
+        return min(_SHORT[1] if run >= _SHORT[1] else 1, self.length)
 
     def _is_late(self, steps: int, begun: float) -> bool:
         """Whether so many batches have waited for others long enough."""

@@ -1,6 +1,7 @@
 """What ``fit`` asks of loaders, and how it leaves them."""
 
 import itertools
+import threading
 import warnings
 from typing import ClassVar
 
@@ -348,3 +349,19 @@ def test_epochs_of_batches_that_grow_share_programs():
     model.compile("sgd", "mse", steps_per_execution=4)
     again = compiled_for(model, sizes, epochs=5, **options)
     assert len(again) == len(once)
+
+
+def test_a_batch_of_a_form_of_its_own_does_not_wait_for_the_next():
+    came = threading.Event()
+
+    def lengths():
+        for length in (3, 4, 5, 6):
+            assert length < 6 or came.wait(10), "the batch before is not there"
+            yield np.ones((2, length), "float32")
+
+    seen = []
+    for chunk in StreamFeed(StreamDataset(lambda epoch: lengths()), 8).epoch(0, 0):
+        seen.append((chunk.data[0].shape, chunk.steps))
+        if seen[-1][0][2] == 5:
+            came.set()
+    assert seen == [((1, 2, length), 1) for length in (3, 4, 5, 6)]
