@@ -25,7 +25,7 @@ from exburn.config import is_cpu_convolutions_enabled
 from exburn.device import chosen_platform
 from exburn.ops.cpu_depthwise import SHAPE, Pads, depthwise, windows
 
-__all__ = ["convolve", "for_other_platforms", "why_not"]
+__all__ = ["convolve", "for_other_platforms", "runs_on_cpu", "why_not"]
 
 _TAPS = 64  # of a window; more of them take the compiler seconds
 
@@ -108,6 +108,11 @@ def for_other_platforms() -> Iterator[None]:
         yield
     finally:
         _elsewhere.reset(token)
+
+
+def runs_on_cpu() -> bool:
+    """Whether what is traced now is to run on a CPU, and nowhere else."""
+    return chosen_platform() == "cpu" and not _elsewhere.get()
 
 
 def _suits(x: Any, sizes: Sequence[Any]) -> bool:

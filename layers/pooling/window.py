@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial, reduce
 from typing import Any
@@ -20,6 +21,7 @@ from exburn.layers.layout import (
     check_sizes,
     spatial_axes,
 )
+from exburn.ops.cpu_convolution import runs_on_cpu
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 
@@ -61,79 +63,98 @@ class Pooling(Layer):
         self.data_format = check_format(op, data_format)
         self.input_spec = InputSpec(ndim=rank + 2)
 
-    def _full(self, sizes, ndim: int) -> list[int]:
-        """Sizes for every axis: those given for the spatial ones, 1 for the others."""
-        full = [1] * ndim
-        axes = spatial_axes(self.rank, self.data_format)
-        for axis, size in zip(axes, sizes, strict=True):
-            full[axis] = size
-        return full
+    def _windows(self, x) -> _Windows:
+        axes = tuple(spatial_axes(self.rank, self.data_format))
+        size, steps = [1] * x.ndim, [1] * x.ndim
+        for axis, n, step in zip(axes, self.pool_size, self.strides, strict=True):
+            size[axis], steps[axis] = n, step
+        return _Windows(tuple(size), tuple(steps), self.padding, axes)
 
-    def _reduce(self, x, initial, operation):
-        window = self._full(self.pool_size, x.ndim)
-        steps = self._full(self.strides, x.ndim)
-        return lax.reduce_window(
-            x, initial, operation, window, steps, self.padding.upper()
-        )
+
+@dataclasses.dataclass(frozen=True)
+class _Windows:
+    """Windows over an array: sizes and steps for every axis, 1 for those not pooled."""
+
+    size: tuple[int, ...]
+    steps: tuple[int, ...]
+    padding: str
+    axes: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        return math.prod(self.size)
+
+    @property
+    def apart(self) -> bool:
+        """Whether none overlaps, or lies off, the next one."""
+        return self.size == self.steps
+
+    def reduced(self, x, initial, operation):
+        padding = self.padding.upper()
+        return lax.reduce_window(x, initial, operation, self.size, self.steps, padding)
 
     def _padded(self, x, fill):
         """``x`` with its padding, without entries that no window reaches."""
-        window = self._full(self.pool_size, x.ndim)
-        steps = self._full(self.strides, x.ndim)
         pads = [(0, 0)] * x.ndim
         if self.padding == "same":
-            pads = lax.padtype_to_pads(x.shape, window, steps, "SAME")
+            pads = lax.padtype_to_pads(x.shape, self.size, self.steps, "SAME")
             x = lax.pad(x, np.array(fill, x.dtype), [(*pair, 0) for pair in pads])
-        counts = [
-            (n - w) // s + 1 for n, w, s in zip(x.shape, window, steps, strict=True)
-        ]
-        used = [(n - 1) * s + w for n, w, s in zip(counts, window, steps, strict=True)]
+        sizes = list(zip(x.shape, self.size, self.steps, strict=True))
+        counts = [(n - w) // s + 1 for n, w, s in sizes]
+        used = [(n - 1) * s + w for n, (_, w, s) in zip(counts, sizes, strict=True)]
         return lax.slice(x, [0] * x.ndim, used), counts
 
-    def _tiles(self, x, fill):
+    def tiles(self, x, fill):
         """Windows that do not overlap, as axes of their own, and these axes."""
         x, counts = self._padded(x, fill)
-        window = self._full(self.pool_size, x.ndim)
         shape, axes = [], []
-        for axis, (n, w) in enumerate(zip(counts, window, strict=True)):
+        for axis, (n, w) in enumerate(zip(counts, self.size, strict=True)):
             shape.append(n)
-            if axis in spatial_axes(self.rank, self.data_format):
+            if axis in self.axes:
                 axes.append(len(shape))
                 shape.append(w)
         return x.reshape(shape), tuple(axes)
 
-    def _shifted(self, x, fill) -> list:
+    def shifted(self, x, fill) -> list:
         """For each place in the window, the entries that all windows have there."""
         x, counts = self._padded(x, fill)
-        steps = self._full(self.strides, x.ndim)
         taps = []
-        for place in np.ndindex(*self._full(self.pool_size, x.ndim)):
-            ranges = zip(place, counts, steps, strict=True)
+        for place in np.ndindex(*self.size):
+            ranges = zip(place, counts, self.steps, strict=True)
             ends = [i + (n - 1) * s + 1 for i, n, s in ranges]
-            taps.append(lax.slice(x, place, ends, steps))
+            taps.append(lax.slice(x, place, ends, self.steps))
         return taps
+
+    def summed(self, x):
+        """The sum of each window, along one axis after the other."""
+        x, counts = self._padded(x, 0)
+        for axis in self.axes:
+            size, step = self.size[axis], self.steps[axis]
+            reach = (counts[axis] - 1) * step + 1
+            taps = [lax.slice_in_dim(x, i, i + reach, step, axis) for i in range(size)]
+            x = reduce(lax.add, taps)
+        return x
+
+    def counts(self, shape) -> Any:
+        """How many entries each window has that are not padding."""
+        if self.padding == "valid":
+            return self.entries
+        pads = lax.padtype_to_pads(shape, self.size, self.steps, "SAME")
+        counts = np.ones([1] * len(shape), np.float32)
+        for axis in self.axes:
+            n, size, (low, high) = shape[axis], self.size[axis], pads[axis]
+            first = np.arange(0, low + n + high - size + 1, self.steps[axis]) - low
+            real = np.minimum(first + size, n) - np.maximum(first, 0)
+            along = [-1 if a == axis else 1 for a, _ in enumerate(shape)]
+            counts = counts * real.reshape(along).astype(np.float32)
+        return counts
 
 
 class MaxPooling(Pooling):
     """The largest entry of each window."""
 
     def call(self, inputs):
-        lowest = -np.inf if is_float(inputs.dtype) else jnp.iinfo(inputs.dtype).min
-
-        def windows(x):
-            return self._reduce(x, np.array(lowest, x.dtype), lax.max)
-
-        entries = math.prod(self.pool_size)
-        if self.pool_size == self.strides and entries <= 64:
-            y = max_of_tiles(*self._tiles(inputs, lowest))
-        elif entries <= 27:
-            y = lax.platform_dependent(
-                inputs,
-                cpu=lambda x: largest(self._shifted(x, lowest)),
-                default=windows,
-            )
-        else:
-            y = windows(inputs)
+        y = _largest_in(inputs, self._windows(inputs), runs_on_cpu())
         return check_output(self.name, inputs, y)
 
 
@@ -142,42 +163,32 @@ class AveragePooling(Pooling):
 
     def call(self, inputs):
         x = self.cast(inputs)
-        wide = x.astype(jnp.float32)
-        if self.pool_size == self.strides:
-            tiles, axes = self._tiles(wide, 0)
-            total = tiles.sum(axes)
-        elif sum(self.pool_size) <= 27:
-            total = self._summed(wide)
-        else:
-            total = self._reduce(wide, np.float32(0), lax.add)
-        check_output(self.name, x, total)
-        return (total / self._counts(x.shape)).astype(x.dtype)
+        return check_output(self.name, x, _mean_in(x, self._windows(x)))
 
-    def _counts(self, shape) -> Any:
-        """How many entries each window has that are not padding."""
-        if self.padding == "valid":
-            return math.prod(self.pool_size)
-        axes = spatial_axes(self.rank, self.data_format)
-        sizes = [shape[a] for a in axes]
-        pads = lax.padtype_to_pads(sizes, self.pool_size, self.strides, "SAME")
-        counts = np.ones([1] * len(shape), np.float32)
-        of_axes = zip(axes, sizes, self.pool_size, self.strides, pads, strict=True)
-        for axis, size, window, step, (low, high) in of_axes:
-            first = np.arange(0, low + size + high - window + 1, step) - low
-            real = np.minimum(first + window, size) - np.maximum(first, 0)
-            along = [-1 if a == axis else 1 for a, _ in enumerate(shape)]
-            counts = counts * real.reshape(along)
-        return counts.astype(np.float32)
 
-    def _summed(self, x):
-        """Sums along one axis of the windows after the other."""
-        x, counts = self._padded(x, 0)
-        axes = spatial_axes(self.rank, self.data_format)
-        for axis, size, step in zip(axes, self.pool_size, self.strides, strict=True):
-            reach = (counts[axis] - 1) * step + 1
-            taps = [lax.slice_in_dim(x, i, i + reach, step, axis) for i in range(size)]
-            x = reduce(lax.add, taps)
-        return x
+# Compiled as one, for calls outside of programs: an eager gradient would go through
+# dozens of operations one by one. Programs have them in line.
+@partial(jax.jit, static_argnums=(1, 2), inline=True)
+def _largest_in(x, windows: _Windows, on_cpu: bool):
+    lowest = -np.inf if is_float(x.dtype) else jnp.iinfo(x.dtype).min
+    if windows.apart and windows.entries <= 64:
+        return max_of_tiles(*windows.tiles(x, lowest))
+    if on_cpu and windows.entries <= 27:
+        return largest(windows.shifted(x, lowest))
+    return windows.reduced(x, np.array(lowest, x.dtype), lax.max)
+
+
+@partial(jax.jit, static_argnums=1, inline=True)
+def _mean_in(x, windows: _Windows):
+    wide = x.astype(jnp.float32)
+    if windows.apart:
+        tiles, axes = windows.tiles(wide, 0)
+        total = tiles.sum(axes)
+    elif sum(windows.size) <= 30:
+        total = windows.summed(wide)
+    else:
+        total = windows.reduced(wide, np.float32(0), lax.add)
+    return (total / windows.counts(x.shape)).astype(x.dtype)
 
 
 @jax.custom_jvp

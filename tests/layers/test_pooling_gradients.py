@@ -64,3 +64,23 @@ def test_means_of_overlapping_windows_are_sums_along_one_axis_after_the_other():
     assert gradient.sum() == pytest.approx(1) and (gradient > 0).sum() == 15
     spread = jax.grad(lambda x: (pool(x)[..., 0] * counts).sum())(x)
     np.testing.assert_allclose(spread[0, :, :, 0], counts, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pool", "part"),
+    [
+        (layers.MaxPooling2D(2), "tiles"),
+        (layers.AveragePooling2D(2), "tiles"),
+        (layers.AveragePooling2D(3, 2), "summed"),
+        pytest.param(layers.MaxPooling2D(3, 2), "shifted", marks=pytest.mark.cpu),
+    ],
+)
+def test_eager_gradients_are_traced_once(monkeypatch, pool, part):
+    traced, made = [], getattr(window._Windows, part)
+    note = lambda self, *a: traced.append(a[0].shape) or made(self, *a)  # noqa: E731
+    monkeypatch.setattr(window._Windows, part, note)
+    x = jnp.ones((2, 9, 11, 5))
+    pool(x)
+    for _ in range(3):
+        jax.grad(lambda x: pool(x).sum())(x)
+    assert len(traced) == 1
