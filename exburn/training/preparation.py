@@ -37,7 +37,7 @@ __all__ = ["Preparation"]
 
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
-_FORMS = 16  # of batches that all stays prepared for
+_FORMS = 512  # of batches that all stays prepared for: lengths of sequences, maybe
 
 
 class Preparation(Totals):

@@ -275,3 +275,15 @@ def test_arrays_bound_to_a_device_make_one_program(bound):
         made.fit(x, y, epochs=3, verbose=0, callbacks=[rates])
     (train,) = {id(p): p for p in programs}.values()
     assert train._cache_size() == 1
+
+
+@pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
+def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
+    pool = exburn.layers.GlobalAveragePooling1D()
+    model = exburn.Sequential([exburn.Input((None, 4)), pool, exburn.layers.Dense(1)])
+    lengths = [np.ones((1, n, 4), "float32") for n in range(1, 25)]
+    for x in lengths:
+        model.predict_on_batch(x)
+    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    for x in lengths:
+        assert model.predict_on_batch(x).shape == (1, 1)
