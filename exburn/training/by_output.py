@@ -13,9 +13,12 @@ from exburn.training.objective_arguments import as_list
 __all__ = [
     "arrays_by_output",
     "entries_by_output",
+    "flattened",
+    "is_nested",
     "losses_by_output",
     "metrics_by_output",
     "names_of",
+    "nested_names",
     "unused",
 ]
 
@@ -26,6 +29,72 @@ def names_of(pred_spec: Any) -> list[str]:
     if isinstance(pred_spec, Mapping) and len(pred_spec) == count:
         return sorted(pred_spec)
     return ["output"] if count == 1 else [f"output_{i}" for i in range(count)]
+
+
+def is_nested(form: Any) -> bool:
+    """Whether outputs are in containers within a container."""
+    parts = form.values() if isinstance(form, Mapping) else form
+    return _holds_more(form) and any(map(_holds_more, parts))
+
+
+def _holds_more(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+def nested_names(form: Any, layers: list[str] | None) -> list[str]:
+    """What logs call the losses of nested outputs, as Keras: their paths.
+
+    Args:
+        form: Specs of the outputs.
+        layers: The layers' names, which take the place of a last number. Without them
+            the loss' own name has to.
+
+    Example:
+        >>> nested_names({"p": [1, 2], "q": {"r": 3}}, ["a", "b", "c"])
+        ['p/a', 'p/b', 'q/r']
+        >>> nested_names([1, [2, 3]], None)
+        ['', '1/', '1/']
+    """
+    names = []
+    for i, (path, _) in enumerate(jax.tree_util.tree_leaves_with_path(form)):
+        words = [jax.tree_util.keystr((key,), simple=True) for key in path]
+        if isinstance(path[-1], jax.tree_util.SequenceKey):
+            words[-1] = layers[i] if layers else ""
+        names.append("/".join(words))
+    return names
+
+
+def flattened(what: str, tree: Any, form: Any) -> list[Any]:
+    """What is given for nested outputs, for each of them, in the order of the leaves.
+
+    Args:
+        what: Name of the argument.
+        tree: Nested as the outputs are. One for a container is for all that is in it.
+        form: The outputs.
+
+    Raises:
+        DataError: It is nested in another way.
+
+    Example:
+        >>> flattened("loss", {"q": "mse", "p": ["mae", None]}, {"p": [1, 2], "q": [3]})
+        ['mae', None, 'mse']
+    """
+    if not _holds_more(form):
+        return [tree]
+    keys = sorted(form) if isinstance(form, Mapping) else range(len(form))
+    parts: Any = dict.fromkeys(keys, tree)
+    if _holds_more(tree):
+        named = isinstance(tree, Mapping)
+        parts = dict(tree) if named else dict(enumerate(tree))
+        known = parts.keys() <= {*keys} if named else len(parts) == len(keys)
+        if named != isinstance(form, Mapping) or not known:
+            raise DataError(
+                what,
+                "it must be nested as the outputs are",
+                {"received": [*parts], "outputs": [*keys]},
+                hint="Use the keys of the outputs, or as many entries as there are.",
+            )
+    return [leaf for key in keys for leaf in flattened(what, parts.get(key), form[key])]
 
 
 def unused(name: str, taken: set[str]) -> str:
@@ -170,8 +239,7 @@ def arrays_by_output(
                 op,
                 f"{what} must hold one array for each output, received a "
                 f"{type(leaf).__name__} among them",
-                hint="Outputs of a model with a loss are an array, or a flat list, "
-                "tuple or dict of arrays.",
+                hint=f"Pass {what} as a flat list, or as a dict by output name.",
             )
     if len(leaves) == len(names):
         return leaves

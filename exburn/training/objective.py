@@ -16,9 +16,12 @@ from exburn.errors import DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
 from exburn.training.by_output import (
     arrays_by_output,
+    flattened,
+    is_nested,
     losses_by_output,
     metrics_by_output,
     names_of,
+    nested_names,
     unused,
 )
 from exburn.training.check import noted, on_host
@@ -34,7 +37,10 @@ from exburn.training.own_metrics import OwnMetrics
 __all__ = ["Objective"]
 
 _OWN = "metrics of the model"  # key of their states among the totals
-_BUILT = "terms meters output_names _named exact_rows own logged _built_for".split()
+_BUILT = (  # what `build` makes
+    *("terms", "meters", "output_names", "exact_rows", "own", "logged"),
+    *("_form", "_stems", "_prefixes", "_built_for"),
+)
 _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 
 
@@ -74,7 +80,9 @@ class Objective:
         self.terms: list[_Term] = []
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
-        self._named = False  # whether logs are called after the outputs
+        self._form: Any = None  # of the outputs, if they are nested
+        self._stems: list[str] = []  # of the names of the outputs' losses in logs
+        self._prefixes: list[str] = []  # of the names of their metrics
         self._op = "fit"  # that the targets were given to
         self.exact_rows = False
         self.own = OwnMetrics()  # those that the model updates
@@ -112,12 +120,19 @@ class Objective:
             probabilities = probabilities()
         preds = jax.tree.leaves(pred_spec)
         self.output_names = list(names or names_of(pred_spec))
-        self._named = bool(names) or isinstance(pred_spec, Mapping)
+        self._form = pred_spec if is_nested(pred_spec) else None
+        named = bool(names) or (isinstance(pred_spec, Mapping) and self._form is None)
+        named = named and len(preds) > 1
+        self._stems = self.output_names if named else [""] * len(preds)
+        self._prefixes = [f"{stem}_" if stem else "" for stem in self._stems]
+        if self._form is not None:
+            self._stems = nested_names(pred_spec, names)
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
         self.exact_rows = False
         self.terms = self._terms(preds, targets, weights, probabilities)
-        if isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping):
+        by_name = isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping)
+        if by_name and self._form is None:
             order = {name: i for i, name in enumerate(self._loss)}
             self.terms.sort(key=lambda t: order[self.output_names[t.output]])
         self.meters = self._meters(preds, targets)
@@ -141,7 +156,10 @@ class Objective:
         terms = []
         names, taken = self.output_names, {"loss"}
         for i, loss, label, scale in losses_by_output(
-            self._loss, self._loss_names, self._loss_weights, names
+            self._flat("loss", self._loss),
+            self._flat("loss", self._loss_names),
+            self._flat("loss_weights", self._loss_weights),
+            names,
         ):
             if loss is None or targets[i] is None:
                 if (
@@ -165,7 +183,8 @@ class Objective:
             scalar = values.ndim == 0 or loss.per_sample is False
             self.exact_rows |= scalar and not whole
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
-            name = f"{names[i] if self._prefixed else label}_loss"
+            stem = self._stems[i]
+            name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
             terms.append(_Term(i, unused(name, taken), loss, scale))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
@@ -181,6 +200,7 @@ class Objective:
         names = self.output_names
         taken = {"loss", *self.parts}
         for spec, weighted in ((self._metrics, False), (self._weighted, True)):
+            spec = self._flat("metrics", spec)
             for i, given in enumerate(metrics_by_output(spec, names)):
                 for identifier in given:
                     if targets[i] is None:
@@ -194,7 +214,7 @@ class Objective:
                         jax.eval_shape(metric.compute, metric.init())
                     self.exact_rows |= getattr(metric, "per_sample", True) is False
                     self.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
-                    prefix = f"{names[i]}_" if self._prefixed else ""
+                    prefix = self._prefixes[i]
                     name = prefix + metric.name
                     if weighted and name in taken:
                         name = f"{prefix}weighted_{metric.name}"
@@ -215,7 +235,15 @@ class Objective:
     def _split(self, what: str, tree: Any) -> list[Any]:
         if not self.given:  # what compute_loss makes of them is its own affair
             tree = None
-        return arrays_by_output(self._op, what, tree, self.output_names, self._loss)
+        losses = self._flat("loss", self._loss)
+        tree = self._flat(what, tree)
+        return arrays_by_output(self._op, what, tree, self.output_names, losses)
+
+    def _flat(self, what: str, tree: Any) -> Any:
+        """What was given for nested outputs, as a list; else as it is."""
+        if self._form is None or not isinstance(tree, Mapping | list | tuple):
+            return tree
+        return flattened(what, tree, self._form) if tree else tree
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
         """Checks the targets' values on the host."""
@@ -353,17 +381,12 @@ class Objective:
     def names(self) -> list[str]:
         """Names of the logs, in the order of what ``evaluate`` returns, Keras'."""
         meters = [m.name for m in self.meters]
-        plain, last = ([], sorted(meters)) if self._prefixed else (meters, [])
+        plain, last = ([], sorted(meters)) if any(self._prefixes) else (meters, [])
         names = ["loss", *plain, *self.parts, *self.own.names, *last]
         return [name for name in dict.fromkeys(names) if self._logs(name)]
 
     def _logs(self, name: str) -> bool:
         return self.logged is None or name in self.logged
-
-    @property
-    def _prefixed(self) -> bool:
-        """Whether metrics are called after their output, too."""
-        return self._named and len(self.output_names) > 1
 
     @property
     def parts(self) -> list[str]:

@@ -64,7 +64,7 @@ def check_scales(spec: Any) -> None:
     if isinstance(spec, Mapping):
         spec = list(spec.values())
     for value in spec if isinstance(spec, list | tuple) else [spec]:
-        if isinstance(value, list | tuple):  # one for each loss of an output
+        if isinstance(value, list | tuple | Mapping):  # of several losses or outputs
             check_scales(value)
             continue
         number = isinstance(value, int | float | np.number | np.ndarray | jax.Array)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, DataError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((8, 3)).astype(np.float32)
@@ -157,8 +157,63 @@ def test_callbacks_monitor_these_names():
     assert "val_mae_loss" in record.history
 
 
-def test_nested_targets_are_a_typed_error():
-    model = subclass(exburn, lambda ends: (ends[0], (ends[1],)))
-    model.compile("sgd", loss="mse")
-    with pytest.raises(exburn.errors.DataError, match="one array for each output"):
-        model.fit(X, (Y[0], (Y[1],)), verbose=0)
+# ------------------------------------------------------------------------ nested
+def three(keras, form):
+    x = keras.Input((3,))
+    ends = [keras.layers.Dense(n, name=f"d{n}")(x) for n in (1, 2)]
+    return keras.Model(x, form(*ends, keras.layers.Dense(1, name="d3")(x)))
+
+
+FORMS = {
+    "dict of lists": lambda a, b, c: {"p": [a, b], "q": {"r": c}},
+    "list of lists": lambda a, b, c: [[a, b], c],
+    "list of dicts": lambda a, b, c: [{"z": a, "y": b}, c],
+}
+NESTED = [
+    *((name, lambda a, b, c: "mse", None, None) for name in FORMS),
+    *((name, FORMS[name], None, None) for name in FORMS),
+    ("dict of lists", FORMS["dict of lists"], (1.0, 2.0, 3.0), ("mae", None, "mse")),
+]
+
+
+@pytest.mark.parametrize(("name", "loss", "weights", "measured"), NESTED)
+def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path):
+    form = FORMS[name]
+    settings = {"loss": loss("mse", "mae", "mse")}
+    if weights:
+        settings |= {"loss_weights": form(*weights), "metrics": form(*measured)}
+    targets = form(Y[0], Y[1], Y[0] * 2)
+    ours, theirs = (
+        logs(keras, lambda keras, _: three(keras, form), None, targets, settings)[0]
+        for keras in (exburn, peer)
+    )
+    assert ours == pytest.approx(theirs, 1e-4)
+    model = three(exburn, form)
+    model.compile("sgd", **settings)
+    data = {"verbose": 0, "validation_data": (X, targets, np.ones(8))}
+    before = model.fit(X, targets, epochs=2, batch_size=3, **data).history
+    assert before["val_loss"][1] < before["val_loss"][0]
+    model.save(path := tmp_path / "m.exburn")
+    again = exburn.load_model(path).evaluate(X, targets, verbose=0)
+    assert again == model.evaluate(X, targets, verbose=0)
+
+
+TUPLES = [lambda a, b: (a, (b,)), lambda a, b: {"p": (a, b)}]
+
+
+@pytest.mark.parametrize("form", TUPLES)
+def test_nested_outputs_of_a_subclass(form):
+    settings = {"loss": form("mse", "mae"), "metrics": form("mae", "mse")}
+    ours, theirs = (
+        logs(keras, subclass, lambda ends: form(*ends), form(*Y), settings)[0]
+        for keras in (exburn, peer)
+    )
+    assert ours == pytest.approx(theirs, 1e-4)
+
+
+def test_what_is_nested_otherwise_is_refused():
+    model = three(exburn, FORMS["dict of lists"])
+    model.compile("sgd", "mse")
+    for wrong in ({"p": [Y[0]], "q": {"r": Y[0]}}, {"p": Y, "s": Y[0]}, [Y, Y[0]]):
+        with pytest.raises(DataError, match="nested as the outputs are"):
+            model.evaluate(X, wrong, verbose=0)
