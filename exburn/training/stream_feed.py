@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -29,10 +28,6 @@ __all__ = ["StreamFeed"]
 # ones nothing. Two at least, so that the first chunk of an epoch is there soon.
 _PART = 4 << 20, 16 << 20
 _SHORT = (64, 8)  # steps of chunks that a batch of another form cuts short, or one
-# Seconds after which the batches of a slow source go to the device, so that training
-# and its progress go on: a quarter of a chunk at least, or any. Empty steps make up the
-# rest; planned for 0.1 s on a device, or 1 s on a CPU, they cost little of that time.
-_SOON, _LATE = 2.0, 5.0
 _EARLY = 32  # batches; sizes that only grow later in an epoch are to begin small
 
 
@@ -218,7 +213,7 @@ class StreamFeed:
         grown = varied = False
         run = before = 0  # batches of one form in a row: now, and the last time
         lead = -phase % self.group  # steps that end the group begun before
-        batches, begun = self._batches(epoch), 0.0
+        batches = self._batches(epoch)
         if self.dataset.shuffles and self.seed is not None and not self.exact_rows:
             batches, size, shape = _looked_at(batches)
         for batch in batches:
@@ -234,7 +229,6 @@ class StreamFeed:
                 if made is not None:
                     yield from self._cut(made) if varied else self._finished(made)
                     lead = lead or -len(made.counts) % self.group
-                    begun = time.perf_counter()  # the chunk may have waited for a place
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
                 if now == shape and done < _EARLY and not self.exact_rows:
@@ -247,7 +241,6 @@ class StreamFeed:
             steps = 1 if lead else self._length_for(max(run, before), varied)
             made = made or self._filling(batch, size, steps, done)
             made.add(leaves, rows)
-            begun = begun or time.perf_counter()  # not to count how long it opened
             done += 1
             if len(made.counts) == made.length:
                 yield from self._finished(made, made.length)
@@ -256,11 +249,6 @@ class StreamFeed:
                     lead -= 1
                 elif self.exact_rows:
                     size = 0
-            elif self._is_late(len(made.counts), begun):
-                self._padded = self._padded or not varied
-                yield from self._cut(made) if varied else self._finished(made)
-                made = None
-            begun = time.perf_counter() if made is None else begun
         if made is not None and varied:
             yield from self._cut(made)
         elif made is not None:
@@ -279,13 +267,6 @@ class StreamFeed:
         if not varied or self.group > 1 or run >= _SHORT[0]:
             return self.length
         return min(_SHORT[1] if run >= _SHORT[1] else 1, self.length)
-
-    def _is_late(self, steps: int, begun: float) -> bool:
-        """Whether so many batches have waited for others long enough."""
-        if self._fixed or self.exact_rows or steps % self.group:
-            return False
-        waited = time.perf_counter() - begun
-        return waited > (_SOON if 4 * steps >= self.length else _LATE)
 
     def _filling(self, like: tuple, rows: int, steps: int, first: int) -> Filling:
         nbytes = steps * sum(v.nbytes for v in leaves_of(like))
