@@ -7,7 +7,6 @@ have no derivatives forward (``jax.jvp``), and are quicker to compile and to run
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +21,6 @@ __all__ = ["SHAPE", "Pads", "depthwise", "exburn_depthwise", "windows"]
 
 Pads = tuple[tuple[int, int], ...]
 SHAPE = "strides", "pads", "dilation"
-
-_SUMMED = 9  # taps; the pads of more of them, summed, are slower than a convolution
 
 
 def windows(
@@ -79,29 +76,59 @@ def _in_fit(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
 
 
 def _forward(x, kernel, *shape):
-    return exburn_depthwise(x, kernel, *shape), (x, kernel)
+    """The convolution, which XLA computes once.
+
+    What ends in cheap operations it computes again in each kernel that reads it, and
+    on a CPU it knows no barrier by then: seven times in a step with a batch
+    normalization behind. It does not look into conditions. This one always holds.
+    """
+
+    def compute(x, kernel):
+        return exburn_depthwise(x, kernel, *shape)
+
+    def never(x, kernel):
+        like = jax.eval_shape(compute, x, kernel)
+        return jnp.zeros(like.shape, like.dtype)
+
+    one = (lax.convert_element_type(kernel.ravel()[0] < 0, np.int32) | 1) & 1
+    return lax.cond(one == 1, compute, never, x, kernel), (x, kernel)
 
 
 def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
+    """Both gradients from the places where each tap meets what comes back.
+
+    XLA computes a sum of products for each tap, of padded arrays or of two kernels
+    each, which takes twice to nine times as long, and much longer to compile.
+    """
     x, kernel = kept
-    shape = strides, pads, dilation
-    if math.prod(kernel.shape[:-2]) > _SUMMED:
-        dx = _to_inputs(dy, kernel, x.shape, *shape)
-    else:
-        [dx] = jax.vjp(lambda x: exburn_depthwise(x, kernel, *shape), x)[1](dy)
-    return dx, _to_kernel(x, dy, kernel.shape, *shape)
+    *window, _, out = kernel.shape
+    met = [part for _, part in _meeting(dy, x.shape, window, strides, pads, dilation)]
+    taps = jnp.flip(kernel, range(len(window))).reshape(-1, out)
+    dx: Any = 0
+    for part, tap in zip(met, taps, strict=True):
+        dx = dx + part * tap
+    # One kernel for all taps. Each sample is summed by itself, and then the samples
+    # are: sums of all numbers, one after the other, lose digits, and are slower.
+    wide = _repeated(x, out)
+    zeros = [jnp.zeros((), dy.dtype)] * len(met)
+    add = lambda a, b: [p + q for p, q in zip(a, b, strict=True)]  # noqa: E731
+    sums = lax.reduce([wide * part for part in met], zeros, add, range(1, x.ndim - 1))
+    turned = jnp.stack(sums).sum(1).reshape(kernel.shape)
+    dkernel = jnp.flip(turned, range(len(window)))
+    return dx.reshape(*x.shape, -1).sum(-1), dkernel
 
 
 _in_fit.defvjp(_forward, _backward)
 
 
-def _to_inputs(dy, kernel, like: tuple, strides: tuple, pads: Pads, dilation: tuple):
-    """A convolution of what comes back, spread by the strides, with the kernel turned.
+def _meeting(
+    dy, like: tuple, window: list, strides: tuple, pads: Pads, dilation: tuple
+):
+    """For each tap of the turned window the outputs that each input had part in.
 
-    Summing the windows, padded to the input's size, which XLA makes of the forward
-    pass, takes four to eight times as long for 5 × 5 and 7 × 7 windows.
+    The outputs are spread by the strides and padded. XLA keeps such an array, where it
+    would compute what it is made of once more for each tap.
     """
-    *window, _, out = kernel.shape
     edges = [(0, 0, 0)]
     axes = zip(like[1:-1], dy.shape[1:-1], window, strides, pads, dilation, strict=True)
     for size, n, k, stride, (low, _), apart in axes:
@@ -110,23 +137,4 @@ def _to_inputs(dy, kernel, like: tuple, strides: tuple, pads: Pads, dilation: tu
         edges.append((before, after, stride - 1))
     dy = lax.pad(dy, jnp.zeros((), dy.dtype), [*edges, (0, 0, 0)])
     ones, none = (1,) * len(window), ((0, 0),) * len(window)
-    kernel = jnp.flip(kernel, range(len(window)))
-    dx = exburn_depthwise(dy, kernel, ones, none, dilation)
-    return dx.reshape(*like, out // like[-1]).sum(-1)
-
-
-def _to_kernel(x, dy, like: tuple, strides: tuple, pads: Pads, dilation: tuple):
-    """The sums for all taps in one kernel, which reads both arrays once.
-
-    As a sum for each tap, as XLA makes them of the forward pass, they take twice to
-    nine times as long. The last axis of a window's is summed after the others: sums of
-    so many numbers one after the other lose digits.
-    """
-    *window, _, out = like
-    x = _repeated(x, out)
-    met = windows(x, tuple(window), strides, pads, dilation)
-    products = [part * dy for _, part in met]
-    zeros = [jnp.zeros((), dy.dtype)] * len(products)
-    add = lambda a, b: [p + q for p, q in zip(a, b, strict=True)]  # noqa: E731
-    sums = lax.reduce(products, zeros, add, range(dy.ndim - 2))
-    return jnp.stack(sums).sum(1).reshape(like)
+    return windows(dy, tuple(window), ones, none, dilation)

@@ -10,6 +10,7 @@ import exburn
 from exburn import context, layers
 from exburn.flops import count
 from exburn.ops.cpu_convolution import convolve
+from exburn.ops.cpu_depthwise import _in_fit, exburn_depthwise
 from exburn.row_mixing import mixes_rows
 
 pytestmark = pytest.mark.skipif(
@@ -103,6 +104,9 @@ def both(x, k, given, options):
     return ours, theirs
 
 
+SHAPE_3 = (1, 1), ((1, 1), (1, 1)), (1, 1)  # strides, padding and dilation
+
+
 def uses_xla(function, *args):
     return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
 
@@ -182,6 +186,28 @@ def test_depthwise_gradients_in_fit_sum_over_the_window_in_one_kernel():
             return str(slopes(x, kernel)).count("reduce[")
 
     assert (reduced(True), reduced(False)) == (1, 0)
+
+
+def test_depthwise_outputs_in_fit_are_computed_once():
+    x, kernel, given, options = arrays("depthwise")
+    ours, _ = both(x, kernel, given, options)
+
+    def loss(x, kernel):
+        pass_ = context.Context()
+        pass_.in_fit = True
+        with context.forward(pass_):
+            y = ours(x, kernel)
+        y = (y - y.mean((0, 1, 2))) * jax.lax.rsqrt((y * y).mean((0, 1, 2)))
+        return jax.nn.relu(y).sum()
+
+    program = jax.jit(jax.grad(loss, (0, 1))).lower(x, kernel).compile().as_text()
+    assert "conditional(" in program
+    parts = [part.count(" multiply(") for part in program.split("\n\n")]
+    assert sum(count >= 9 for count in parts) == 3  # the outputs, and two gradients
+    for bad in (np.nan, -1.0, np.inf):
+        spoiled = kernel.at[0, 0, 0, 0].set(bad)
+        y, _ = jax.vjp(lambda k: _in_fit(x, k, *SHAPE_3), spoiled)
+        np.testing.assert_array_equal(y, exburn_depthwise(x, spoiled, *SHAPE_3))
 
 
 def test_depthwise_ones_have_derivatives_forward_outside_of_fit():
