@@ -83,11 +83,19 @@ class Context:
 
     def random_key(self, path: str) -> jax.Array:
         """A key: a function of the pass's key, the path, and the draw's number."""
+        key, number = self.draw(path)
+        return key if number is None else jax.random.fold_in(key, number)
+
+    def draw(self, path: str) -> tuple[jax.Array, int | None]:
+        """The key that the next draw there shares with others, and the draw's number.
+
+        Without a number it shares it with none.
+        """
         draw = self._draws[path]
         self._draws[path] += 1
         if self.key is None:
-            return _outer_key()
-        return jax.random.fold_in(self.key, path_hash(path, draw))
+            return _outer_key(), None
+        return self.key, path_hash(path, draw)
 
     def mask_of(self, value: Any) -> Any:
         """The mask attached to an array, in this pass or by ``carry``, or ``None``."""

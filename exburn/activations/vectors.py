@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.activations.shares import shares
 from exburn.errors import ShapeError, warn
 
 __all__ = [
@@ -38,7 +39,7 @@ def softmax(x, axis=-1):
             f"softmax over axis {axis} of shape {tuple(x.shape)}: "
             "a single value always becomes 1. Is sigmoid meant?",
         )
-    return jax.nn.softmax(_wide(x), axis).astype(_kind(x))
+    return shares(_wide(x), axis).astype(_kind(x))
 
 
 def log_softmax(x, axis=-1):

@@ -17,6 +17,7 @@ from exburn.arrival import arrive
 from exburn.building import infer, intact, materialize, spec_like, with_masks
 from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
+from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
 from exburn.shapes import describe
@@ -81,6 +82,13 @@ class Calling(Buildable):
         """A fresh PRNG key for this call: a function of seed, step and path."""
         pass_ = context.current() or context.Context()
         return pass_.random_key(pass_.paths.get(id(self), self.name))
+
+    def _keep_mask(self, rate: float, shape: Any, seed: int | None = None) -> Any:
+        """What dropout at this rate keeps (`keep_mask`): the layer's next draw."""
+        pass_ = context.current() or context.Context()
+        key, number = pass_.draw(pass_.paths.get(id(self), self.name))
+        place = context.path_hash(f"{number} {seed}")
+        return keep_mask(key, rate, shape, place)
 
     def __call__(self, *args, **kwargs):
         if not args:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
-    EPSILON,
     check_smoothing,
+    clipped,
     label_log_likelihood,
     log_distribution,
     smoothed,
@@ -67,7 +67,7 @@ def binary_crossentropy(
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
     else:
-        y_pred = jnp.clip(y_pred, EPSILON, 1 - EPSILON)
+        y_pred = clipped(y_pred)
         log_p, log_q = jnp.log(y_pred), jnp.log(1 - y_pred)
     return jnp.mean(-y_true * log_p - (1 - y_true) * log_q, axis=axis)
 

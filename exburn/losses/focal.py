@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
-    EPSILON,
     check_smoothing,
+    clipped,
     normalized,
     smoothed,
     weighted_log,
@@ -66,8 +66,8 @@ def binary_focal_crossentropy(
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
         y_pred = jax.nn.sigmoid(y_pred)
     else:
-        clipped = jnp.clip(y_pred, EPSILON, 1 - EPSILON)
-        log_p, log_q = jnp.log(clipped), jnp.log(1 - clipped)
+        p = clipped(y_pred)
+        log_p, log_q = jnp.log(p), jnp.log(1 - p)
     values = -y_true * log_p - (1 - y_true) * log_q
     p_true = y_true * y_pred + (1 - y_true) * (1 - y_pred)
     values = _power(1 - p_true, gamma) * values
@@ -126,7 +126,7 @@ def categorical_focal_crossentropy(
         log = jax.nn.log_softmax(y_pred, axis=axis)
         p = jnp.exp(log)
     else:
-        p = jnp.clip(normalized(y_pred, axis), EPSILON, 1 - EPSILON)
+        p = clipped(normalized(y_pred, axis))
         log = jnp.log(p)
     weight = jnp.asarray(alpha, p.dtype) * _power(1 - p, gamma)
     return -jnp.sum(weight * weighted_log(y_true, log), axis=axis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.activations.shares import shares
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ShapeError
 from exburn.ops.binding import op
@@ -113,5 +114,5 @@ def _capped(query, key, value, bias, mask, scale, is_causal, cap):
     if is_causal:
         seen = seen & jnp.tri(*logits.shape[-2:], dtype=bool)
     logits = jnp.where(seen, logits, jnp.finfo(logits.dtype).min)
-    weights = jax.nn.softmax(logits, -1).astype(value.dtype)
+    weights = shares(logits).astype(value.dtype)
     return jnp.einsum("bnts,bsnh->btnh", weights, value)

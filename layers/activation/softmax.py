@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.activations.shares import shares
 from exburn.errors import ShapeError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
@@ -42,12 +43,12 @@ class Softmax(Layer):
 
     def call(self, inputs, mask=None):
         x = self.cast(inputs)
-        if mask is not None:
-            mask = self._aligned(jnp.asarray(mask), x)
-        y = jax.nn.softmax(x.astype(jnp.float32), self.axis, where=mask)
-        if mask is not None:
-            y = jnp.where(mask, y, 0)  # also where everything is masked
-        return y.astype(x.dtype)
+        wide = x.astype(jnp.float32)
+        if mask is None:
+            return shares(wide, self.axis).astype(x.dtype)
+        mask = self._aligned(jnp.asarray(mask), x)
+        y = jax.nn.softmax(wide, self.axis, where=mask)
+        return jnp.where(mask, y, 0).astype(x.dtype)  # 0 also where all are masked
 
     def _aligned(self, mask, x):
         """The mask as booleans that broadcast to ``x``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
@@ -12,7 +11,6 @@ from exburn.layer import Layer
 from exburn.layers.attention.scaled_dot_product import position_mask
 from exburn.layers.attention.softmax import masked_softmax
 from exburn.layers.layout import check_choice
-from exburn.layers.regularization.noise import keep_mask
 from exburn.registry import register_builtin
 
 __all__ = ["AdditiveAttention", "Attention"]
@@ -130,10 +128,7 @@ class Attention(Layer):
     def _drop(self, weights, training):
         if not training or not self.dropout:
             return weights
-        key = self.random_key()
-        if self.seed is not None:
-            key = jax.random.fold_in(key, self.seed)
-        keep, share = keep_mask(key, self.dropout, weights.shape)
+        keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
 
     def compute_mask(self, inputs, previous_mask=None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from exburn import constraints, context, initializers, regularizers
@@ -21,7 +20,6 @@ from exburn.layers.attention.scaled_dot_product import (
     why_not_cudnn,
 )
 from exburn.layers.core.einsum_dense import EinsumDense
-from exburn.layers.regularization.noise import keep_mask
 
 __all__ = ["ProjectedAttention"]
 
@@ -236,10 +234,7 @@ class ProjectedAttention(Layer):
         return reason is None
 
     def _drop(self, weights):
-        key = self.random_key()
-        if self.seed is not None:
-            key = jax.random.fold_in(key, self.seed)
-        keep, share = keep_mask(key, self.dropout, weights.shape)
+        keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn import context
+from exburn.activations.shares import shares
 from exburn.config import is_gpu_kernels_enabled
 from exburn.device import chosen_platform
 from exburn.layers.attention import row_softmax
@@ -53,7 +54,7 @@ def masked_softmax(
         scores = jnp.where(mask, scores, 0.7 * jnp.finfo(scores.dtype).min)
     form = softmax_form() if form is None else form
     if form == "whole" or memory_bound(scores):
-        return jax.nn.softmax(scores, axis=-1)
+        return shares(scores)
     if form == "kernels" and row_softmax.fits(scores):
         return row_softmax.softmax(scores)
     return _by_steps(scores)

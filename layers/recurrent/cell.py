@@ -12,7 +12,6 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layers.recurrent.loop import Step
-from exburn.layers.regularization.noise import keep_mask
 
 __all__ = ["RecurrentCell"]
 
@@ -28,10 +27,7 @@ def dropout_mask(
     layer: Layer, rate: float, shape: tuple, seed: int | None
 ) -> jax.Array:
     """Factors that drop units with probability ``rate`` and keep the mean."""
-    key = layer.random_key()
-    if seed is not None:
-        key = jax.random.fold_in(key, seed)
-    keep, share = keep_mask(key, rate, shape)
+    keep, share = layer._keep_mask(rate, shape, seed)
     return layer.cast(jnp.where(keep, 1 / share, 0))
 
 

@@ -44,18 +44,6 @@ class Noise(Layer):
         return key if self.seed is None else jax.random.fold_in(key, self.seed)
 
 
-def keep_mask(key, rate: float, shape) -> tuple[jax.Array, float]:
-    """Booleans that are false at ``rate``, and the share of those that are true.
-
-    Sixteen random bits an entry are a tenth faster on a GPU than the 32 of
-    ``jax.random.bernoulli``; the share is the exact one, so that scaling by it is
-    unbiased.
-    """
-    dropped = min(round(rate * 65536), 65535)
-    keep = jax.random.bits(key, shape, "uint16") >= jnp.uint16(dropped)
-    return keep, 1 - dropped / 65536
-
-
 @register_builtin
 class Dropout(Noise):
     """Sets a random share of the inputs to zero in training and scales the others up.
@@ -99,7 +87,7 @@ class Dropout(Noise):
         if self.rate == 1:
             return jnp.zeros_like(x)
         shape = self._noise_shape(x)
-        keep, share = keep_mask(self._key(), self.rate, shape)
+        keep, share = self._keep_mask(self.rate, shape, self.seed)
         return jnp.where(keep, x / share, 0)
 
     def _noise_shape(self, x):
@@ -310,7 +298,7 @@ class AlphaDropout(Noise):
             return inputs
         x = self.cast(inputs)
         shape = _fill(self.noise_shape, x.shape)
-        keep, share = keep_mask(self._key(), self.rate, shape)
+        keep, share = self._keep_mask(self.rate, shape, self.seed)
         rate = 1 - share
         limit = -1.6732632423543772 * 1.0507009873554805  # SELU at minus infinity
         scale = (share * (1 + rate * limit**2)) ** -0.5

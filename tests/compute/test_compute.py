@@ -1,5 +1,6 @@
 """Buffers, kernels, pipelines and commands over JAX."""
 
+import gc
 import importlib
 import threading
 import time
@@ -297,6 +298,7 @@ def test_a_command_that_fails():
 
 
 def test_synchronize_waits_for_everything():
+    gc.collect()  # of commands that failed in other tests: it would raise their error
     done = []
 
     def slow(x):

@@ -8,7 +8,7 @@ import jax
 import keras
 import numpy as np
 import pytest
-from tests.namespaces.cases import CASES, REDUCE, UNARY
+from tests.namespaces.cases import CASES, I8, REDUCE, UNARY
 
 from exburn import ops
 from exburn.shapes import spec_of
@@ -90,9 +90,19 @@ def test_every_op_has_a_case():
     assert set(PUBLIC) - set(CASES) - ELSEWHERE == set()
 
 
+def test_products_of_int8_are_exact():
+    """On a GPU, too, where Keras' are twice as large (XLA, jax 0.11)."""
+    wanted = I8.astype(int) @ I8.T.astype(int)
+    np.testing.assert_array_equal(ops.matmul(I8, I8.T), wanted)
+    np.testing.assert_array_equal(ops.einsum("ij,kj->ik", I8, I8), wanted)
+
+
 @pytest.mark.parametrize(("name", "i"), ALL)
 @pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
 def test_values_are_those_of_keras(name, i):
+    int8 = any(a is I8 for a in CASES[name][i][0])
+    if int8 and jax.default_backend() != "cpu":
+        pytest.skip("XLA's own products of int8 are wrong on a GPU")
     got = jax.tree.leaves(value(name, i))
     wanted = jax.tree.leaves(compute(PUBLIC[name], name, i, name not in NOT_COMPILED))
     assert len(got) == len(wanted)

@@ -1,0 +1,59 @@
+"""Which entries dropout keeps: a hash of their place and of a key.
+
+`jax.random.bernoulli` runs Threefry's twenty rounds over the whole array, on a CPU in a
+loop that takes a third of a second to compile, and longer than many a layer. This hash
+becomes part of the kernels that read the mask, forward and back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+__all__ = ["keep_mask"]
+
+_WORDS = 2**32
+_GOLDEN = 0x9E3779B9  # of 2³²: multiples of it are far apart
+
+
+def keep_mask(
+    key: Any, rate: float, shape: Any, draw: int = 0
+) -> tuple[jax.Array, float]:
+    """Booleans that are false at ``rate``, and the share of those that are true.
+
+    The share is the exact one, so that scaling by it is unbiased.
+
+    Args:
+        key: A key of JAX. No draw of JAX's uses it, but other masks may.
+        rate: From 0 to 1, which is excluded.
+        shape: Of the mask. It repeats after 2³² entries.
+        draw: Tells apart the masks of one key: folding such numbers into keys would
+            take a kernel or more for each.
+
+    Example:
+        >>> keep, share = keep_mask(jax.random.key(0), 0.25, (1000,))
+        >>> share, 730 < int(keep.sum()) < 770
+        (0.75, True)
+    """
+    dropped = min(round(rate * _WORDS), _WORDS - 1)
+    words = jax.random.key_data(key)
+    # Both differ from draw to draw, so that no mask is another one, moved.
+    one, two = _mixed(np.array([draw, draw + 1], np.uint32))
+    places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
+    hashed = _mixed(places * np.uint32(_GOLDEN) + (words[..., 0] ^ one))
+    hashed = _mixed(hashed + (words[..., -1] + two))
+    return hashed >= np.uint32(dropped), 1 - dropped / _WORDS
+
+
+def _mixed(word: Any) -> Any:
+    """Each bit of what comes out depends on each of what goes in.
+
+    Source: Wellons, *Prospecting for Hash Functions*, 2018: ``triple32``.
+    """
+    for shift, factor in ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB)):
+        word = (word ^ (word >> shift)) * np.uint32(factor)
+    return word ^ (word >> 14)
