@@ -113,9 +113,10 @@ def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:
         origin, eqn = trail(var)
         if eqn is None:
             return False
-        if "jaxpr" in eqn.params:  # a function that was jitted by itself
-            inner = ends_in_probabilities(eqn.params["jaxpr"])
-            return inner[eqn.outvars.index(origin)]
+        for name in ("jaxpr", "call_jaxpr"):  # a function of its own, or its derivative
+            if name in eqn.params:
+                inner = ends_in_probabilities(eqn.params[name])
+                return inner[eqn.outvars.index(origin)]
         if eqn.primitive.name == "div":
             top, bottom = source(eqn.invars[0]), made.get(id(eqn.invars[1]))
             while bottom and bottom.primitive.name in {*_PASSING, "broadcast_in_dim"}:
