@@ -20,6 +20,7 @@ from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
+from exburn.row_mixing import is_foreign
 from exburn.shapes import public_shape, spec_of
 from exburn.symbol import Symbol
 from exburn.traversal import children, iter_weights
@@ -38,6 +39,26 @@ _CATALOGUES = {
     "regularizer": lambda value: registry.serialize(regularizers.get(value)),
     "constraint": lambda value: registry.serialize(constraints.get(value)),
 }
+
+
+def _definer(cls: type, method: str) -> type:
+    return next(base for base in cls.__mro__ if method in vars(base))
+
+
+def _is_described_by_its_own(cls: type) -> bool:
+    """Whether its own arguments describe a user's class.
+
+    Else there are none, or a ``get_config`` of the user's goes with its constructor.
+    """
+    described, made = _definer(cls, "get_config"), _definer(cls, "__init__")
+    own = is_foreign(described) and issubclass(described, made)
+    return is_foreign(made) and not own
+
+
+def _names_below(cls: type) -> set[str]:
+    """The arguments of the built-in class that a class derives from."""
+    ours = (base for base in cls.__mro__ if not is_foreign(base))
+    return set(init_names(next(ours)))
 
 
 class Layer(Calling):
@@ -128,9 +149,13 @@ class Layer(Calling):
         return jax.tree.map(lambda s: public_shape(s.shape), out)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able; the input of ``from_config``."""
+        """The constructor's arguments, JSON-able; the input of ``from_config``.
+
+        Called as ``super().get_config()`` by a class of the user's, it returns those
+        that the built-in class under it was given, with all defaults.
+        """
         config = self._init_config()
-        if not type(self).__init__.__module__.startswith("exburn."):  # a user's own
+        if _is_described_by_its_own(type(self)):
             return registry.serialize(config)
         for key, value in config.items():
             if describe := _CATALOGUES.get(key.rpartition("_")[2]):
@@ -140,10 +165,24 @@ class Layer(Calling):
         return config | {key: getattr(self, key) for key in settled}
 
     def _init_config(self) -> dict[str, Any]:
-        signature = inspect.signature(type(self).__init__)
+        book, penalty = self._book.value, self.activity_regularizer
+        if _is_described_by_its_own(type(self)):
+            return self._arguments(type(self), book.args, book.kwargs)
+        if book.given is not None and not self.is_model:
+            return self._arguments(*book.given)
+        penalty = {} if penalty is None else {"activity_regularizer": penalty}
+        return penalty | self._settings()
+
+    def _settings(self) -> dict[str, Any]:
+        """What every layer takes and may have been set since."""
+        dtype = self.precision.identifier
+        return {"name": self.name, "trainable": self.trainable, "dtype": dtype}
+
+    def _arguments(self, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
+        """What the constructor of a class was given, and the settings set since."""
+        signature = inspect.signature(cls.__init__)
         try:
-            book = self._book.value
-            bound = signature.bind(self, *book.args, **book.kwargs)
+            bound = signature.bind(self, *args, **kwargs)
         except TypeError:  # a subclass whose own __init__ takes other arguments
             return {"name": self.name}
         bound.apply_defaults()
@@ -156,20 +195,22 @@ class Layer(Calling):
                 config[key] = list(value)
             else:
                 config[key] = value
-        config |= {key: getattr(self, key) for key in config.keys() & book.changed}
-        takes = set(init_names(type(self)))
-        if "name" in takes:
-            config["name"] = self.name
-        if "trainable" in takes:
-            config["trainable"] = self.trainable
-        if "dtype" in takes:
-            config["dtype"] = self.precision.identifier
-        return config
+        changed = config.keys() & self._book.value.changed
+        config |= {key: getattr(self, key) for key in changed}
+        settings = self._settings()
+        return config | {k: settings[k] for k in settings.keys() & init_names(cls)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
-        """Makes a layer from ``get_config``'s result; weights are fresh."""
-        config = {k: registry.deserialize(v) for k, v in config.items()}
+        """Makes a layer from ``get_config``'s result; weights are fresh.
+
+        What the built-in class takes, and the user's class on it does not, is left out:
+        the user's constructor sets it.
+        """
+        left_out = _names_below(cls).difference(init_names(cls))
+        config = {
+            k: registry.deserialize(v) for k, v in config.items() if k not in left_out
+        }
         varargs = [
             p.name
             for p in inspect.signature(cls.__init__).parameters.values()
