@@ -27,6 +27,7 @@ __all__ = [
     "custom_objects",
     "deserialize",
     "from_file",
+    "keeping_arrays",
     "lookup",
     "reading_file",
     "register",
@@ -45,6 +46,10 @@ _reading: contextvars.ContextVar[bool] = contextvars.ContextVar(
 _shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
     "exburn_shared", default=None
 )
+_arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.ContextVar(
+    "exburn_arrays", default=None
+)
+_LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
     "float64 complex64 complex128".split()
@@ -121,6 +126,24 @@ def from_file() -> bool:
         False
     """
     return _reading.get()
+
+
+@contextlib.contextmanager
+def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
+    """Within the block, descriptions refer to long arrays, which are kept in a dict.
+
+    Example:
+        >>> with keeping_arrays() as kept:
+        ...     described = serialize(np.zeros(300))
+        >>> described["config"]["value"], kept["/arrays/0"].shape
+        ({'$array': '/arrays/0'}, (300,))
+    """
+    kept: dict[str, np.ndarray] = {}
+    token = _arrays.set(kept)
+    try:
+        yield kept
+    finally:
+        _arrays.reset(token)
 
 
 class _Shared:
@@ -232,7 +255,7 @@ def serialize(value: Any) -> Any:
             return value.item()
         return {
             "class_name": "__array__",
-            "config": {"dtype": str(value.dtype), "value": value.tolist()},
+            "config": {"dtype": str(value.dtype), "value": _values(value)},
         }
     name = registered_name(value) or _name_in_scope(value)
     name = name or jax_functions.name_of(value)
@@ -246,6 +269,15 @@ def serialize(value: Any) -> Any:
         f"{value!r} cannot be described in a configuration",
         hint="Register it: exburn.register(fn), and pass the registered function.",
     )
+
+
+def _values(array: np.ndarray) -> Any:
+    kept = _arrays.get()
+    if kept is None or array.size < _LONG or array.dtype.kind == "c":
+        return array.tolist()
+    name = f"/arrays/{len(kept)}"
+    kept[name] = array
+    return {"$array": name}
 
 
 def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) -> Any:

@@ -303,8 +303,10 @@ def _as_array(values: list) -> np.ndarray | None:
 
 
 def lower(described: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of :func:`hoist`."""
+    """The inverse of :func:`hoist`, and of ``registry.keeping_arrays``."""
     if isinstance(described, dict):
+        if set(described) == {"$array"}:
+            return arrays[described["$array"]]
         if set(described) == {"$words"}:
             text = arrays[described["$words"]].tobytes()
             return text.decode("utf-8", "surrogatepass").split("\0")

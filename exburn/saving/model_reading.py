@@ -33,7 +33,7 @@ from exburn.traversal import iter_weights
 
 __all__ = ["ModelReader"]
 
-_LISTS = ("/words/", "/numbers/")
+_LISTS = ("/words/", "/numbers/", "/arrays/")
 _MAX_COUNT = 10**6  # of a metric's thresholds or classes
 
 

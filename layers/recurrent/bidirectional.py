@@ -91,6 +91,8 @@ class Bidirectional(Layer):
 
     def _init_config(self):
         config = super()._init_config()
+        if self.built or config.get("weights") is None:
+            config.pop("weights", None)  # they are those of the layers
         if "layer" not in config:  # a user's class that makes its layers
             return config
         # With the layers as they are now, not as given.

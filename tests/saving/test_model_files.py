@@ -324,6 +324,37 @@ def test_long_vocabularies_are_kept_beside_the_weights(tmp_path):
         assert "/words/0" in file.keys()
 
 
+TABLE = np.linspace(-1, 1, 3000 * 100, dtype="float32").reshape(3000, 100)
+
+
+@pytest.mark.parametrize(
+    "given, copies",
+    [
+        ({"weights": [TABLE]}, 1),
+        ({"embeddings_initializer": keras.initializers.Constant(TABLE)}, 2),
+    ],
+)
+def test_a_table_that_is_given_is_no_part_of_the_description(tmp_path, given, copies):
+    """Such files were megabytes of JSON, and large tables could not be saved."""
+    table = layers.Embedding(3000, 100, trainable=False, **given)
+    model = keras.Sequential([keras.Input((4,), dtype="int32"), table])
+    path = tmp_path / "m.exburn"
+    model.save(path)
+    assert path.stat().st_size < copies * TABLE.nbytes + 10_000
+    loaded = keras.load_model(path).layers[0]
+    np.testing.assert_array_equal(loaded.embeddings, TABLE)
+    assert loaded.embeddings_initializer((3000, 100)).shape == TABLE.shape
+    assert loaded.get_config() == table.get_config()
+    assert "weights" not in table.get_config()
+
+
+def test_a_table_is_in_the_configuration_until_it_is_a_weight():
+    layer = layers.Embedding(3000, 100, weights=[TABLE])
+    made = layers.Embedding.from_config(layer.get_config())
+    made.build((None,))
+    np.testing.assert_array_equal(made.get_weights()[0], TABLE)
+
+
 def test_text_vectorization_comes_back(tmp_path):
     prepare = layers.TextVectorization(output_mode="tf_idf")
     prepare.adapt([" ".join(f"word{i}" for i in range(400)), "word1 word2"])
