@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -28,6 +29,7 @@ __all__ = [
     "deserialize",
     "from_file",
     "keeping_arrays",
+    "leaving_functions",
     "lookup",
     "reading_file",
     "register",
@@ -48,6 +50,9 @@ _shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
 )
 _arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.ContextVar(
     "exburn_arrays", default=None
+)
+_leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_leaving", default=False
 )
 _LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
@@ -146,6 +151,24 @@ def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
         _arrays.reset(token)
 
 
+@contextlib.contextmanager
+def leaving_functions() -> Iterator[None]:
+    """Within the block, functions that have no name in files stand for themselves.
+
+    Configurations that hold them make copies; a file, or JSON, refuses them.
+
+    Example:
+        >>> with leaving_functions():
+        ...     serialize([print])
+        [<built-in function print>]
+    """
+    token = _leaving.set(True)
+    try:
+        yield
+    finally:
+        _leaving.reset(token)
+
+
 class _Shared:
     """Objects that a configuration holds more than once."""
 
@@ -236,10 +259,9 @@ def serialize(value: Any) -> Any:
     if hasattr(value, "get_config") and not inspect.isclass(value):
         cls = type(value)
         cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
-        described = {
-            "class_name": registered_name(cls) or cls.__name__,
-            "config": value.get_config(),
-        }
+        described = {"class_name": cls.__name__, "config": value.get_config()}
+        if (name := registered_name(cls)) not in (None, cls.__name__):
+            described["registered_name"] = name
         if (built := getattr(value, "_own_build_config", None)) is not None:
             described["build_config"] = serialize(built)
         shared = _shared.get()
@@ -264,6 +286,8 @@ def serialize(value: Any) -> Any:
     if isinstance(value, np.dtype | type):
         with contextlib.suppress(TypeError):
             return np.dtype(value).name
+    if _leaving.get() and (hasattr(value, "__name__") or isinstance(value, partial)):
+        return value
     raise ArgumentError(
         "get_config",
         f"{value!r} cannot be described in a configuration",

@@ -149,18 +149,22 @@ class Layer(Calling):
         return jax.tree.map(lambda s: public_shape(s.shape), out)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able; the input of ``from_config``.
+        """The constructor's arguments; the input of ``from_config``.
+
+        They are JSON-able, but for functions that have no name in files (see
+        ``register``), which stand for themselves.
 
         Called as ``super().get_config()`` by a class of the user's, it returns those
         that the built-in class under it was given, with all defaults.
         """
         config = self._init_config()
-        if _is_described_by_its_own(type(self)):
-            return registry.serialize(config)
-        for key, value in config.items():
-            if describe := _CATALOGUES.get(key.rpartition("_")[2]):
-                config[key] = describe(value)
-        config = registry.serialize(config)
+        with registry.leaving_functions():
+            if _is_described_by_its_own(type(self)):
+                return registry.serialize(config)
+            for key, value in config.items():
+                if describe := _CATALOGUES.get(key.rpartition("_")[2]):
+                    config[key] = describe(value)
+            config = registry.serialize(config)
         settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
         return config | {key: getattr(self, key) for key in settled}
 

@@ -106,7 +106,7 @@ def save_model(
             tensors |= leaves
     check_numbers(described, largest_size(tensors.values()))
     text = to_json(about, separators=(",", ":"))
-    if not fits(text.encode()) or too_many(text, len(tensors)):
+    if not fits(text.encode()) or too_many(about, len(tensors)):
         raise ArgumentError(
             "save",
             f"the model has more parts than a file may describe ({len(text)} bytes)",

@@ -93,7 +93,7 @@ class InputLayer(Layer):
 
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = {
-            "batch_shape": list(self.batch_shape),
+            "batch_shape": self.batch_shape,
             "dtype": self.input_dtype,
             "name": self.name,
         }
