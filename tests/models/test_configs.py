@@ -1,5 +1,7 @@
 """What plain code reads from `model.get_config()`, and what it may change in it."""
 
+from typing import Any
+
 import keras as peer
 import numpy as np
 import pytest
@@ -88,7 +90,7 @@ def test_optional_and_named_inputs_come_back():
 
 
 def test_names_that_operations_and_layers_share():
-    x = keras.Input((4,), name="mean")
+    x: Any = keras.Input((4,), name="mean")
     y = layers.Dense(2, name="add")(x + 1.0) + 1.0
     model = keras.Model(x, keras.ops.mean(y * 10.0**9, axis=[1]))
     names = [entry["name"] for entry in model.get_config()["layers"]]
