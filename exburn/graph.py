@@ -73,11 +73,6 @@ class Graph:
     axes: tuple[tuple[str, ...] | None, ...]
     order: tuple[str | int, ...]
 
-    @property
-    def layers(self) -> list[str | int]:
-        """The order without the operations."""
-        return [t for t in self.order if isinstance(t, str) or t >= 0]
-
     def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
         """Computes the outputs with the given layers."""
         produced: list[list[Any]] = []

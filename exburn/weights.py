@@ -409,6 +409,8 @@ class InputSpec:
             wanted = f"an input of rank {self.ndim}"
         elif self.min_ndim is not None and rank < self.min_ndim:
             wanted = f"an input of rank {self.min_ndim} or more"
+            if rank == 1:
+                hint = "The first axis is the batch: pass one row as x[None]."
         elif self.max_ndim is not None and rank > self.max_ndim:
             wanted = f"an input of rank {self.max_ndim} or less"
         else:

@@ -83,6 +83,24 @@ class Eager:
         """
         return variables_of(self, self._need_state("variables"))
 
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Sets all of ``variables``, from a list of values in their order.
+
+        Raises:
+            NotBuiltError: There is no state yet.
+            ArgumentError: The list has another length.
+            ShapeError: A value has another shape.
+        """
+        variables = self.variables
+        if len(weights) != len(variables):
+            raise ArgumentError(
+                f"{type(self).__name__}.set_weights",
+                f"{len(variables)} values are needed, received {len(weights)}",
+                hint="One for each of optimizer.variables, in their order.",
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
+
     def state_of(self, optimizer_variables: Sequence[Any]) -> Any:
         """The state that a list of its values, or of ``variables``, is of.
 

@@ -41,6 +41,35 @@ _CATALOGUES = {
 }
 
 
+def _settings(layer: Layer) -> dict[str, Any]:
+    """What every layer takes and may have been set since."""
+    dtype = layer.precision.identifier
+    return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
+
+
+def _arguments(layer: Layer, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """What the constructor of a class was given, and the settings set since."""
+    signature = inspect.signature(cls.__init__)
+    try:
+        bound = signature.bind(layer, *args, **kwargs)
+    except TypeError:  # a subclass whose own __init__ takes other arguments
+        return {"name": layer.name}
+    bound.apply_defaults()
+    config: dict[str, Any] = {}
+    for key, value in list(bound.arguments.items())[1:]:
+        kind = signature.parameters[key].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            config.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            config[key] = list(value)
+        else:
+            config[key] = value
+    changed = config.keys() & layer._book.value.changed
+    config |= {key: getattr(layer, key) for key in changed}
+    settings = _settings(layer)
+    return config | {k: settings[k] for k in settings.keys() & init_names(cls)}
+
+
 def _definer(cls: type, method: str) -> type:
     return next(base for base in cls.__mro__ if method in vars(base))
 
@@ -171,38 +200,11 @@ class Layer(Calling):
     def _init_config(self) -> dict[str, Any]:
         book, penalty = self._book.value, self.activity_regularizer
         if _is_described_by_its_own(type(self)):
-            return self._arguments(type(self), book.args, book.kwargs)
+            return _arguments(self, type(self), book.args, book.kwargs)
         if book.given is not None and not self.is_model:
-            return self._arguments(*book.given)
+            return _arguments(self, *book.given)
         penalty = {} if penalty is None else {"activity_regularizer": penalty}
-        return penalty | self._settings()
-
-    def _settings(self) -> dict[str, Any]:
-        """What every layer takes and may have been set since."""
-        dtype = self.precision.identifier
-        return {"name": self.name, "trainable": self.trainable, "dtype": dtype}
-
-    def _arguments(self, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
-        """What the constructor of a class was given, and the settings set since."""
-        signature = inspect.signature(cls.__init__)
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError:  # a subclass whose own __init__ takes other arguments
-            return {"name": self.name}
-        bound.apply_defaults()
-        config: dict[str, Any] = {}
-        for key, value in list(bound.arguments.items())[1:]:
-            kind = signature.parameters[key].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                config.update(value)
-            elif kind is inspect.Parameter.VAR_POSITIONAL:
-                config[key] = list(value)
-            else:
-                config[key] = value
-        changed = config.keys() & self._book.value.changed
-        config |= {key: getattr(self, key) for key in changed}
-        settings = self._settings()
-        return config | {k: settings[k] for k in settings.keys() & init_names(cls)}
+        return penalty | _settings(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):

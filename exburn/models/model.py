@@ -17,14 +17,14 @@ from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
 from exburn.models.adapting import Adapting
-from exburn.models.config import describe, input_layer, rebuild
+from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
 from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.shapes import public_shape, specs_of
-from exburn.symbol import Symbol
+from exburn.symbol import Operation, Symbol
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -219,9 +219,30 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             return layers
         found = [
             self.nodes[key] if isinstance(key, str) else input_layer(self.inputs[key])
-            for key in self.graph.layers
+            for key in self.graph.order
+            if isinstance(key, str) or key >= 0
         ]
         return [layer for layer in found if layer is not None]
+
+    @property
+    def operations(self) -> list[Any]:
+        """The layers of a functional model with the operations between them.
+
+        An operation has a ``name``. The order is that of ``layers``.
+        """
+        self._require_symbols("operations")
+        graph, names = self.graph, entry_names(self)
+        assert graph is not None
+        found: list[Any] = []
+        for target in graph.order:
+            if isinstance(target, str):
+                found.append(self.nodes[target])
+            elif target >= 0:
+                found.append(input_layer(self.inputs[target]))
+            else:
+                function: Any = graph.nodes[-1 - target].target
+                found.append(Operation(function.fn, names[target]))
+        return [operation for operation in found if operation is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.

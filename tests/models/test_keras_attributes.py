@@ -1,0 +1,108 @@
+"""Attributes of Keras' objects that plain code reads."""
+
+import functools
+
+import keras as peer
+import numpy as np
+import pytest
+
+import exburn as keras
+from exburn import callbacks, layers
+from exburn.errors import ArgumentError, ShapeError
+
+X, Y = np.ones((8, 4), "float32"), np.ones((8, 3), "float32")
+
+
+def trained(package):
+    inputs = package.layers.Input((4,), name="i")
+    outputs = package.layers.ReLU(name="r")(package.layers.Dense(3)(inputs) + 1.0)
+    model = package.Model(inputs, outputs)
+    model.compile("adam", "mse")
+    model.fit(X, Y, verbose=0)
+    return model
+
+
+def test_operations_are_layers_and_what_is_between_them():
+    peer.utils.clear_session()  # it numbers names through the process
+    ours, theirs = trained(keras), trained(peer)
+    assert ours.operations[0] is ours.layers[0]
+    names = [[op.name for op in model.operations] for model in (ours, theirs)]
+    assert names[0] == names[1]
+    with pytest.raises(keras.errors.NotBuiltError):
+        _ = keras.Sequential([layers.Dense(2)]).operations
+
+
+def test_the_weights_of_an_optimizer_are_set_at_once():
+    model = trained(keras)
+    values = [2 * np.asarray(v) for v in model.optimizer.variables]
+    model.optimizer.set_weights(values)
+    for variable, value in zip(model.optimizer.variables, values, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    assert model.optimizer.iterations == 2
+    with pytest.raises(ArgumentError, match=f"{len(values)} values are needed"):
+        model.optimizer.set_weights(values[1:])
+
+
+MONITORS = [
+    callbacks.EarlyStopping,
+    callbacks.ReduceLROnPlateau,
+    functools.partial(callbacks.ModelCheckpoint, "m.keras", save_best_only=True),
+]
+
+
+@pytest.mark.parametrize("make", MONITORS)
+def test_monitors_tell_how_they_compare(make):
+    assert make(monitor="a", mode="min").monitor_op is np.less
+    assert make(monitor="a", mode="max").monitor_op is np.greater
+    assert make(monitor="val_accuracy").monitor_op is np.greater
+    assert make(monitor="of_no_kind").monitor_op is None
+
+
+def scaled(x, by=1):
+    return x * by
+
+
+def test_arguments_of_a_lambda():
+    layer = layers.Lambda(scaled, arguments={"by": 2})
+    assert layer.arguments == {"by": 2} and layers.Lambda(scaled).arguments == {}
+    assert layer(np.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError):
+        layer.arguments["by"] = 3  # it would not be computed with
+
+
+OPS = {
+    "cast": {"dtype": "float16"},
+    "reshape": {"newshape": (-1, 2)},
+    "squeeze": {"axis": -1},
+    "get_item": {"key": 1},
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_ops_as_functions_of_a_lambda_are_saved(name, tmp_path):
+    x = np.arange(8, dtype="float32").reshape(2, 4, 1)
+    layer = layers.Lambda(getattr(keras.ops, name), arguments=OPS[name])
+    model = keras.Sequential([keras.Input((4, 1)), layer])
+    model.save(tmp_path / "m.exburn")
+    loaded = keras.load_model(tmp_path / "m.exburn")
+    np.testing.assert_array_equal(loaded(x), model(x))
+    np.testing.assert_array_equal(
+        model(x), getattr(peer.ops, name)(x, *OPS[name].values())
+    )
+
+
+def test_a_single_row_is_told_of_the_batch_axis():
+    with pytest.raises(ShapeError, match=r"pass one row as x\[None\]"):
+        layers.Dense(2)(np.ones(4, "float32"))
+
+
+def test_users_attributes_do_not_hide_ours():
+    class Own(layers.Dense):
+        def __init__(self, units, **options):
+            super().__init__(units, **options)
+            self._settings, self._arguments = {"a": 1}, (1,)
+
+        def get_config(self):
+            return super().get_config()
+
+    assert Own.from_config(Own(3).get_config()).units == 3
