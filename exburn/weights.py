@@ -13,7 +13,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 from jax.core import Tracer
 
-from exburn import initializers
+from exburn import constraints, initializers, regularizers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
@@ -240,6 +240,24 @@ class Weight(nnx.Variable):
     @property
     def name(self) -> str:
         return self.get_metadata().get("label", "variable")
+
+    @property
+    def regularizer(self) -> Any:
+        """Its term of the loss, or None."""
+        return self.get_metadata().get("regularizer")
+
+    @regularizer.setter
+    def regularizer(self, value: Any) -> None:
+        self.set_metadata("regularizer", regularizers.get(value))
+
+    @property
+    def constraint(self) -> Any:
+        """What every update is followed by, or None."""
+        return self.get_metadata().get("constraint")
+
+    @constraint.setter
+    def constraint(self, value: Any) -> None:
+        self.set_metadata("constraint", constraints.get(value))
 
     @property
     def path(self) -> str:

@@ -40,7 +40,11 @@ class Eager:
 
     @property
     def built(self) -> bool:
-        """Whether ``build`` has been called."""
+        """Whether it has a state: of ``build``, or of a model that it trains."""
+        return self._pass is None and (self._adopted or self._live() is not None)
+
+    @property
+    def _adopted(self) -> bool:
         return self._names is not None and self._pass is None
 
     def build(self, variables: Iterable[Any]) -> None:
@@ -49,7 +53,7 @@ class Eager:
         Args:
             variables: Objects with a value, or arrays. A ``path`` names a parameter.
         """
-        if self.built or self._pass is not None:
+        if self._adopted or self._pass is not None:
             return
         variables = list(variables)
         paths = [str(getattr(v, "path", "")) for v in variables]
@@ -202,7 +206,7 @@ class Eager:
 
     def _need_state(self, op: str) -> Any:
         state = self._live()
-        if state is None or (op != "variables" and not self.built):
+        if state is None or (op != "variables" and not self._adopted):
             raise NotBuiltError(
                 op,
                 "the optimizer has no state yet",

@@ -219,6 +219,15 @@ class Base(nnx.Module, metaclass=_Making):
                 module._trainable = False
 
     @property
+    def autocast(self) -> bool:
+        """Whether floating inputs are cast to the policy's compute dtype."""
+        return self._autocast
+
+    @autocast.setter
+    def autocast(self, value: bool) -> None:
+        self._autocast = bool(value)
+
+    @property
     def rematerialized(self) -> bool:
         """Whether training computes the layer's results again for the gradient."""
         return self._remat is not None

@@ -30,7 +30,7 @@ __all__ = ["Layer"]
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
     "kernel_size pool_size output_size strides dilation_rate padding cropping size"
-    " data_format value_dim".split()
+    " data_format value_dim target_shape dims".split()
 )
 # What the names of objects stand for, by the last word of the argument.
 _CATALOGUES = {

@@ -277,8 +277,9 @@ class Compiling:
 
     @property
     def metrics_names(self) -> list[str]:
-        """Names of the values that ``evaluate`` returns."""
-        return self._trainer("metrics_names").objective.names
+        """Names of the values that ``evaluate`` returns; none before ``compile``."""
+        trainer = self._run.value.trainer
+        return [] if trainer is None else trainer.objective.names
 
     @property
     def metrics(self) -> list[Any]:

@@ -96,10 +96,9 @@ class InputLayer(Layer):
             "batch_shape": self.batch_shape,
             "dtype": self.input_dtype,
             "name": self.name,
+            "optional": self.optional,
         }
-        if self.axes is not None:
-            config["axes"] = list(self.axes)
-        return config | ({"optional": True} if self.optional else {})
+        return config if self.axes is None else config | {"axes": list(self.axes)}
 
 
 def _size(value, shape):

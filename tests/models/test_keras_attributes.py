@@ -106,3 +106,65 @@ def test_users_attributes_do_not_hide_ours():
             return super().get_config()
 
     assert Own.from_config(Own(3).get_config()).units == 3
+
+
+class Standardized(layers.Conv2D):
+    """With kernels of mean 0, as Keras' documentation shows it."""
+
+    def convolution_op(self, inputs, kernel):
+        kernel = kernel - keras.ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        return super().convolution_op(inputs, kernel)
+
+
+def test_a_convolutions_operation_may_be_another():
+    layer = Standardized(2, 3)
+    assert np.abs(layer(np.ones((1, 5, 5, 2), "float32"))).max() < 1e-5  # was ignored
+    model = keras.Sequential([keras.Input((5, 5, 2)), layer])
+    assert np.abs(model.predict(np.ones((1, 5, 5, 2)), verbose=0)).max() < 1e-5
+
+
+def test_an_optimizer_with_a_state_is_built():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    assert model.metrics_names == []
+    model.compile("adam", "mse", metrics=["mae"])
+    assert not model.optimizer.built
+    model.fit(X, Y, verbose=0)
+    assert model.optimizer.built
+    model.fit(X, Y, verbose=0)
+    assert model.optimizer.iterations == 2
+    assert model.metrics_names == ["loss", "mae"]
+
+
+def test_a_layer_that_casts_nothing():
+    class Own(layers.Layer):
+        def __init__(self):
+            super().__init__(dtype="mixed_float16")
+            self.autocast = False
+
+        def call(self, x):
+            return x
+
+    assert Own()(np.ones(3, "float32")).dtype == "float32"  # was float16
+    assert not Own().autocast and layers.Dense(1).autocast
+
+
+def test_weights_have_their_regularizer_and_constraint():
+    layer = layers.Dense(3, kernel_regularizer="l2", kernel_constraint="non_neg")
+    model = keras.Sequential([keras.Input((4,)), layer])
+    assert layer.kernel.regularizer is layer.kernel_regularizer
+    assert layer.kernel.constraint is layer.kernel_constraint
+    assert layer.bias.regularizer is None is layer.bias.constraint
+    model.compile("sgd", "mse")
+    layer.set_weights([np.ones((4, 3)), np.ones(3)])
+    model.fit(X, Y, verbose=0)
+    before = model.evaluate(X, Y, verbose=0)
+    layer.bias.regularizer = "l1"
+    penalty = 0.01 * np.abs(layer.bias.numpy()).sum()
+    assert model.evaluate(X, Y, verbose=0) == pytest.approx(before + penalty)
+
+
+def test_shapes_in_configurations_are_tuples():
+    assert layers.Reshape([2, 2]).get_config()["target_shape"] == (2, 2)
+    assert layers.Permute([2, 1]).get_config()["dims"] == (2, 1)
+    assert callbacks.TensorBoard("logs").log_dir + "/run" == "logs/run"
+    assert keras.layers.InputLayer((3,)).get_config()["optional"] is False
