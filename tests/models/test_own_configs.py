@@ -1,5 +1,8 @@
 """What `super().get_config()` gives a user's classes that derive from built-in ones."""
 
+import copy
+import pickle
+
 import keras as peer
 import numpy as np
 import pytest
@@ -125,3 +128,73 @@ def test_a_class_on_a_described_one_adds_its_arguments():
 
     config = Shifted(3, shift=1.0, scale=2.0).get_config()
     assert (config["shift"], config["scale"], config["units"]) == (1.0, 2.0, 3)
+
+
+def rules(package):
+    given = package.optimizers
+
+    class Extended(given.Adam):
+        def __init__(self, extra=1, **options):
+            super().__init__(**options)
+            self.extra = extra
+
+        def get_config(self):
+            return {**super().get_config(), "extra": self.extra}
+
+    class Cosine(given.schedules.CosineDecay):
+        def __init__(self, extra=1, **options):
+            super().__init__(**options)
+            self.extra = extra
+
+        def get_config(self):
+            return {**super().get_config(), "extra": self.extra}
+
+    return [
+        Extended(2, learning_rate=0.5, beta_1=0.25, amsgrad=True),
+        Cosine(2, initial_learning_rate=0.5, decay_steps=10),
+    ]
+
+
+RULES = [*zip(rules(keras), rules(peer), strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras
+@pytest.mark.parametrize("ours, theirs", RULES)
+def test_rules_have_the_arguments_of_the_built_in_class(ours, theirs):
+    """What was lost was the default again in a copy: Adam trained with other betas."""
+    config, wanted = ours.get_config(), theirs.get_config()
+    assert config.keys() >= wanted.keys()
+    for key in wanted.keys() - {"epsilon", "name"}:
+        assert config[key] == wanted[key]
+    assert type(ours).from_config(config).get_config() == config
+
+
+class Passing(keras.optimizers.Adam):
+    def __init__(self, extra=1, **options):
+        super().__init__(**options)
+        self.extra = extra
+
+
+class Fixing(keras.optimizers.Adam):
+    def __init__(self, learning_rate=0.1, **options):
+        super().__init__(learning_rate, beta_1=0.25, **options)
+
+
+class Narrow(keras.optimizers.Adam):
+    def __init__(self, learning_rate):
+        super().__init__(learning_rate, beta_1=0.25)
+
+    def get_config(self):
+        return super().get_config()
+
+
+def test_rules_without_a_get_config_tell_what_they_were_given():
+    passing = Passing(3, beta_1=0.25, clipnorm=1.0)
+    made = Passing.from_config(passing.get_config())
+    assert (made.extra, made.beta_1, made.clipnorm) == (3, 0.25, 1.0)
+    fixing = Fixing.from_config(Fixing(0.5).get_config())
+    assert (fixing.beta_1, fixing.learning_rate) == (0.25, 0.5)
+    narrow = Narrow.from_config(Narrow(0.5).get_config())
+    assert (narrow.beta_1, narrow.learning_rate) == (0.25, 0.5)
+    assert copy.deepcopy(passing).get_config() == passing.get_config()
+    assert pickle.loads(pickle.dumps(passing)).get_config() == passing.get_config()
