@@ -168,3 +168,28 @@ def test_shapes_in_configurations_are_tuples():
     assert layers.Permute([2, 1]).get_config()["dims"] == (2, 1)
     assert callbacks.TensorBoard("logs").log_dir + "/run" == "logs/run"
     assert keras.layers.InputLayer((3,)).get_config()["optional"] is False
+
+
+class Sharper(layers.Attention):
+    def _calculate_scores(self, query, key):
+        return 0.0 * super()._calculate_scores(query, key)
+
+
+def test_the_scores_of_attention_may_be_others():
+    x = np.arange(6, dtype="float32").reshape(1, 3, 2)
+    mean = np.broadcast_to(x.mean(1, keepdims=True), x.shape)
+    np.testing.assert_allclose(Sharper()([x, x]), mean, rtol=1e-6)  # was ignored
+
+
+class Doubling(keras.optimizers.SGD):
+    def apply(self, grads, trainable_variables=None):
+        super().apply([2 * grad for grad in grads], trainable_variables)
+
+
+def test_an_apply_that_fit_would_not_call_is_refused():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    with pytest.raises(ArgumentError, match=r"fit would not call Doubling\.apply"):
+        model.compile(Doubling(), "mse")
+    weight = keras.Variable(np.ones(1, "float32"))
+    Doubling(0.25, momentum=0.0).apply([np.ones(1, "float32")], [weight])
+    assert float(weight.numpy()[0]) == 0.5
