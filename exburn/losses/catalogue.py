@@ -26,6 +26,7 @@ from exburn.losses.divergence import (
 from exburn.losses.focal import BinaryFocalCrossentropy, CategoricalFocalCrossentropy
 from exburn.losses.hinge import CategoricalHinge, Hinge, SquaredHinge
 from exburn.losses.overlap import Dice, Tversky
+from exburn.losses.own_call import OwnCall, has_own_call
 from exburn.losses.regression import (
     CosineSimilarity,
     Huber,
@@ -122,9 +123,10 @@ def get(identifier: Any) -> Any:
             return FUNCTIONS[identifier]
         cls = _NAMES.get(identifier)
         return get(_registered(identifier)) if cls is None else cls.formula
-    plain = callable(identifier) and not inspect.isclass(identifier)
     made = as_loss(identifier)
-    return identifier if plain else made
+    if callable(identifier) and not inspect.isclass(identifier):
+        return identifier
+    return made.loss if isinstance(made, OwnCall) else made
 
 
 @overload
@@ -142,14 +144,16 @@ def as_loss(identifier: Any) -> Loss | None:
         >>> as_loss("mse").name, as_loss("binary_cross_entropy").name
         ('mean_squared_error', 'binary_cross_entropy')
     """
-    if identifier is None or isinstance(identifier, Loss):
-        return identifier
+    if inspect.isclass(identifier) and issubclass(identifier, Loss):
+        identifier = identifier()
+    if isinstance(identifier, Loss):
+        return OwnCall(identifier) if has_own_call(identifier) else identifier
+    if identifier is None:
+        return None
     if isinstance(identifier, str):
         return _by_name(identifier)
     if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if inspect.isclass(identifier) and issubclass(identifier, Loss):
-        return identifier()
+        return as_loss(deserialize(identifier))
     check_not_of_keras("losses.get", identifier)
     if callable(identifier):
         try:

@@ -160,3 +160,38 @@ def test_nested_outputs_reach_custom_losses():
 
     value = Pair()({"a": np.zeros(2)}, {"b": [jnp.ones(2), jnp.ones(5)]})
     assert value == 1
+
+
+def classes_with_a_call(package):
+    class Doubled(package.losses.MeanSquaredError):
+        def __call__(self, y_true, y_pred, sample_weight=None):
+            return 2 * super().__call__(y_true, y_pred, sample_weight=sample_weight)
+
+    class Alone(package.losses.Loss):
+        def __call__(self, y_true, y_pred, sample_weight=None):
+            return package.ops.mean(package.ops.abs(y_true - y_pred)) + 1.0
+
+    return Doubled(name="doubled"), Alone(name="alone")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_may_write_call_as_keras_code_does(which, weighted):
+    """It was called with arguments that only ours take."""
+    rng = np.random.default_rng(0)
+    x = np.array([[1, 2, 0], [3, 0, 0], [1, 1, 1], [2, 0, 0], [3, 3, 0]])
+    y = rng.normal(size=(5, 3, 1)).astype("float32")
+    weights = rng.random((5, 3), "float32") if weighted else None
+    found = []
+    for package in (keras_api, keras):
+        layers = package.layers
+        model = package.Sequential(
+            [
+                package.Input((3,), dtype="int32"),
+                layers.Embedding(4, 2, mask_zero=True, embeddings_initializer="ones"),
+                layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+        model.compile("sgd", classes_with_a_call(package)[which])
+        found.append(model.evaluate(x, y, 5, sample_weight=weights, verbose=0))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
