@@ -189,8 +189,8 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
         model = cls(
             _ends(config["input_layers"], fetch),
             _ends(config["output_layers"], fetch),
-            name=config["name"],
-            trainable=config["trainable"],
+            name=config.get("name"),
+            trainable=config.get("trainable", True),
             dtype=config.get("dtype"),
         )
     return restore_axes(model, config)

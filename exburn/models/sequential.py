@@ -206,8 +206,8 @@ class Sequential(Model):
         with graphs.named_by(dict(zip(config.get("keys", ()), stack, strict=False))):
             model = cls(
                 layers,
-                trainable=config["trainable"],
-                name=config["name"],
+                trainable=config.get("trainable", True),
+                name=config.get("name"),
                 dtype=config.get("dtype"),
             )
         model._learnt = bool(config.get("learnt"))

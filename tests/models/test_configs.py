@@ -80,6 +80,22 @@ def test_what_is_changed_in_a_configuration_counts(make):
     assert made.get_config() == type(made).from_config(made.get_config()).get_config()
 
 
+def test_configurations_by_hand_may_be_short():
+    dense = {"class_name": "Dense", "config": {"units": 3}}
+    start = {"class_name": "InputLayer", "config": {"batch_shape": (None, 4)}}
+    config: dict[str, Any] = {"layers": [start, dense]}
+    made = keras.Sequential.from_config(config)
+    assert made.count_params() == 15 and made.trainable
+    config = branches(keras).get_config()
+    del config["trainable"], config["name"]
+    for entry in config["layers"]:
+        for call in entry["inbound_nodes"]:
+            del call["order"]  # then it is that of the list
+    made = keras.Model.from_config(config)
+    x = RNG.normal(size=(2, 4)).astype("float32")
+    assert [y.shape for y in made([x, x])] == [(2, 1), (2, 1)]
+
+
 def test_optional_and_named_inputs_come_back():
     x = keras.Input((4,), name="x", optional=True)
     model = keras.Model({"data": x}, {"out": (layers.Dense(2)(x),)})
