@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from exburn.building import spec_like
 from exburn.constraints import constrained, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.variable import OptimizerVariable, variables_of
@@ -35,6 +37,7 @@ class Eager:
     revision: int
     iterations: Any
     _live: Any
+    _get_state: Any
     _set_state: Any
     _pass: Any
 
@@ -50,6 +53,8 @@ class Eager:
     def build(self, variables: Iterable[Any]) -> None:
         """Makes the state for a list of variables; a second call does nothing.
 
+        The state of an optimizer that was given to ``compile`` is the model's.
+
         Args:
             variables: Objects with a value, or arrays. A ``path`` names a parameter.
         """
@@ -59,11 +64,25 @@ class Eager:
         paths = [str(getattr(v, "path", "")) for v in variables]
         unique = len(set(paths)) == len(paths)
         names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
-        state = self.init(dict(zip(names, map(_value, variables), strict=True)))
+        params = dict(zip(names, map(_value, variables), strict=True))
+        state = self._shared_state(params)
+        if state is None:
+            state = self.init(params)
+            box = [state]
+            self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
         self._variables = variables
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
-        box = [state]
-        self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+
+    def _shared_state(self, params: dict[str, Any]) -> Any:
+        """The state of the model that the optimizer trains, if it is for these."""
+        if self._get_state is None:
+            return None
+        if self._live() is None:
+            self._set_state(self.init(params))
+            return self._live()
+        specs = self.init(jax.tree.map(spec_like, params))
+        same = jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, self._live())
+        return self._live() if same else None
 
     def adopt(
         self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]

@@ -28,8 +28,8 @@ class Lambda(Layer):
         x: any → whatever the function returns
 
     Raises:
-        ArgumentError: ``function`` cannot be called. ``get_config`` raises it for a
-            function that was not registered with ``exburn.register``.
+        ArgumentError: ``function`` cannot be called. Saving raises it for a function
+            that was not registered with ``exburn.register``.
 
     Example:
         >>> import jax.numpy as jnp
