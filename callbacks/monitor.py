@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from exburn.callback import Callback
 from exburn.errors import CallbackError
 
@@ -94,6 +96,14 @@ class MonitorCallback(Callback):
             {"available": ", ".join(sorted(logs)) or "nothing"},
             hint=hint,
         )
+
+    @property
+    def monitor_op(self) -> Any:
+        """``np.less`` or ``np.greater``; None while nothing tells which."""
+        try:
+            return np.greater if self._rises() else np.less
+        except CallbackError:
+            return None
 
     def improves(self, value: float, reference: float | None) -> bool:
         """Whether a value beats the reference by more than `min_delta`."""

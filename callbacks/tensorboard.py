@@ -79,7 +79,7 @@ class TensorBoard(Callback):
         embeddings_metadata: str | Mapping[str, str] | None = None,
     ):
         self._write = require("tensorboardX", "TensorBoard", _REASON, extra=_EXTRA)
-        self.log_dir = Path(log_dir)
+        self.log_dir = os.fspath(log_dir)
         self.histogram_freq = _count("histogram_freq", histogram_freq)
         self.embeddings_freq = _count("embeddings_freq", embeddings_freq)
         self.embeddings_metadata = embeddings_metadata
@@ -168,7 +168,7 @@ class TensorBoard(Callback):
     # ------------------------------------------------------------------ single steps
     def _begin_profile(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._before + batch + 1 == self._profiled[0]:
-            jax.profiler.start_trace(str(self.log_dir))
+            jax.profiler.start_trace(self.log_dir)
             self._profiling = True
 
     def _after_step(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -186,7 +186,7 @@ class TensorBoard(Callback):
     # ------------------------------------------------------------------ writing
     def _writer(self, run: str) -> Any:
         if run not in self._writers:
-            folder = str(self.log_dir / run)
+            folder = os.path.join(self.log_dir, run)
             self._writers[run] = self._write.SummaryWriter(folder)
         return self._writers[run]
 

@@ -59,8 +59,8 @@ class Graph:
         output_tree: Structure in which they are returned.
         output_names: A name for each, used in logs.
         axes: The names of each input's axes, where the user gave some.
-        layers: Names of the layers and numbers of the inputs in Keras' order: the
-            furthest from the outputs first.
+        order: Names of the layers and numbers of the inputs and, as ``-1 - number``,
+            nodes of operations in Keras' order: the furthest from the outputs first.
     """
 
     inputs: tuple[jax.ShapeDtypeStruct, ...]
@@ -71,7 +71,7 @@ class Graph:
     output_tree: Any
     output_names: tuple[str, ...]
     axes: tuple[tuple[str, ...] | None, ...]
-    layers: tuple[str | int, ...]
+    order: tuple[str | int, ...]
 
     def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
         """Computes the outputs with the given layers."""
@@ -188,8 +188,8 @@ def _check_whole(value: Any, name: str, dtype: Any) -> None:
 
 
 def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
-    """The graph between symbols, and the layers in it by name, in ``Graph.layers``'
-    order.
+    """The graph between symbols, and the layers in it by name, in
+    ``Graph.order``.
 
     Raises:
         GraphError: Something is no symbol, an output does not depend on the inputs, or
@@ -263,7 +263,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
 def _by_depth(
     nodes: list[Node], outputs: tuple[Ref, ...], inputs: int
 ) -> list[str | int]:
-    """The layers' names and the inputs' numbers, furthest from the outputs first.
+    """The layers' names and the numbers of inputs and operations, in ``Graph.order``.
 
     This is the order of ``model.layers`` in Keras, in which its files hold weights.
     """
@@ -274,11 +274,9 @@ def _by_depth(
     def number(ref: Ref) -> int:
         return ref.node if ref.node >= 0 else -1 - ref.index
 
-    def target(node: int) -> Any:
-        if node < 0:
-            return -1 - node
-        at = nodes[node].target
-        return at if isinstance(at, str) else ("operation", node)
+    def target(node: int) -> str | int:
+        at = nodes[node].target if node >= 0 else None
+        return at if isinstance(at, str) else -1 - node
 
     def parents(node: int) -> list[int]:
         leaves = nodes[node].leaves if node >= 0 else ()
@@ -307,8 +305,7 @@ def _by_depth(
             node_depth[parent] = max(deep + 1, node_depth.get(parent, 0))
     for unused in range(inputs):
         depth.setdefault(unused, 0)
-    ordered = sorted(depth, key=lambda t: (-depth[t], rank.get(t, -1)))
-    return [t for t in ordered if isinstance(t, int | str)]
+    return sorted(depth, key=lambda t: (-depth[t], rank.get(t, -1)))
 
 
 def _input_layers(symbols: list[Symbol]) -> list[Layer]:

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -27,6 +28,8 @@ __all__ = [
     "custom_objects",
     "deserialize",
     "from_file",
+    "keeping_arrays",
+    "leaving_functions",
     "lookup",
     "reading_file",
     "register",
@@ -45,6 +48,13 @@ _reading: contextvars.ContextVar[bool] = contextvars.ContextVar(
 _shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
     "exburn_shared", default=None
 )
+_arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.ContextVar(
+    "exburn_arrays", default=None
+)
+_leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_leaving", default=False
+)
+_LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
     "float64 complex64 complex128".split()
@@ -121,6 +131,42 @@ def from_file() -> bool:
         False
     """
     return _reading.get()
+
+
+@contextlib.contextmanager
+def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
+    """Within the block, descriptions refer to long arrays, which are kept in a dict.
+
+    Example:
+        >>> with keeping_arrays() as kept:
+        ...     described = serialize(np.zeros(300))
+        >>> described["config"]["value"], kept["/arrays/0"].shape
+        ({'$array': '/arrays/0'}, (300,))
+    """
+    kept: dict[str, np.ndarray] = {}
+    token = _arrays.set(kept)
+    try:
+        yield kept
+    finally:
+        _arrays.reset(token)
+
+
+@contextlib.contextmanager
+def leaving_functions() -> Iterator[None]:
+    """Within the block, functions that have no name in files stand for themselves.
+
+    Configurations that hold them make copies; a file, or JSON, refuses them.
+
+    Example:
+        >>> with leaving_functions():
+        ...     serialize([print])
+        [<built-in function print>]
+    """
+    token = _leaving.set(True)
+    try:
+        yield
+    finally:
+        _leaving.reset(token)
 
 
 class _Shared:
@@ -213,10 +259,9 @@ def serialize(value: Any) -> Any:
     if hasattr(value, "get_config") and not inspect.isclass(value):
         cls = type(value)
         cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
-        described = {
-            "class_name": registered_name(cls) or cls.__name__,
-            "config": value.get_config(),
-        }
+        described = {"class_name": cls.__name__, "config": value.get_config()}
+        if (name := registered_name(cls)) not in (None, cls.__name__):
+            described["registered_name"] = name
         if (built := getattr(value, "_own_build_config", None)) is not None:
             described["build_config"] = serialize(built)
         shared = _shared.get()
@@ -232,7 +277,7 @@ def serialize(value: Any) -> Any:
             return value.item()
         return {
             "class_name": "__array__",
-            "config": {"dtype": str(value.dtype), "value": value.tolist()},
+            "config": {"dtype": str(value.dtype), "value": _values(value)},
         }
     name = registered_name(value) or _name_in_scope(value)
     name = name or jax_functions.name_of(value)
@@ -241,11 +286,22 @@ def serialize(value: Any) -> Any:
     if isinstance(value, np.dtype | type):
         with contextlib.suppress(TypeError):
             return np.dtype(value).name
+    if _leaving.get() and (hasattr(value, "__name__") or isinstance(value, partial)):
+        return value
     raise ArgumentError(
         "get_config",
         f"{value!r} cannot be described in a configuration",
         hint="Register it: exburn.register(fn), and pass the registered function.",
     )
+
+
+def _values(array: np.ndarray) -> Any:
+    kept = _arrays.get()
+    if kept is None or array.size < _LONG or array.dtype.kind == "c":
+        return array.tolist()
+    name = f"/arrays/{len(kept)}"
+    kept[name] = array
+    return {"$array": name}
 
 
 def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) -> Any:

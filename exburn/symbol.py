@@ -224,7 +224,7 @@ OPERATIONS: dict[str, Callable] = {
             jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
             jnp.mod, jnp.power, matmul, jnp.bitwise_and, jnp.bitwise_or,
             jnp.bitwise_xor, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
-            jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.transpose,
+            jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.squeeze, jnp.transpose,
         )
     },
 }  # fmt: skip

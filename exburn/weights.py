@@ -13,7 +13,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 from jax.core import Tracer
 
-from exburn import initializers
+from exburn import constraints, initializers, regularizers
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
@@ -242,6 +242,24 @@ class Weight(nnx.Variable):
         return self.get_metadata().get("label", "variable")
 
     @property
+    def regularizer(self) -> Any:
+        """Its term of the loss, or None."""
+        return self.get_metadata().get("regularizer")
+
+    @regularizer.setter
+    def regularizer(self, value: Any) -> None:
+        self.set_metadata("regularizer", regularizers.get(value))
+
+    @property
+    def constraint(self) -> Any:
+        """What every update is followed by, or None."""
+        return self.get_metadata().get("constraint")
+
+    @constraint.setter
+    def constraint(self, value: Any) -> None:
+        self.set_metadata("constraint", constraints.get(value))
+
+    @property
     def path(self) -> str:
         """The path in the outermost model that holds the weight, or its name.
 
@@ -409,6 +427,8 @@ class InputSpec:
             wanted = f"an input of rank {self.ndim}"
         elif self.min_ndim is not None and rank < self.min_ndim:
             wanted = f"an input of rank {self.min_ndim} or more"
+            if rank == 1:
+                hint = "The first axis is the batch: pass one row as x[None]."
         elif self.max_ndim is not None and rank > self.max_ndim:
             wanted = f"an input of rank {self.max_ndim} or less"
         else:

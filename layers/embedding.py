@@ -81,6 +81,12 @@ class Embedding(Adaptable):
             table = weights[0] if isinstance(weights, list | tuple) else weights
             self.embeddings_initializer = initializers.get(np.asarray(table))
 
+    def _init_config(self):
+        config = super()._init_config()
+        if self.built or config.get("weights") is None:
+            config.pop("weights", None)  # the table is one of the layer's weights
+        return config
+
     def build(self, input_shape=None):
         self.embeddings = self.add_weight(
             (self.input_dim, self.output_dim),

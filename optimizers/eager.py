@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
+from exburn.building import spec_like
 from exburn.constraints import constrained, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.variable import OptimizerVariable, variables_of
@@ -35,31 +37,52 @@ class Eager:
     revision: int
     iterations: Any
     _live: Any
+    _get_state: Any
     _set_state: Any
     _pass: Any
 
     @property
     def built(self) -> bool:
-        """Whether ``build`` has been called."""
+        """Whether it has a state: of ``build``, or of a model that it trains."""
+        return self._pass is None and (self._adopted or self._live() is not None)
+
+    @property
+    def _adopted(self) -> bool:
         return self._names is not None and self._pass is None
 
     def build(self, variables: Iterable[Any]) -> None:
         """Makes the state for a list of variables; a second call does nothing.
 
+        The state of an optimizer that was given to ``compile`` is the model's.
+
         Args:
             variables: Objects with a value, or arrays. A ``path`` names a parameter.
         """
-        if self.built or self._pass is not None:
+        if self._adopted or self._pass is not None:
             return
         variables = list(variables)
         paths = [str(getattr(v, "path", "")) for v in variables]
         unique = len(set(paths)) == len(paths)
         names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
-        state = self.init(dict(zip(names, map(_value, variables), strict=True)))
+        params = dict(zip(names, map(_value, variables), strict=True))
+        state = self._shared_state(params)
+        if state is None:
+            state = self.init(params)
+            box = [state]
+            self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
         self._variables = variables
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
-        box = [state]
-        self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+
+    def _shared_state(self, params: dict[str, Any]) -> Any:
+        """The state of the model that the optimizer trains, if it is for these."""
+        if self._get_state is None:
+            return None
+        if self._live() is None:
+            self._set_state(self.init(params))
+            return self._live()
+        specs = self.init(jax.tree.map(spec_like, params))
+        same = jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, self._live())
+        return self._live() if same else None
 
     def adopt(
         self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]
@@ -82,6 +105,24 @@ class Eager:
             NotBuiltError: There is no state yet.
         """
         return variables_of(self, self._need_state("variables"))
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Sets all of ``variables``, from a list of values in their order.
+
+        Raises:
+            NotBuiltError: There is no state yet.
+            ArgumentError: The list has another length.
+            ShapeError: A value has another shape.
+        """
+        variables = self.variables
+        if len(weights) != len(variables):
+            raise ArgumentError(
+                f"{type(self).__name__}.set_weights",
+                f"{len(variables)} values are needed, received {len(weights)}",
+                hint="One for each of optimizer.variables, in their order.",
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
 
     def state_of(self, optimizer_variables: Sequence[Any]) -> Any:
         """The state that a list of its values, or of ``variables``, is of.
@@ -184,7 +225,7 @@ class Eager:
 
     def _need_state(self, op: str) -> Any:
         state = self._live()
-        if state is None or (op != "variables" and not self.built):
+        if state is None or (op != "variables" and not self._adopted):
             raise NotBuiltError(
                 op,
                 "the optimizer has no state yet",

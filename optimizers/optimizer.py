@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 
@@ -16,6 +16,7 @@ from exburn.optimizers.eager import Eager
 from exburn.optimizers.live import Live
 from exburn.optimizers.stepwise import Stepwise, adopt_rule
 from exburn.optimizers.update import Update
+from exburn.row_mixing import is_foreign
 
 __all__ = ["Optimizer"]
 
@@ -156,6 +157,14 @@ class Optimizer(Stepwise, Live, Eager, Update):
         )
         self.weight_decay_exclusions = tuple(weight_decay_exclusions)
 
+    __signature__: inspect.Signature
+    _given: frozenset[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        self = super().__new__(cls)
+        object.__setattr__(self, "_given", frozenset(kwargs))
+        return self
+
     def __init_subclass__(cls, **kwargs):
         """Shows the common options in the signature of a class that takes **options."""
         super().__init_subclass__(**kwargs)
@@ -273,10 +282,18 @@ class Optimizer(Stepwise, Live, Eager, Update):
     # Configuration
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments as JSON-able values, with the current learning rate."""
+        """Constructor arguments as JSON-able values, with the current learning rate.
+
+        Called as ``super().get_config()`` by a class of the user's, it returns those of
+        the built-in class under it, too.
+        """
         config = {}
         extends = type(self).get_config is not Optimizer.get_config  # may add the rest
-        for name in inspect.signature(type(self)).parameters:
+        own = inspect.signature(type(self)).parameters
+        # A class that takes **options may have been given more than it names.
+        further = inspect.signature(_ours(type(self))).parameters
+        known = further if extends else further.keys() & self._given
+        for name in dict.fromkeys([*own, *known]):
             if not hasattr(self, name):
                 if extends:
                     continue
@@ -292,13 +309,32 @@ class Optimizer(Stepwise, Live, Eager, Update):
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Optimizer:
-        """The optimizer that ``get_config`` described, without its state."""
-        return cls(**{k: registry.deserialize(v) for k, v in config.items()})
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The optimizer that ``get_config`` described, without its state.
+
+        What the built-in class takes, and the user's class on it does not, is left out:
+        the user's constructor sets it.
+        """
+        takes = inspect.signature(cls.__init__).parameters
+        anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+        left_out = set() if anything else {*inspect.signature(_ours(cls)).parameters}
+        given = {k: v for k, v in config.items() if k in takes or k not in left_out}
+        return cls(**{k: registry.deserialize(v) for k, v in given.items()})
 
     def __repr__(self) -> str:
         rate = self.schedule or self._learning_rate
         return f"{type(self).__name__}(learning_rate={rate!r})"
+
+
+# Of ``__init__``: ``__new__`` takes anything.
+Optimizer.__signature__ = inspect.Signature(
+    list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
+)
+
+
+def _ours(kind: type) -> type:
+    """The built-in class that an optimizer's class derives from, or is."""
+    return next(base for base in kind.__mro__ if not is_foreign(base))
 
 
 def _meant_by(kind: type, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from exburn.building import spread_precision
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
+from exburn.row_mixing import is_foreign
 from exburn.traversal import iter_modules
 from exburn.weights import Static
 
@@ -38,6 +40,7 @@ class Book:
 
     Attributes:
         args, kwargs: The constructor's arguments, for ``get_config``.
+        given: The same of the outermost class of ours: a user's calls its constructor.
         calls: The symbolic calls, for ``layer.output``.
         initial: Weights as they were first filled, by path, for ``reseed``.
         traced: The last call whose shapes were inferred: how to rebuild its arguments
@@ -51,6 +54,7 @@ class Book:
 
     def __init__(self, args: tuple, kwargs: dict):
         self.args, self.kwargs = args, kwargs
+        self.given: tuple[type, tuple, dict] | None = None
         self.calls: list[Any] = []
         self.initial = Filled()
         self.traced: tuple[Any, list] | None = None
@@ -71,6 +75,19 @@ class Book:
             yield
         finally:
             self.building = False
+
+
+def _noting(cls: type, init: Callable) -> Callable:
+    """A constructor that leaves its arguments in the book, if it is called first."""
+
+    @functools.wraps(init)
+    def noting(self, *args, **kwargs):
+        book = self._book.value
+        if book.given is None:
+            book.given = cls, args, kwargs
+        init(self, *args, **kwargs)
+
+    return noting
 
 
 class _Making(type(nnx.Module)):
@@ -150,6 +167,8 @@ class Base(nnx.Module, metaclass=_Making):
         # ``__new__`` takes anything, and would hide what ``__init__`` takes.
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         cls.__signature__ = inspect.Signature(parameters)
+        if "__init__" in cls.__dict__ and not is_foreign(cls):
+            cls.__init__ = _noting(cls, cls.__init__)
         if (call := cls.__dict__.get("call")) is not None:
             cls._call_info = CallInfo(call)
 
@@ -198,6 +217,15 @@ class Base(nnx.Module, metaclass=_Making):
         for _, module in iter_modules(self):
             if isinstance(module, Base) and "_trainable" not in vars(module):
                 module._trainable = False
+
+    @property
+    def autocast(self) -> bool:
+        """Whether floating inputs are cast to the policy's compute dtype."""
+        return self._autocast
+
+    @autocast.setter
+    def autocast(self, value: bool) -> None:
+        self._autocast = bool(value)
 
     @property
     def rematerialized(self) -> bool:

@@ -20,6 +20,7 @@ from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
+from exburn.row_mixing import is_foreign
 from exburn.shapes import public_shape, spec_of
 from exburn.symbol import Symbol
 from exburn.traversal import children, iter_weights
@@ -29,7 +30,7 @@ __all__ = ["Layer"]
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
     "kernel_size pool_size output_size strides dilation_rate padding cropping size"
-    " data_format value_dim".split()
+    " data_format value_dim target_shape dims".split()
 )
 # What the names of objects stand for, by the last word of the argument.
 _CATALOGUES = {
@@ -38,6 +39,55 @@ _CATALOGUES = {
     "regularizer": lambda value: registry.serialize(regularizers.get(value)),
     "constraint": lambda value: registry.serialize(constraints.get(value)),
 }
+
+
+def _settings(layer: Layer) -> dict[str, Any]:
+    """What every layer takes and may have been set since."""
+    dtype = layer.precision.identifier
+    return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
+
+
+def _arguments(layer: Layer, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """What the constructor of a class was given, and the settings set since."""
+    signature = inspect.signature(cls.__init__)
+    try:
+        bound = signature.bind(layer, *args, **kwargs)
+    except TypeError:  # a subclass whose own __init__ takes other arguments
+        return {"name": layer.name}
+    bound.apply_defaults()
+    config: dict[str, Any] = {}
+    for key, value in list(bound.arguments.items())[1:]:
+        kind = signature.parameters[key].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            config.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            config[key] = list(value)
+        else:
+            config[key] = value
+    changed = config.keys() & layer._book.value.changed
+    config |= {key: getattr(layer, key) for key in changed}
+    settings = _settings(layer)
+    return config | {k: settings[k] for k in settings.keys() & init_names(cls)}
+
+
+def _definer(cls: type, method: str) -> type:
+    return next(base for base in cls.__mro__ if method in vars(base))
+
+
+def _is_described_by_its_own(cls: type) -> bool:
+    """Whether its own arguments describe a user's class.
+
+    Else there are none, or a ``get_config`` of the user's goes with its constructor.
+    """
+    described, made = _definer(cls, "get_config"), _definer(cls, "__init__")
+    own = is_foreign(described) and issubclass(described, made)
+    return is_foreign(made) and not own
+
+
+def _names_below(cls: type) -> set[str]:
+    """The arguments of the built-in class that a class derives from."""
+    ours = (base for base in cls.__mro__ if not is_foreign(base))
+    return set(init_names(next(ours)))
 
 
 class Layer(Calling):
@@ -128,48 +178,45 @@ class Layer(Calling):
         return jax.tree.map(lambda s: public_shape(s.shape), out)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, JSON-able; the input of ``from_config``."""
+        """The constructor's arguments; the input of ``from_config``.
+
+        They are JSON-able, but for functions that have no name in files (see
+        ``register``), which stand for themselves.
+
+        Called as ``super().get_config()`` by a class of the user's, it returns those
+        that the built-in class under it was given, with all defaults.
+        """
         config = self._init_config()
-        if not type(self).__init__.__module__.startswith("exburn."):  # a user's own
-            return registry.serialize(config)
-        for key, value in config.items():
-            if describe := _CATALOGUES.get(key.rpartition("_")[2]):
-                config[key] = describe(value)
-        config = registry.serialize(config)
+        with registry.leaving_functions():
+            if _is_described_by_its_own(type(self)):
+                return registry.serialize(config)
+            for key, value in config.items():
+                if describe := _CATALOGUES.get(key.rpartition("_")[2]):
+                    config[key] = describe(value)
+            config = registry.serialize(config)
         settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
         return config | {key: getattr(self, key) for key in settled}
 
     def _init_config(self) -> dict[str, Any]:
-        signature = inspect.signature(type(self).__init__)
-        try:
-            book = self._book.value
-            bound = signature.bind(self, *book.args, **book.kwargs)
-        except TypeError:  # a subclass whose own __init__ takes other arguments
-            return {"name": self.name}
-        bound.apply_defaults()
-        config: dict[str, Any] = {}
-        for key, value in list(bound.arguments.items())[1:]:
-            kind = signature.parameters[key].kind
-            if kind is inspect.Parameter.VAR_KEYWORD:
-                config.update(value)
-            elif kind is inspect.Parameter.VAR_POSITIONAL:
-                config[key] = list(value)
-            else:
-                config[key] = value
-        config |= {key: getattr(self, key) for key in config.keys() & book.changed}
-        takes = set(init_names(type(self)))
-        if "name" in takes:
-            config["name"] = self.name
-        if "trainable" in takes:
-            config["trainable"] = self.trainable
-        if "dtype" in takes:
-            config["dtype"] = self.precision.identifier
-        return config
+        book, penalty = self._book.value, self.activity_regularizer
+        if _is_described_by_its_own(type(self)):
+            return _arguments(self, type(self), book.args, book.kwargs)
+        if book.given is not None and not self.is_model:
+            return _arguments(self, *book.given)
+        penalty = {} if penalty is None else {"activity_regularizer": penalty}
+        return penalty | _settings(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]):
-        """Makes a layer from ``get_config``'s result; weights are fresh."""
-        config = {k: registry.deserialize(v) for k, v in config.items()}
+        """Makes a layer from ``get_config``'s result; weights are fresh.
+
+        What the built-in class takes, and the user's class on it does not, is left out:
+        the user's constructor sets it.
+        """
+        left_out = _names_below(cls).difference(init_names(cls))
+        config = {
+            k: registry.deserialize(v) for k, v in config.items() if k not in left_out
+        }
         varargs = [
             p.name
             for p in inspect.signature(cls.__init__).parameters.values()

@@ -5,8 +5,8 @@ returns unreduced values, and a name for ``model.compile(loss=...)``.
 
 Example:
     >>> from exburn import losses
-    >>> round(float(losses.get("mse")([[0.0, 1.0]], [[0.0, 3.0]])), 2)
-    2.0
+    >>> losses.get("mse")([[0.0, 1.0]], [[0.0, 3.0]]).tolist()
+    [2.0]
 """
 
 from exburn.losses.any_targets import (

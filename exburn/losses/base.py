@@ -70,6 +70,7 @@ class Loss:
     casts_targets: ClassVar[bool] = True  # false: integer labels arrive as they are
     casts_predictions: ClassVar[bool] = True  # false: the formula does so itself
     fill: ClassVar[float] = 0.5  # in masked predictions: legal as probability or logit
+    _mask: Any = None  # of predictions, where a user's ``__call__`` takes none
 
     def __init__(
         self,
@@ -129,6 +130,7 @@ class Loss:
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         y_true, y_pred = self._converted(y_true, y_pred)
+        mask = self._mask if mask is None else mask
         reduce = functools.partial(
             self._reduced, y_true, y_pred, sample_weight, mask, row_mask
         )

@@ -26,6 +26,7 @@ from exburn.losses.divergence import (
 from exburn.losses.focal import BinaryFocalCrossentropy, CategoricalFocalCrossentropy
 from exburn.losses.hinge import CategoricalHinge, Hinge, SquaredHinge
 from exburn.losses.overlap import Dice, Tversky
+from exburn.losses.own_call import OwnCall, has_own_call
 from exburn.losses.regression import (
     CosineSimilarity,
     Huber,
@@ -36,7 +37,7 @@ from exburn.losses.regression import (
     MeanSquaredLogarithmicError,
 )
 
-__all__ = ["CLASSES", "FUNCTIONS", "deserialize", "get", "serialize"]
+__all__ = ["CLASSES", "FUNCTIONS", "as_loss", "deserialize", "get", "serialize"]
 
 CLASSES: dict[str, type[FormulaLoss]] = {
     cls.__name__: cls
@@ -99,36 +100,60 @@ for _cls in CLASSES.values():
 registry.register(FunctionLoss, package="losses")
 
 
-@overload
-def get(identifier: None) -> None: ...
-@overload
-def get(identifier: Any) -> Loss: ...
-def get(identifier: Any) -> Loss | None:
-    """Turns anything that names a loss into a `Loss`.
+def get(identifier: Any) -> Any:
+    """What a name means: the function of a loss, or an object for a class's name.
 
     Args:
-        identifier: A name (``"mse"``, ``"MeanSquaredError"``, ``"cross_entropy"`` …),
-            a `Loss` object or class, a function ``fn(y_true, y_pred)``, a configuration
-            made by :func:`serialize`, or ``None``, which is returned.
+        identifier: A name (``"mse"``, ``"MeanSquaredError"``, ``"cross_entropy"`` …), a
+            class, or a configuration made by :func:`serialize`. A `Loss` object, a
+            function ``fn(y_true, y_pred)`` and ``None`` are returned as they are.
 
     Raises:
         UnknownNameError: No loss has that name.
         DTypeError: ``identifier`` is none of these.
 
     Example:
-        >>> get("mse").name, get("BinaryCrossentropy").name
-        ('mean_squared_error', 'binary_crossentropy')
-        >>> get("binary_cross_entropy").name
-        'binary_cross_entropy'
+        >>> get("mse")([[0.0, 1.0], [1.0, 1.0]], [[0.0, 3.0], [1.0, 1.0]]).tolist()
+        [2.0, 0.0]
+        >>> get("BinaryCrossentropy").name
+        'binary_crossentropy'
     """
-    if identifier is None or isinstance(identifier, Loss):
+    if isinstance(identifier, str) and identifier not in CLASSES:
+        if identifier in FUNCTIONS:
+            return FUNCTIONS[identifier]
+        cls = _NAMES.get(identifier)
+        return get(_registered(identifier)) if cls is None else cls.formula
+    made = as_loss(identifier)
+    if callable(identifier) and not inspect.isclass(identifier):
         return identifier
+    return made.loss if isinstance(made, OwnCall) else made
+
+
+@overload
+def as_loss(identifier: None) -> None: ...
+@overload
+def as_loss(identifier: Any) -> Loss: ...
+def as_loss(identifier: Any) -> Loss | None:
+    """Turns anything that :func:`get` takes into a `Loss`, functions among it.
+
+    Raises:
+        UnknownNameError: No loss has that name.
+        DTypeError: ``identifier`` names no loss.
+
+    Example:
+        >>> as_loss("mse").name, as_loss("binary_cross_entropy").name
+        ('mean_squared_error', 'binary_cross_entropy')
+    """
+    if inspect.isclass(identifier) and issubclass(identifier, Loss):
+        identifier = identifier()
+    if isinstance(identifier, Loss):
+        return OwnCall(identifier) if has_own_call(identifier) else identifier
+    if identifier is None:
+        return None
     if isinstance(identifier, str):
         return _by_name(identifier)
     if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if inspect.isclass(identifier) and issubclass(identifier, Loss):
-        return identifier()
+        return as_loss(deserialize(identifier))
     check_not_of_keras("losses.get", identifier)
     if callable(identifier):
         try:
@@ -147,10 +172,19 @@ def _by_name(name: str) -> Loss:
     cls = _NAMES.get(name)
     if cls is not None:
         return cls(name=name) if name == "binary_cross_entropy" else cls()
+    return as_loss(_registered(name))
+
+
+def _registered(name: str) -> Any:
+    """What the user has registered; it is no other name."""
     try:
-        return get(registry.lookup(name, "loss"))
+        found = registry.lookup(name, "loss")
     except ValueError:
-        raise unknown_name("loss", name, _NAMES, op="losses.get") from None
+        found = None
+    of_kind = issubclass(found, Loss) if inspect.isclass(found) else callable(found)
+    if not of_kind:
+        raise unknown_name("loss", name, _NAMES, op="losses.get")
+    return found
 
 
 def serialize(loss: Any) -> dict[str, Any] | str:
@@ -165,13 +199,13 @@ def serialize(loss: Any) -> dict[str, Any] | str:
     if not isinstance(loss, Loss) and callable(loss):
         if getattr(loss, "__name__", None) in FUNCTIONS:
             return loss.__name__
-        loss = get(loss)
+        loss = as_loss(loss)
     cls = type(loss)
     name = registry.registered_name(cls) or cls.__name__
     return {"class_name": name.removeprefix("losses>"), "config": loss.get_config()}
 
 
-def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Loss:
+def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """A loss from what :func:`serialize` made, or from a name.
 
     Args:
@@ -192,7 +226,7 @@ def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> L
         if given == "FunctionLoss":
             return FunctionLoss.from_config(name["config"])
         if given == "__function__":
-            return get(registry.lookup(name["config"], "function"))
+            return as_loss(registry.lookup(name["config"], "function"))
         cls = None if given in (custom_objects or {}) else _NAMES.get(given)
         if cls is None:
             cls = registry.lookup(given, "loss")

@@ -13,7 +13,9 @@ from exburn.device import device_of
 from exburn.errors import ArgumentError, NotCompiledError
 from exburn.metrics import Mean
 from exburn.models.options import set_options, warm_up, with_accuracy
+from exburn.row_mixing import is_foreign
 from exburn.training.objective import Objective
+from exburn.training.own_step import writes
 from exburn.training.trainer import Trainer
 from exburn.traversal import held_metrics
 from exburn.weights import Static
@@ -174,6 +176,8 @@ class Compiling:
             accumulate_gradients=accumulate_gradients,
             nesterov=nesterov,
         )
+        if not writes(self, "train_step"):
+            _refuse_own_apply(chosen)
         run = self._run.value
         before = run.trainer
         run.optimizer, run.variants = chosen, {}
@@ -277,8 +281,9 @@ class Compiling:
 
     @property
     def metrics_names(self) -> list[str]:
-        """Names of the values that ``evaluate`` returns."""
-        return self._trainer("metrics_names").objective.names
+        """Names of the values that ``evaluate`` returns; none before ``compile``."""
+        trainer = self._run.value.trainer
+        return [] if trainer is None else trainer.objective.names
 
     @property
     def metrics(self) -> list[Any]:
@@ -318,3 +323,16 @@ class Compiling:
                 hint='model.compile(optimizer="adam", loss="cross_entropy")',
             )
         return trainer
+
+
+def _refuse_own_apply(optimizer: Any) -> None:
+    """Training computes an optimizer's ``update``; what is around it would be lost."""
+    for name in ("apply", "stateless_apply"):
+        if is_foreign(getattr(optimizer, name)):
+            raise ArgumentError(
+                "compile",
+                f"fit would not call {type(optimizer).__name__}.{name}: it computes "
+                "the optimizer's rule, which is a pure function",
+                hint="Override transformation(self, learning_rate, count), derive from "
+                "Optimizer and write update_step, or call it in a train_step.",
+            )

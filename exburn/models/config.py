@@ -2,119 +2,213 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from exburn import jax_functions, registry
-from exburn.errors import ArgumentError, FileFormatError
+from exburn.errors import FileFormatError
 from exburn.graph import Ref, named_by
 from exburn.jax_functions import SPLITTING
+from exburn.row_mixing import is_foreign
 from exburn.shapes import public_shape
-from exburn.symbol import OPERATIONS, Operation, Symbol, has_symbol, lift
+from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["axes_entry", "describe", "rebuild", "restore_axes"]
+__all__ = [
+    "axes_entry",
+    "describe",
+    "entry_names",
+    "input_entry",
+    "input_layer",
+    "layer_entry",
+    "rebuild",
+    "restore_axes",
+]
 
+_TENSOR = "__keras_tensor__"
 _MOST_PARTS = 4096
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """The graph with every layer's configuration."""
+    """The layers with their configurations and calls, in the form of Keras.
+
+    An operation is an entry like a layer. Calls have numbers, in whose order they are
+    repeated: layers with a state see them in it.
+    """
     graph = model.graph
     assert graph is not None
-    layers = {
-        key: registry.serialize(layer)
-        for key, layer in vars(model.nodes).items()
-        if hasattr(layer, "get_config")
-    }
-    nodes = [
-        {
-            "name": node.name,
-            "call": node.target
-            if isinstance(node.target, str)
-            else {"operation": _function_name(node.target)},
-            "args": _encode(jax.tree.unflatten(node.treedef, node.leaves)),
-        }
-        for node in graph.nodes
-    ]
-    inputs = [
-        {
-            "shape": list(public_shape(s.shape)),
-            "dtype": jnp.dtype(s.dtype).name,
-            "name": n,
-            **({} if axes is None else {"axes": list(axes)}),
-        }
-        for s, n, axes in zip(graph.inputs, graph.input_names, graph.axes, strict=True)
-    ]
-    numbers = list(range(len(inputs)))
+    names = entry_names(model)
+    calls: dict[str | int, list[int]] = {target: [] for target in graph.order}
+    places: dict[int, tuple[str, int]] = {}
+    for number, node in enumerate(graph.nodes):
+        target = node.target if isinstance(node.target, str) else -1 - number
+        places[number] = names[target], len(calls[target])
+        calls[target].append(number)
+
+    def history(ref: Ref) -> list:
+        before = ref.node < 0
+        name, at = (names[ref.index], 0) if before else places[ref.node]
+        return [name, at, 0 if before else ref.index]
+
+    def encode(value: Any) -> Any:
+        if not isinstance(value, Ref):
+            return _encode(value, encode)
+        known = graph.nodes[value.node].shapes if value.node >= 0 else None
+        shape = known[value.index] if known else graph.inputs[value.index].shape
+        told = {"shape": public_shape(shape), "keras_history": history(value)}
+        return {"class_name": _TENSOR, "config": told}
+
+    def call(number: int) -> dict[str, Any]:
+        node = graph.nodes[number]
+        args, kwargs = jax.tree.unflatten(node.treedef, node.leaves)
+        args, kwargs = map(encode, args), {k: encode(v) for k, v in kwargs.items()}
+        return {"args": [*args], "kwargs": kwargs, "order": number}
+
+    def ends(tree: Any, refs: Any) -> Any:
+        leaf = lambda value: (  # noqa: E731
+            history(value) if isinstance(value, Ref) else _encode(value, leaf)
+        )
+        return leaf(jax.tree.unflatten(tree, refs))
+
+    inputs = [Ref(-1, i) for i in range(len(graph.inputs))]
     policy = {"dtype": model.precision.identifier} if model._own_policy else {}
+    with registry.leaving_functions():
+        layers = [
+            _entry(model, target)
+            | {"name": names[target], "inbound_nodes": [*map(call, calls[target])]}
+            for target in graph.order
+        ]
     return {
         "name": model.name,
         "trainable": model.trainable,
         **policy,
         **axes_entry(model),
-        "inputs": inputs,
-        "input_structure": _encode(jax.tree.unflatten(graph.input_tree, numbers)),
         "layers": layers,
-        "nodes": nodes,
-        "outputs": _encode(jax.tree.unflatten(graph.output_tree, graph.outputs)),
+        "input_layers": ends(graph.input_tree, inputs),
+        "output_layers": ends(graph.output_tree, graph.outputs),
     }
+
+
+def entry_names(model: Model) -> dict[str | int, str]:
+    """A name of its own for all that is in ``graph.order``."""
+    graph = model.graph
+    assert graph is not None
+    names: dict[str | int, str] = {t: t for t in graph.order if isinstance(t, str)}
+    taken = set(names.values())
+    for target in graph.order:
+        if isinstance(target, int):
+            layer = input_layer(model.inputs[target]) if target >= 0 else None
+            given = graph.input_names[target] if target >= 0 else ""
+            base = layer.name if layer else given or graph.nodes[-1 - target].name
+            further = (f"{base}_{i}" for i in itertools.count(1))
+            names[target] = next(
+                n for n in itertools.chain([base], further) if n not in taken
+            )
+            taken.add(names[target])
+    return names
+
+
+def _entry(model: Model, target: str | int) -> dict[str, Any]:
+    """What is said of a layer, an input or an operation, without its calls."""
+    graph = model.graph
+    assert graph is not None
+    if isinstance(target, str):
+        return layer_entry(vars(model.nodes)[target])
+    if target >= 0:
+        return input_entry(model.inputs[target], graph.input_names[target])
+    node = graph.nodes[-1 - target]
+    return {
+        "module": "exburn.ops",
+        "class_name": node.name.title().replace("_", ""),
+        "config": {"name": node.name},
+        "registered_name": None,
+        "operation": _described(node.target),
+    }
+
+
+def layer_entry(layer: Any) -> dict[str, Any]:
+    """The description of a layer with all keys that Keras' has."""
+    cls = getattr(type(layer), "stands_for", type(layer))
+    module = cls.__module__ if is_foreign(cls) else "exburn.layers"
+    return {"module": module, "registered_name": None, **registry.serialize(layer)}
+
+
+def input_entry(symbol: Symbol, name: str) -> dict[str, Any]:
+    """The same of an input; a symbol from inside another model has no layer."""
+    layer = input_layer(symbol)
+    shape, dtype = public_shape(symbol.shape), jnp.dtype(symbol.dtype).name
+    config = {"batch_shape": shape, "dtype": dtype, "name": name}
+    return {
+        "module": "exburn.layers",
+        "class_name": "InputLayer",
+        "config": config if layer is None else layer.get_config(),
+        "registered_name": None,
+    }
+
+
+def input_layer(symbol: Symbol) -> Any:
+    """The layer of ``Input``; a symbol from inside another model has none."""
+    layer = symbol.call and symbol.call.callee
+    return layer if getattr(layer, "is_input", False) else None
 
 
 def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
     """Makes the layers and repeats the calls on fresh input symbols."""
-    from exburn.layers import Input
+    layers, produced = {}, {}
+    for entry in config["layers"]:
+        name = entry["name"]
+        if "operation" not in entry:
+            layers[name] = registry.deserialize(entry)
+        if getattr(layers.get(name), "is_input", False):
+            produced[name, 0] = [layers[name].output]
 
-    layers = {k: registry.deserialize(v) for k, v in config["layers"].items()}
-    inputs = [
-        Input(
-            batch_shape=tuple(i["shape"]),
-            dtype=i["dtype"],
-            name=i["name"],
-            axes=i.get("axes"),
-        )
-        for i in config["inputs"]
+    def fetch(history: Any) -> Symbol:
+        name, at, index = history
+        found = produced.get((name, at), ())
+        if not 0 <= index < len(found):
+            raise FileFormatError("from_config", f"there is no tensor {history!r} yet")
+        return found[index]
+
+    calls = [
+        (node, at, entry)
+        for entry in config["layers"]
+        for at, node in enumerate(entry["inbound_nodes"])
     ]
-    produced: list[list[Any]] = []
-
-    def fetch(ref: Ref) -> Symbol:
-        return inputs[ref.index] if ref.node < 0 else produced[ref.node][ref.index]
-
-    for node in config["nodes"]:
-        args, kwargs = _decode(node["args"], fetch)
-        call = node["call"]
-        if isinstance(call, str):
-            if call not in layers:
-                raise FileFormatError("from_config", f"there is no layer {call!r}")
-            target = layers[call]
-        else:
-            name = call["operation"]
-            fn = OPERATIONS.get(name) or jax_functions.named(name)
-            fn = fn or registry.lookup(name, "function")
-            if not has_symbol((args, kwargs)):
-                raise FileFormatError(
-                    "from_config", f"the operation {node['name']!r} has no input"
-                )
-            if registry.from_file() and name.rpartition(".")[2] in SPLITTING:
-                _check_parts(args, kwargs)
-            target = lift(fn, name=node["name"])
-        produced.append(jax.tree.leaves(target(*args, **kwargs)))
-    structure = _decode(config["input_structure"], fetch)
-    structure = jax.tree.map(lambda i: inputs[i], structure)
-    outputs = _decode(config["outputs"], fetch)
+    for node, at, entry in sorted(calls, key=lambda call: call[0].get("order", 0)):
+        args = [_decode(value, fetch) for value in node["args"]]
+        kwargs = {k: _decode(value, fetch) for k, value in node["kwargs"].items()}
+        name = entry["name"]
+        target = layers[name] if name in layers else _operation(entry, args, kwargs)
+        produced[name, at] = jax.tree.leaves(target(*args, **kwargs))
     with named_by(layers):
         model = cls(
-            structure,
-            outputs,
-            name=config["name"],
-            trainable=config["trainable"],
+            _ends(config["input_layers"], fetch),
+            _ends(config["output_layers"], fetch),
+            name=config.get("name"),
+            trainable=config.get("trainable", True),
             dtype=config.get("dtype"),
         )
     return restore_axes(model, config)
+
+
+def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    """A function on symbols, as a file names it or a configuration holds it."""
+    name, label = entry["operation"], entry["config"]["name"]
+    if not has_symbol((args, kwargs)):
+        raise FileFormatError("from_config", f"the operation {label!r} has no input")
+    if not isinstance(name, str):
+        if registry.from_file() or not callable(name):
+            raise FileFormatError("from_config", f"{name!r} is no function")
+        return lift(name, name=label)
+    if registry.from_file() and name.rpartition(".")[2] in SPLITTING:
+        _check_parts(args, kwargs)
+    fn = OPERATIONS.get(name) or jax_functions.named(name)
+    return lift(fn or registry.lookup(name, "function"), name=label)
 
 
 def axes_entry(model: Model) -> dict[str, Any]:
@@ -138,51 +232,64 @@ def _check_parts(args: Any, kwargs: Any) -> None:
         raise FileFormatError("from_config", f"a tensor in up to {longest} parts")
 
 
-def _function_name(operation: Operation) -> str:
+def _described(operation: Any) -> Any:
+    """The name of an operation's function in files, or the function itself."""
     for name, fn in OPERATIONS.items():
         if fn is operation.fn:
             return name
-    name = jax_functions.name_of(operation.fn) or registry.registered_name(operation.fn)
-    if name is None:
-        raise ArgumentError(
-            "get_config",
-            f"the function {operation.name!r} cannot be described",
-            hint="Register it: exburn.register(fn), and use the registered function.",
-        )
-    return name
+    name = jax_functions.name_of(operation.fn)
+    described = name or registry.serialize(operation.fn)
+    return described["config"] if isinstance(described, dict) else described
 
 
-def _encode(value: Any) -> Any:
-    if isinstance(value, Ref):
-        return {"$ref": [value.node, value.index]}
+def _encode(value: Any, encode: Any) -> Any:
+    """Arguments, or what the model takes and returns; ``encode`` is for the parts."""
     if isinstance(value, tuple):
-        return {"$tuple": [_encode(v) for v in value]}
+        return {"class_name": "__tuple__", "items": [encode(v) for v in value]}
     if isinstance(value, list):
-        return [_encode(v) for v in value]
+        return [encode(v) for v in value]
     if isinstance(value, dict):
-        return {"$dict": [[k, _encode(v)] for k, v in value.items()]}
+        if all(isinstance(key, str) for key in value) and "class_name" not in value:
+            return {key: encode(v) for key, v in value.items()}
+        items = [[key, encode(v)] for key, v in value.items()]
+        return {"class_name": "__dict__", "items": items}
     if isinstance(value, slice):
-        return {"$slice": [_encode(v) for v in (value.start, value.stop, value.step)]}
+        items = [encode(v) for v in (value.start, value.stop, value.step)]
+        return {"class_name": "__slice__", "items": items}
     if value is Ellipsis:
-        return {"$ellipsis": True}
-    return {"$value": registry.serialize(value)}
+        return {"class_name": "__ellipsis__", "items": []}
+    return registry.serialize(value)
 
 
 def _decode(value: Any, fetch: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_decode(v, fetch) for v in value]
-    kind, body = next(iter(value.items()))
-    match kind:
-        case "$ref":
-            return fetch(Ref(*body))
-        case "$tuple":
-            return tuple(_decode(v, fetch) for v in body)
-        case "$dict":
-            return {k: _decode(v, fetch) for k, v in body}
-        case "$slice":
-            return slice(*(_decode(v, fetch) for v in body))
-        case "$ellipsis":
+    if not isinstance(value, dict):
+        return value
+    match value.get("class_name"):
+        case None:
+            return {key: _decode(v, fetch) for key, v in value.items()}
+        case "__keras_tensor__":
+            return fetch(value["config"]["keras_history"])
+        case "__tuple__":
+            return tuple(_decode(v, fetch) for v in value["items"])
+        case "__dict__":
+            return {key: _decode(v, fetch) for key, v in value["items"]}
+        case "__slice__":
+            return slice(*(_decode(v, fetch) for v in value["items"]))
+        case "__ellipsis__":
             return Ellipsis
-        case "$value":
-            return registry.deserialize(body)
-    raise FileFormatError("from_config", f"unknown entry {kind!r} in the graph")
+    return registry.deserialize(value)
+
+
+def _ends(value: Any, fetch: Any) -> Any:
+    """The symbols that a model takes or returns, in their structure."""
+    if isinstance(value, list | tuple):
+        if [type(v) for v in value] == [str, int, int]:
+            return fetch(value)
+        return [_ends(v, fetch) for v in value]
+    if value.get("class_name") == "__tuple__":
+        return tuple(_ends(v, fetch) for v in value["items"])
+    if value.get("class_name") == "__dict__":
+        return {key: _ends(v, fetch) for key, v in value["items"]}
+    return {key: _ends(v, fetch) for key, v in value.items()}

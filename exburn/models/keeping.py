@@ -16,6 +16,7 @@ from exburn.device import device_of
 from exburn.errors import ArgumentError, FileFormatError, NotBuiltError, warn
 from exburn.layer import Layer
 from exburn.losses import Loss
+from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
 from exburn.models.compiling import Compiling
 from exburn.traversal import iter_weights
@@ -194,7 +195,7 @@ class Keeping:
         """
         made = dict(config)
         made["optimizer"] = registry.deserialize(config["optimizer"])
-        made["loss"] = _each(config["loss"], _made_by(losses.deserialize, Loss))
+        made["loss"] = _each(config["loss"], _made_by(as_loss, Loss))
         for name in ("metrics", "weighted_metrics"):
             made[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
         if config.get("warmup") is not None:

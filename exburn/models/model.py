@@ -17,14 +17,14 @@ from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
 from exburn.models.adapting import Adapting
-from exburn.models.config import describe, rebuild
+from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
 from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.shapes import public_shape, specs_of
-from exburn.symbol import Symbol
+from exburn.symbol import Operation, Symbol
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -218,10 +218,31 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             graphs.assign_names(layers)
             return layers
         found = [
-            self.nodes[key] if isinstance(key, str) else _input_layer(self.inputs[key])
-            for key in self.graph.layers
+            self.nodes[key] if isinstance(key, str) else input_layer(self.inputs[key])
+            for key in self.graph.order
+            if isinstance(key, str) or key >= 0
         ]
         return [layer for layer in found if layer is not None]
+
+    @property
+    def operations(self) -> list[Any]:
+        """The layers of a functional model with the operations between them.
+
+        An operation has a ``name``. The order is that of ``layers``.
+        """
+        self._require_symbols("operations")
+        graph, names = self.graph, entry_names(self)
+        assert graph is not None
+        found: list[Any] = []
+        for target in graph.order:
+            if isinstance(target, str):
+                found.append(self.nodes[target])
+            elif target >= 0:
+                found.append(input_layer(self.inputs[target]))
+            else:
+                function: Any = graph.nodes[-1 - target].target
+                found.append(Operation(function.fn, names[target]))
+        return [operation for operation in found if operation is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name, or by its place in ``layers``.
@@ -310,10 +331,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:
-        """The architecture, JSON-able: layers, calls, inputs and outputs.
+        """The architecture: layers, their calls, inputs and outputs, as in Keras.
 
-        Raises:
-            ArgumentError: A function in it is not registered.
+        It is JSON-able, but for functions that have no name in files (see
+        ``exburn.register``), which stand for themselves.
         """
         if self.graph is None or _makes_its_graph(type(self)):
             return super().get_config()
@@ -328,7 +349,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             custom_objects: Classes and functions by name, besides the registered ones.
         """
         with registry.custom_objects(custom_objects):
-            if "nodes" not in config:
+            if "input_layers" not in config:
                 return super().from_config(config)
             return rebuild(cls, config)
 
@@ -366,12 +387,6 @@ def _items(nodes: Any) -> list[tuple[str, Any]]:
 
 def _values(nodes: Any) -> list[Layer]:
     return [layer for _, layer in _items(nodes)]
-
-
-def _input_layer(symbol: Symbol) -> Any:
-    """The layer of ``Input``; a symbol from inside another model has none."""
-    layer = symbol.call and symbol.call.callee
-    return layer if getattr(layer, "is_input", False) else None
 
 
 def _unpacked(outputs: Any) -> Any:

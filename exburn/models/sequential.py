@@ -13,9 +13,14 @@ from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
-from exburn.models.config import axes_entry, restore_axes
+from exburn.models.config import (
+    axes_entry,
+    input_entry,
+    layer_entry,
+    restore_axes,
+)
 from exburn.models.model import Model
-from exburn.registry import deserialize, register_builtin, serialize
+from exburn.registry import deserialize, register_builtin
 from exburn.symbol import Symbol
 from exburn.weights import Static
 
@@ -181,42 +186,31 @@ class Sequential(Model):
         return [self.nodes[key] for key in self._order]
 
     def get_config(self) -> dict[str, Any]:
-        config = {
-            "name": self.name,
-            "trainable": self.trainable,
-            "layers": [serialize(layer) for layer in self.layers],
-        }
+        layers = [layer_entry(layer) for layer in self.layers]
+        if (start := vars(self).get("_start")) is not None:
+            layers.insert(0, input_entry(start.value, start.value.name or "input"))
+        config = {"name": self.name, "trainable": self.trainable, "layers": layers}
         if any(key != self.nodes[key].name for key in self._order):
             config["keys"] = list(self._order)  # layers were renamed
         if self._own_policy:
             config["dtype"] = self.precision.identifier
-        if self.graph is not None:
-            spec = self.inputs[0]
-            config["input"] = {"shape": list(spec.shape), "dtype": spec.dtype}
-            if (axes := self.graph.axes[0]) is not None:
-                config["input"]["axes"] = list(axes)
-            if self._learnt:
-                config["input"]["learnt"] = True
+        if self._learnt:
+            config["learnt"] = True
         return config | axes_entry(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         with registry.custom_objects(custom_objects):
             layers = deserialize(config["layers"])
-        keys = dict(zip(config.get("keys", ()), layers, strict=False))
-        start = config.get("input")
-        if start is not None:
-            shape, dtype = tuple(start["shape"]), start["dtype"]
-            first = Input(batch_shape=shape, dtype=dtype, axes=start.get("axes"))
-            layers = [first, *layers]
-        with graphs.named_by(keys):
+        stack = (layer for layer in layers if not getattr(layer, "is_input", False))
+        with graphs.named_by(dict(zip(config.get("keys", ()), stack, strict=False))):
             model = cls(
                 layers,
-                trainable=config["trainable"],
-                name=config["name"],
+                trainable=config.get("trainable", True),
+                name=config.get("name"),
                 dtype=config.get("dtype"),
             )
-        model._learnt = bool(start and start.get("learnt"))
+        model._learnt = bool(config.get("learnt"))
         return restore_axes(model, config)
 
 

@@ -7,7 +7,7 @@ import operator
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.ops.binding import bind, listed, op, tensor
+from exburn.ops.binding import bind, listed, nameable, op, tensor
 from exburn.symbol import Symbol, lift
 
 # fmt: off
@@ -55,11 +55,12 @@ unravel_index = bind(jnp.unravel_index, "indices, /, shape")
 vsplit = bind(jnp.vsplit, "x, /, indices_or_sections")
 vstack = bind(jnp.vstack, "*xs, /")
 
-_reshape = bind(jnp.reshape, "x, newshape, /")
-_squeeze = bind(jnp.squeeze, "x, /, axis")
+_reshape = lift(jnp.reshape)
+_squeeze = lift(jnp.squeeze)
 _get_item = lift(operator.getitem, "get_item")
 
 
+@nameable
 def reshape(x, newshape):
     """The same elements in another shape.
 
@@ -81,9 +82,10 @@ def reshape(x, newshape):
             raise ShapeError(
                 "reshape", f"one size at most may be open, received {newshape}"
             )
-    return _reshape(x, newshape)
+    return _reshape(tensor(x), newshape)
 
 
+@nameable
 def squeeze(x, axis=None):
     """The same elements without axes of size 1.
 
@@ -97,9 +99,10 @@ def squeeze(x, axis=None):
     """
     if axis is None and isinstance(x, Symbol):
         axis = tuple(i for i, size in enumerate(x.shape) if size == 1)
-    return _squeeze(x, axis)
+    return _squeeze(tensor(x), axis=axis)
 
 
+@nameable
 def get_item(x, key):
     """``x[key]``.
 

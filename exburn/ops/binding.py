@@ -138,6 +138,11 @@ def listed(function: Callable) -> Callable:
     )
 
 
+def nameable(function: Callable) -> Callable:
+    """Decorator: an op that files may name, as the function of a layer."""
+    return registry.register(function, package="ops")
+
+
 def _dress(call, function, label, names, leading):
     """Name, documentation and signature of an op; its entries, for files to name it."""
     call.__name__ = call.__qualname__ = label
@@ -145,9 +150,7 @@ def _dress(call, function, label, names, leading):
     call.__module__ = getattr(function, "__module__", __name__)
     call.__signature__ = _signature(function, names, leading)
     OPERATIONS.setdefault(label, function)
-    if label not in SPLITTING:
-        registry.register(call, package="ops")
-    return call
+    return call if label in SPLITTING else nameable(call)
 
 
 def _signature(function, names: list[str], leading: int) -> inspect.Signature:

@@ -9,7 +9,7 @@ from jax import lax
 
 from exburn.dtypes import is_float, standardize_dtype
 from exburn.errors import ShapeError, unknown_name
-from exburn.ops.binding import bind, op, tensor
+from exburn.ops.binding import bind, nameable, op, tensor
 from exburn.ops.reduction import refuse_sparse
 from exburn.symbol import Symbol, lift
 
@@ -25,6 +25,7 @@ _cast = lift(jnp.astype, "cast")
 stop_gradient = bind(lax.stop_gradient, "variable, /")
 
 
+@nameable
 def cast(x, dtype):
     """``x`` in another dtype.
 
@@ -38,6 +39,7 @@ def cast(x, dtype):
     return jnp.asarray(x, standardize_dtype(dtype))
 
 
+@nameable
 def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
     """A JAX array of the values; a symbol stays one.
 

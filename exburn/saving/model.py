@@ -91,8 +91,9 @@ def save_model(
             hint="Give it an Input(shape), or call it on data first.",
         )
     materialize(model)
-    described, lists = hoist(describe_model(model))
-    tensors: dict[str, Any] = {**lists, **dict(variables(model))}
+    with registry.keeping_arrays() as arrays:
+        described, lists = hoist(describe_model(model))
+    tensors: dict[str, Any] = {**arrays, **lists, **dict(variables(model))}
     tensors |= own_variables(model, "save") | own_assets(model, "save")
     about: dict[str, Any] = {"model": described, "compile": model.get_compile_config()}
     state = model._training_state()
@@ -105,7 +106,7 @@ def save_model(
             tensors |= leaves
     check_numbers(described, largest_size(tensors.values()))
     text = to_json(about, separators=(",", ":"))
-    if not fits(text.encode()) or too_many(text, len(tensors)):
+    if not fits(text.encode()) or too_many(about, len(tensors)):
         raise ArgumentError(
             "save",
             f"the model has more parts than a file may describe ({len(text)} bytes)",

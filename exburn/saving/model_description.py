@@ -134,7 +134,9 @@ def check_numbers(described: Any, most: int) -> None:
     """
     if isinstance(described, dict):
         for key, value in described.items():
-            if key not in _NO_SIZES and not (key == "$value" and _is_int(value)):
+            if key == "inbound_nodes":
+                _check_calls(value, most)
+            elif key not in _NO_SIZES and not (key == "$value" and _is_int(value)):
                 check_numbers(value, most)
     elif isinstance(described, list | tuple):
         for value in described:
@@ -147,9 +149,31 @@ def check_numbers(described: Any, most: int) -> None:
         )
 
 
-def too_many(text: str, tensors: int) -> bool:
+def _check_calls(described: Any, most: int) -> None:
+    """The same for arguments, which may be any numbers, but not those of objects."""
+    if isinstance(described, dict):
+        if described.get("class_name") == "__keras_tensor__":
+            return
+        for key, value in described.items():
+            check = check_numbers if key == "config" else _check_calls
+            check(value, most)
+    elif isinstance(described, list | tuple):
+        for value in described:
+            _check_calls(value, most)
+
+
+def too_many(described: Any, tensors: int) -> bool:
     """Whether a description has more objects than so many tensors stand for."""
-    return text.count('"class_name"') > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
+    return _objects(described) > _MAX_CLASSES[0] + _MAX_CLASSES[1] * tensors
+
+
+def _objects(described: Any) -> int:
+    if isinstance(described, dict):
+        name = described.get("class_name")
+        plain = name == "__keras_tensor__" or "operation" in described
+        made = "class_name" in described and not plain
+        return made + sum(map(_objects, described.values()))
+    return sum(map(_objects, described)) if isinstance(described, list) else 0
 
 
 def _is_int(value: Any) -> bool:
@@ -303,8 +327,10 @@ def _as_array(values: list) -> np.ndarray | None:
 
 
 def lower(described: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of :func:`hoist`."""
+    """The inverse of :func:`hoist`, and of ``registry.keeping_arrays``."""
     if isinstance(described, dict):
+        if set(described) == {"$array"}:
+            return arrays[described["$array"]]
         if set(described) == {"$words"}:
             text = arrays[described["$words"]].tobytes()
             return text.decode("utf-8", "surrogatepass").split("\0")

@@ -33,7 +33,7 @@ from exburn.traversal import iter_weights
 
 __all__ = ["ModelReader"]
 
-_LISTS = ("/words/", "/numbers/")
+_LISTS = ("/words/", "/numbers/", "/arrays/")
 _MAX_COUNT = 10**6  # of a metric's thresholds or classes
 
 
@@ -78,9 +78,9 @@ class ModelReader:
     def _about(self) -> dict[str, Any]:
         op, path = self.file.op, self.file.path
         text = self.file.metadata.get("model", "")
-        if too_many(text, len(self.file.entries)):
-            raise self._unusable(FileFormatError(op, "it has too many layers"))
         about = parse_json(text, op, path, "the model's description")
+        if too_many(about, len(self.file.entries)):
+            raise self._unusable(FileFormatError(op, "it has too many layers"))
         if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
             raise self._unusable(FileFormatError(op, "there is no description"))
         try:

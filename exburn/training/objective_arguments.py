@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn import losses, metrics
+from exburn import metrics
 from exburn.errors import ArgumentError, DTypeError
+from exburn.losses.catalogue import as_loss
 
 __all__ = ["as_list", "check_metrics", "check_scales", "get_losses", "loss_name"]
 
 
-def get_losses(loss: Any, each: Callable[[Any], Any] = losses.get) -> Any:
+def get_losses(loss: Any, each: Callable[[Any], Any] = as_loss) -> Any:
     """What ``each`` makes of a loss, or of each of a container of them."""
     if loss is None:
         return None
@@ -32,7 +33,7 @@ def loss_name(identifier: Any) -> str:
         >>> loss_name("mse"), loss_name("MeanSquaredError")
         ('mse', 'mean_squared_error')
     """
-    loss = losses.get(identifier)
+    loss = as_loss(identifier)
     given = isinstance(identifier, str) and identifier != type(loss).__name__
     return identifier if given else loss.name
 

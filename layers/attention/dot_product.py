@@ -87,7 +87,7 @@ class Attention(Layer):
                 hint="layer([query, value])",
             )
 
-    def _scores(self, query, key):
+    def _calculate_scores(self, query, key):
         """Scores ``[…, targets, sources]``, in float32 at least."""
         wide = jnp.promote_types(query.dtype, jnp.float32)
         if self.score_mode == "dot":
@@ -113,7 +113,7 @@ class Attention(Layer):
         query, value = inputs[0], inputs[1]
         key = inputs[2] if len(inputs) == 3 else value
         query_mask, value_mask = (None, None) if mask is None else mask[:2]
-        scores = self._scores(query, key)
+        scores = self._calculate_scores(query, key)
         seen = position_mask(*scores.shape[-2:], causal=use_causal_mask, window=None)
         seen = None if seen is None else seen[0]
         if value_mask is not None:
@@ -176,7 +176,7 @@ class AdditiveAttention(Attention):
             size = input_shape[0][-1]
             self.scale = self.add_weight((size,), "glorot_uniform", name="scale")
 
-    def _scores(self, query, key):
+    def _calculate_scores(self, query, key):
         terms = jnp.tanh(_pairs(query, key))
         if self.scale is not None:
             terms = terms * self.cast(self.scale)

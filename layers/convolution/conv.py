@@ -195,9 +195,13 @@ class Conv(Convolution):
         self._add_bias(self.filters)
         self._adapt()
 
+    def convolution_op(self, inputs, kernel):
+        """The convolution alone; a subclass may give it another kernel."""
+        return self._convolve(inputs, self.cast(kernel), self.groups)
+
     def call(self, inputs):
         x = self.cast(inputs)
-        return self._finish(self._convolve(x, self.cast(self.kernel), self.groups))
+        return self._finish(self.convolution_op(x, self.cast(self.kernel)))
 
 
 @register_builtin

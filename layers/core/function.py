@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
@@ -26,8 +28,8 @@ class Lambda(Layer):
         x: any → whatever the function returns
 
     Raises:
-        ArgumentError: ``function`` cannot be called. ``get_config`` raises it for a
-            function that was not registered with ``exburn.register``.
+        ArgumentError: ``function`` cannot be called. Saving raises it for a function
+            that was not registered with ``exburn.register``.
 
     Example:
         >>> import jax.numpy as jnp
@@ -42,14 +44,19 @@ class Lambda(Layer):
         if not callable(function):
             raise ArgumentError("Lambda", f"a function is needed, not {function!r}")
         self.function = function
-        self.arguments = tuple((arguments or {}).items())
+        self._extra = tuple((arguments or {}).items())
         self.mask = mask
         if mask is not None:
             self.supports_masking = True
         self._takes = _parameters(function) & {"mask", "training"}
 
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Further keyword arguments of the function; they do not change."""
+        return MappingProxyType(dict(self._extra))
+
     def call(self, inputs, mask=None, training=None):
-        extra = dict(self.arguments)
+        extra = dict(self._extra)
         if "training" in self._takes:
             extra["training"] = training
         if "mask" in self._takes:

@@ -93,13 +93,12 @@ class InputLayer(Layer):
 
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = {
-            "batch_shape": list(self.batch_shape),
+            "batch_shape": self.batch_shape,
             "dtype": self.input_dtype,
             "name": self.name,
+            "optional": self.optional,
         }
-        if self.axes is not None:
-            config["axes"] = list(self.axes)
-        return config | ({"optional": True} if self.optional else {})
+        return config if self.axes is None else config | {"axes": list(self.axes)}
 
 
 def _size(value, shape):

@@ -90,7 +90,12 @@ class Bidirectional(Layer):
         self.input_spec = layer.input_spec
 
     def _init_config(self):
-        config = super()._init_config()  # with the layers as they are now, not as given
+        config = super()._init_config()
+        if self.built or config.get("weights") is None:
+            config.pop("weights", None)  # they are those of the layers
+        if "layer" not in config:  # a user's class that makes its layers
+            return config
+        # With the layers as they are now, not as given.
         forward = _copy(self.forward_layer, config["layer"].name)
         backward = _copy(self.backward_layer, self.backward_layer.name)
         return config | {"layer": forward, "backward_layer": backward}

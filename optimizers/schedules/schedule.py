@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,9 @@ import numpy as np
 
 from exburn import registry
 from exburn.errors import require
+from exburn.layer.signature import init_names
 from exburn.optimizers.arguments import whole
+from exburn.row_mixing import is_foreign
 
 __all__ = ["LearningRateSchedule", "fraction"]
 
@@ -55,8 +56,16 @@ class LearningRateSchedule(abc.ABC):
         return False
 
     def get_config(self) -> dict[str, Any]:
-        """Constructor arguments as JSON-able values."""
-        names = inspect.signature(type(self)).parameters
+        """Constructor arguments as JSON-able values.
+
+        Called as ``super().get_config()`` by a class of the user's, it returns those of
+        the built-in class under it, too.
+        """
+        names, cls = init_names(type(self)), type(self)
+        if cls.get_config is not LearningRateSchedule.get_config:  # may add the rest
+            ours = next(base for base in cls.__mro__ if not is_foreign(base))
+            names = dict.fromkeys([*names, *init_names(ours)])
+            names = [name for name in names if hasattr(self, name)]
         return {name: registry.serialize(getattr(self, name)) for name in names}
 
     @classmethod
@@ -91,7 +100,7 @@ class LearningRateSchedule(abc.ABC):
         return ax
 
     def __repr__(self) -> str:
-        names = inspect.signature(type(self)).parameters
+        names = [n for n in init_names(type(self)) if hasattr(self, n)]
         shown = [f"{n}={getattr(self, n)!r}" for n in names if n != "name"]
         return f"{type(self).__name__}({', '.join(shown)})"
 

@@ -18,6 +18,7 @@ from tests.losses.arrays import (
 
 from exburn import losses
 from exburn.errors import ShapeError, TargetError
+from exburn.losses.catalogue import as_loss
 
 EVERY = [
     (losses.BinaryCrossentropy(label_smoothing=0.1), BITS, PROBS),
@@ -142,14 +143,14 @@ MISFITS = [
 @pytest.mark.parametrize(("name", "y_true", "y_pred", "error"), MISFITS)
 def test_misfits_are_errors(name, y_true, y_pred, error):
     with pytest.raises(error) as caught:
-        losses.get(name).check_shapes(y_true, y_pred)
+        as_loss(name).check_shapes(y_true, y_pred)
     assert len(str(caught.value).splitlines()) <= 12
     with pytest.raises((ShapeError, TargetError)):  # and again when it is called
         fixed = [
             np.zeros([4 if not isinstance(n, int) else n for n in s.shape], s.dtype)
             for s in (y_true, y_pred)
         ]
-        losses.get(name)(*fixed)
+        as_loss(name)(*fixed)
 
 
 FITS = [
@@ -167,12 +168,12 @@ FITS = [
 
 @pytest.mark.parametrize(("name", "y_true", "y_pred"), FITS)
 def test_fits_are_not(name, y_true, y_pred):
-    losses.get(name).check_shapes(y_true, y_pred)
+    as_loss(name).check_shapes(y_true, y_pred)
 
 
 def test_message_of_a_misfit():
     with pytest.raises(ShapeError) as caught:
-        losses.get("mse").check_shapes(spec("b", 3), spec("b", 1))
+        as_loss("mse").check_shapes(spec("b", 3), spec("b", 1))
     assert str(caught.value) == (
         "mean_squared_error: targets must have the shape of the predictions\n"
         "  y_true: float32[b, 3]\n"
@@ -206,7 +207,7 @@ BAD_TARGETS = [
 def test_bad_targets_are_named(name, y_true, shape, value, row):
     pred = jax.ShapeDtypeStruct(shape, "float32")
     with pytest.raises(TargetError) as caught:
-        losses.get(name).check_targets(np.asarray(y_true), pred)
+        as_loss(name).check_targets(np.asarray(y_true), pred)
     found = caught.value.details
     np.testing.assert_equal(found["first offending value"], value)
     assert found["row"] == row
@@ -292,7 +293,7 @@ def test_cross_entropy_takes_both_kinds_of_targets():
 
 def test_named_crossentropy_looks_at_the_shapes():
     for name in ("crossentropy", "ce"):
-        loss = losses.get(name)
+        loss = as_loss(name)
         bits = BITS[:, :1]
         np.testing.assert_allclose(
             loss(bits, PROBS[:, :1]), losses.BinaryCrossentropy()(bits, PROBS[:, :1])
@@ -309,7 +310,7 @@ def test_config_round_trip(loss, y_true, y_pred):
     assert type(again) is type(loss)
     assert again.get_config() == loss.get_config()
     assert (again.name, again.reduction, again.dtype) == ("mine", "sum", "float32")
-    assert losses.get(losses.serialize(loss)).get_config() == loss.get_config()
+    assert as_loss(losses.serialize(loss)).get_config() == loss.get_config()
 
 
 def test_weights_that_do_not_fit():

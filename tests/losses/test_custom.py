@@ -9,8 +9,10 @@ import optax
 import pytest
 from tests.losses.arrays import LOGITS, ONE_HOT, PROBS, spec
 
+import exburn as keras_api
 from exburn import losses
 from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameError
+from exburn.losses.catalogue import as_loss
 
 
 def test_every_name_of_keras():
@@ -21,24 +23,44 @@ def test_every_name_of_keras():
         names = list(inspect.signature(theirs).parameters)
         assert list(inspect.signature(ours).parameters)[: len(names)] == names, name
         if inspect.isclass(theirs) and name != "Loss":
-            assert type(losses.get(name)) is ours
+            assert type(as_loss(name)) is ours
             defaults = {k: v for k, v in vars(ours()).items() if k in names}
             expected = inspect.signature(theirs).parameters
             assert defaults == {k: expected[k].default for k in defaults}, name
         elif not inspect.isclass(theirs) and name not in ("get", "serialize"):
             if name != "deserialize":
-                assert losses.get(name).formula is ours
-                assert type(losses.get(ours)) is type(losses.get(name))
+                assert as_loss(name).formula is ours
+                assert type(as_loss(ours)) is type(as_loss(name))
+                assert losses.get(name) is losses.get(ours) is ours
+
+
+def own_error(y_true, y_pred):
+    return jnp.mean(jnp.abs(y_pred - y_true), axis=-1)
+
+
+def test_get_gives_what_keras_gives():
+    for name in ("mse", "MSE", "kld", "bce", "huber", "MeanSquaredError", "Huber"):
+        ours, theirs = losses.get(name), keras.losses.get(name)
+        assert isinstance(ours, losses.Loss) == isinstance(theirs, keras.losses.Loss)
+        assert getattr(ours, "__name__", "") == getattr(theirs, "__name__", "")
+    assert losses.get(own_error) is own_error and losses.get(None) is None
+    assert isinstance(losses.get(losses.Huber), losses.Huber)
+    assert losses.get("cross_entropy") is losses.cross_entropy
+    with keras_api.saving.custom_object_scope({"own_error": own_error}):
+        assert losses.get("own_error") is own_error
+    for wrong in ("mean_sqared_error", "Dense"):
+        with pytest.raises(UnknownNameError, match=r"losses\.get"):
+            losses.get(wrong)
 
 
 def test_unknown_names():
     with pytest.raises(UnknownNameError, match="mean_squared_error"):
-        losses.get("mean_sqared_error")
+        as_loss("mean_sqared_error")
     with pytest.raises(DTypeError):
-        losses.get(3)
+        as_loss(3)
     with pytest.raises(ArgumentError, match="reduction"):
         losses.MeanSquaredError(reduction="average")
-    assert losses.get(None) is None
+    assert as_loss(None) is None
 
 
 @pytest.mark.parametrize(
@@ -66,19 +88,19 @@ def scalar_error(y_true, y_pred):
 
 
 def test_function_losses_know_whether_they_have_rows():
-    loss = losses.get(scaled_error)
+    loss = as_loss(scaled_error)
     assert (loss.name, loss.per_sample) == ("scaled_error", None)
     loss.check_shapes(spec("b", 3), spec("b", 3))
     assert loss.per_sample and loss.masks_rows
-    loss = losses.get(scalar_error)
+    loss = as_loss(scalar_error)
     loss.check_shapes(spec("b", 3), spec("b", 3))
     assert loss.per_sample is False and not loss.masks_rows
-    assert losses.get(scalar_error)(PROBS, LOGITS).shape == ()
+    assert as_loss(scalar_error)(PROBS, LOGITS).shape == ()
     with pytest.raises(TypeError) as caught:
-        losses.get(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
+        as_loss(scaled_error).check_shapes(spec("b", 3), spec("b", 2))
     assert caught.value.__notes__[-1] == "in loss 'scaled_error'"
     with pytest.raises(ShapeError, match="one value per row"):
-        losses.get(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
+        as_loss(lambda t, p: jnp.mean(p, axis=0)).check_shapes(
             spec("b", 3), spec("b", 3)
         )
 
@@ -138,3 +160,38 @@ def test_nested_outputs_reach_custom_losses():
 
     value = Pair()({"a": np.zeros(2)}, {"b": [jnp.ones(2), jnp.ones(5)]})
     assert value == 1
+
+
+def classes_with_a_call(package):
+    class Doubled(package.losses.MeanSquaredError):
+        def __call__(self, y_true, y_pred, sample_weight=None):
+            return 2 * super().__call__(y_true, y_pred, sample_weight=sample_weight)
+
+    class Alone(package.losses.Loss):
+        def __call__(self, y_true, y_pred, sample_weight=None):
+            return package.ops.mean(package.ops.abs(y_true - y_pred)) + 1.0
+
+    return Doubled(name="doubled"), Alone(name="alone")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_may_write_call_as_keras_code_does(which, weighted):
+    """It was called with arguments that only ours take."""
+    rng = np.random.default_rng(0)
+    x = np.array([[1, 2, 0], [3, 0, 0], [1, 1, 1], [2, 0, 0], [3, 3, 0]])
+    y = rng.normal(size=(5, 3, 1)).astype("float32")
+    weights = rng.random((5, 3), "float32") if weighted else None
+    found = []
+    for package in (keras_api, keras):
+        layers = package.layers
+        model = package.Sequential(
+            [
+                package.Input((3,), dtype="int32"),
+                layers.Embedding(4, 2, mask_zero=True, embeddings_initializer="ones"),
+                layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+        model.compile("sgd", classes_with_a_call(package)[which])
+        found.append(model.evaluate(x, y, 5, sample_weight=weights, verbose=0))
+    assert found[0] == pytest.approx(found[1], rel=1e-5)

@@ -139,14 +139,14 @@ def test_names_come_from_a_closed_list():
         assert named(name) is None, name
     x = Input((8,))
     config = Model(x, jax.lax.rsqrt(x)).get_config()
-    node = config["nodes"][0]
-    assert node["call"] == {"operation": "jax.lax.rsqrt"}
-    node["call"] = {"operation": "jax.numpy.load"}
+    entry = config["layers"][1]
+    assert entry["operation"] == "jax.lax.rsqrt"
+    entry["operation"] = "jax.numpy.load"
     with pytest.raises(UnknownNameError):
         Model.from_config(config)
     # Without an input it would not be traced but computed: memory for the asking.
-    node["call"] = {"operation": "jax.numpy.ones"}
-    node["args"] = {"$tuple": [[{"$value": 3}], {"$dict": []}]}
+    entry["operation"] = "jax.numpy.ones"
+    entry["inbound_nodes"][0]["args"] = [3]
     with pytest.raises(FileFormatError, match="no input"):
         Model.from_config(config)
 

@@ -51,13 +51,18 @@ def layer(name: Any, **config: Any) -> dict:
     return {"class_name": name, "config": {"name": "gadget", **config}}
 
 
+def entry(shape: Any, dtype: Any = "float32") -> dict:
+    """An input that is called x."""
+    config = {"batch_shape": list(shape), "dtype": dtype, "name": "x"}
+    return {"class_name": "InputLayer", "config": config, "name": "x"}
+
+
 def stack(*layers: Any, shape: Any = (None, 8), dtype: Any = "float32") -> dict:
     """A Sequential of the layers, on an input of this shape."""
     config = {
         "name": "model",
         "trainable": True,
-        "layers": list(layers),
-        "input": {"shape": list(shape), "dtype": dtype},
+        "layers": [entry(shape, dtype), *layers],
     }
     return {"class_name": "Sequential", "config": config, "calls": [], "built": True}
 
@@ -172,7 +177,7 @@ def bombs() -> Iterator[tuple[str, dict]]:
 
 def graphs() -> Iterator[tuple[str, dict]]:
     """Functional models whose calls are wrong."""
-    ref = {"$ref": [-1, 0]}
+    ref = tensor(["x", 0, 0])
     for name in (
         *NAMES[:12],
         "save",
@@ -182,7 +187,7 @@ def graphs() -> Iterator[tuple[str, dict]]:
         "while_loop",
         "map",
     ):
-        yield f"operation {name!r}", graph([[[ref]]], call={"operation": name})
+        yield f"operation {name!r}", graph([ref], operation=name)
     eager: dict[str, list[Any]] = {
         "zeros": [[HUGE, HUGE]],
         "ones": [[HUGE]],
@@ -196,8 +201,7 @@ def graphs() -> Iterator[tuple[str, dict]]:
         "identity": [HUGE],
     }
     for name, values in eager.items():
-        args = [{"$value": value} for value in values]
-        yield f"eager {name}", graph([[args]], call={"operation": name})
+        yield f"eager {name}", graph(values, operation=name)
     for name, values in {
         "split": [HUGE],
         "array_split": [HUGE],
@@ -211,36 +215,56 @@ def graphs() -> Iterator[tuple[str, dict]]:
         "broadcast_to": [[HUGE, HUGE]],
         "reshape": [[HUGE, HUGE]],
     }.items():
-        args = [ref, *({"$value": value} for value in values)]
-        yield f"huge {name}", graph([[args]], call={"operation": name}, size=HUGE)
-    for value in ([5, 0], [-5, 0], [0, 0], [-1, 9], ["x", 0], [-1], [], None, "x"):
-        args = [[{"$ref": value}]]
-        yield f"a reference to {value}", graph([args], call="gadget")
-    for value in ({"$evil": 1}, {}, {"$tuple": 1}, {"$dict": [1]}, {"$slice": [1]}, 7):
-        yield f"an argument {value}", graph([[[value]]], call="gadget")
-    for call in ("missing", None, 7, {}, {"operation": None}, {"operation": []}, []):
-        yield f"a call of {call!r}", graph([[[ref]]], call=call)
-    for outputs in ({"$ref": [9, 0]}, [], {}, None, {"$value": 1}, [ref, 7]):
-        yield f"outputs {outputs}", graph([[[ref]]], call="gadget", outputs=outputs)
+        yield f"huge {name}", graph([ref, *values], operation=name, size=HUGE)
+    places: list[Any] = [["x", 1, 0], ["x", 0, 1], ["x", 0, -1], ["x", -1, 0]]
+    places += [["y", 0, 0], ["n", 0, 0], ["x", 0], [[], 0, 0], [], None, 7, "x", {}]
+    for place in places:
+        yield f"a reference to {place}", graph([tensor(place)])
+    for kind in ("tuple", "dict", "slice"):
+        for items in (1, [1], None, "x", [[[], ref]]):
+            value = {"class_name": f"__{kind}__", "items": items}
+            yield f"an argument {value}", graph([value])
+    for value in ({"class_name": "__evil__"}, {"class_name": []}, {}, 7, None):
+        yield f"an argument {value}", graph([value])
+    for name in ("missing", None, 7, {}, [], {"class_name": "Dense", "config": {}}):
+        yield f"an operation {name!r}", graph([ref], operation=name)
+    for order in ("x", [], {}):
+        yield f"a call in the order {order!r}", graph([ref], order=order)
+    for ends in (["n", 9, 0], ["y", 0, 0], [], {}, None, 1, [["n", 0, 0], 7]):
+        yield f"outputs {ends}", graph([ref], outputs=ends)
+        if ends != {}:
+            yield f"inputs {ends}", graph([ref], inputs=ends)
 
 
-def graph(calls: list, *, call: Any, outputs: Any = None, size: Any = 8) -> dict:
-    nodes = [
-        {
-            "name": "n",
-            "call": call,
-            "args": {"$tuple": [{"$tuple": args[0]}, {"$dict": []}]},
-        }
-        for args in calls
-    ]
+def tensor(place: Any) -> dict:
+    config = {"shape": [None, 8], "keras_history": place}
+    return {"class_name": "__keras_tensor__", "config": config}
+
+
+def graph(
+    args: list,
+    *,
+    operation: Any = "a layer",
+    size: Any = 8,
+    inputs: Any = ("x", 0, 0),
+    outputs: Any = ("n", 0, 0),
+    order: Any = 0,
+) -> dict:
+    """One call with these arguments, of a layer or of an operation."""
+    called = layer("Dense", units=2) | {"name": "n"}
+    if operation != "a layer":
+        called["operation"] = operation
+    # The second is never asked for; it has the order something to differ from.
+    nodes = [{"args": args, "kwargs": {}, "order": o} for o in (order, 1)]
     config = {
         "name": "model",
         "trainable": True,
-        "inputs": [{"shape": [None, size], "dtype": "float32", "name": "x"}],
-        "input_structure": {"$value": 0},
-        "layers": {"gadget": layer("Dense", units=2)},
-        "nodes": nodes,
-        "outputs": {"$ref": [0, 0]} if outputs is None else outputs,
+        "layers": [
+            entry([None, size]) | {"inbound_nodes": []},
+            called | {"inbound_nodes": nodes},
+        ],
+        "input_layers": inputs,
+        "output_layers": outputs,
     }
     return {"class_name": "Model", "config": config, "calls": [], "built": True}
 
