@@ -32,6 +32,7 @@ class OwnSteps:
     _run: Any
     _trainer: Any
     _output_names_of: Any
+    _require_targets: Any
     losses: Any
     metrics: Any
     metrics_variables: Any
@@ -112,6 +113,7 @@ class OwnSteps:
             it. An override that does not call this adds ``sum(self.losses)`` itself.
         """
         objective = self._trainer("compute_loss").objective
+        self._require_targets("compute_loss", y)
         specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
         names = self._output_names_of(specs[0])
         objective.build(*specs, names, self._ends_in_probabilities)
