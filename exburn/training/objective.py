@@ -310,10 +310,11 @@ class Objective:
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
-        for name, value in {"loss": loss, **parts}.items():
-            if name in totals:
+        values = {"loss": loss, **parts}
+        for name in ("loss", *self.parts):  # that of a single loss is not logged
+            if name in values:
                 old = totals[name]
-                value = jax.lax.stop_gradient(value)
+                value = jax.lax.stop_gradient(values[name])
                 totals[name] = {
                     "total": old["total"] + value * rows,
                     "rows": old["rows"] + rows,
