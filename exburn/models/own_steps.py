@@ -17,7 +17,7 @@ from exburn.models.compiling import Compiling
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.own_metrics import holding
 from exburn.training.own_step import built_in
-from exburn.training.program import own_loss
+from exburn.training.program import one_number, own_loss
 
 __all__ = ["OwnSteps"]
 
@@ -61,7 +61,7 @@ class OwnSteps:
             loss, seen = self._loss_and_updates(
                 (trained, rest), measured, batch, training=True
             )
-            scaled = loss
+            scaled = one_number(loss)
             if optimizer.scales_loss:
                 scaled = optimizer.scale_loss(loss, optimizer.state_of(slots))
             return scaled, (loss, seen)

@@ -291,6 +291,22 @@ def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
+def test_a_loss_that_keeps_rows_apart_is_measured_but_not_minimized(blobs, classifier):
+    x, y = blobs[0][:50], blobs[1][:50]
+    loss = exburn.losses.SparseCategoricalCrossentropy
+    model, apart = classifier(loss=loss()), classifier(loss=loss(reduction="none"))
+    np.testing.assert_allclose(
+        apart.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        apart.test_on_batch(x, y), model.test_on_batch(x, y), rtol=1e-5
+    )
+    with pytest.raises(exburn.errors.ShapeError, match="must be one number"):
+        apart.fit(x, y, verbose=0)
+    with pytest.raises(exburn.errors.ShapeError, match="must be one number"):
+        apart.train_on_batch(x, y)
+
+
 def test_run_eagerly_gives_the_same(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier(run_eagerly=True)
