@@ -23,7 +23,7 @@ __all__ = [
 
 # What an attribute is, by its type: ``isinstance`` takes a microsecond for each, and a
 # call of a model looks at hundreds.
-_OTHER, _PART, _CONTAINER, _TREE = range(4)
+_OTHER, _CONTAINER, _TREE, _MODULE, _RNG, _BUFFER, _PARAMETER = range(7)
 _kinds: dict[type, int] = {}
 
 
@@ -38,7 +38,7 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
             kind = _kind(value)
         if kind == _OTHER or key.startswith("_pytree__"):
             continue
-        if kind == _PART:
+        if kind >= _MODULE:
             yield key, value
         elif kind == _CONTAINER:
             prefix = "" if key == "nodes" else f"{key}/"
@@ -48,12 +48,15 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _kind(value: Any) -> int:
-    if isinstance(value, nnx.List | nnx.Dict):
-        kind = _CONTAINER
-    elif isinstance(value, nnx.Module | nnx.Variable):
-        kind = _PART
-    else:
-        kind = _TREE if isinstance(value, nnx.Pytree) else _OTHER
+    tests = (
+        (_CONTAINER, nnx.List | nnx.Dict),
+        (_MODULE, nnx.Module),
+        (_RNG, nnx.RngState),
+        (_PARAMETER, nnx.Param),
+        (_BUFFER, nnx.Variable),
+        (_TREE, nnx.Pytree),
+    )
+    kind = next((kind for kind, type_ in tests if isinstance(value, type_)), _OTHER)
     if not isinstance(value, Tracer):  # it may stand for a variable
         _kinds[type(value)] = kind
     return kind
@@ -107,18 +110,18 @@ def iter_weights(
         own, inner = [], []
         for key, child in children(module):
             child_path = f"{path}/{key}" if path else key
-            if isinstance(child, nnx.Module):
+            kind = _kinds.get(type(child)) or _kind(child)
+            if kind == _MODULE:
                 inner.append((child, child_path))
-            elif id(child) not in seen and not isinstance(child, nnx.RngState):
+            elif kind != _RNG and id(child) not in seen:
                 seen.add(id(child))
-                learns = isinstance(child, nnx.Param)
-                frozen = child.get_metadata().get("frozen", False)
-                own.append(
-                    (child_path, child, trainable and learns and not frozen, learns)
-                )
+                meta = child.get_metadata()
+                learns = kind == _PARAMETER
+                if carried or not meta.get("carried", False):
+                    learned = trainable and learns and not meta.get("frozen", False)
+                    own.append((child_path, child, learned, learns))
         for child_path, child, learned, _ in sorted(own, key=lambda w: not w[3]):
-            if carried or not child.get_metadata().get("carried", False):
-                yield child_path, child, learned
+            yield child_path, child, learned
         for child, child_path in inner:
             yield from walk(child, child_path, trainable)
 

@@ -102,12 +102,10 @@ class Weighted(Base):
     def _weights(
         self, trainable: bool | None = None, *, carried: bool = False
     ) -> list[Weight]:
-        self._require_weights()
-        return [
-            w
-            for _, w, learns in iter_weights(self, carried=carried)
-            if trainable is None or learns is trainable
-        ]
+        found = list(iter_weights(self, carried=carried))
+        if any(is_abstract(weight) for _, weight, _ in found):
+            materialize(self)
+        return [w for _, w, learns in found if trainable in (None, learns)]
 
     def _require_weights(self) -> list[Weight]:
         """All weights; those that had no values have got them."""

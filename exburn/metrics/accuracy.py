@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.long_rows import is_long, ranks_first, without_spare
@@ -137,10 +138,19 @@ def _hits(labels: jax.Array, scores: jax.Array) -> jax.Array:
     if is_long(scores):
         return ranks_first(scores, labels).astype(jnp.float32)
     scores = without_spare(scores)
+    if isinstance(labels, Tracer) or isinstance(scores, Tracer):
+        return _is_highest(labels, scores)
+    return _is_highest_eagerly(labels, scores)
+
+
+def _is_highest(labels: jax.Array, scores: jax.Array) -> jax.Array:
     own = chosen(scores, labels, -1)[..., None]
     places = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     behind = (scores < own) | ((scores == own) & (places >= labels[..., None]))
     return (jnp.all(behind, axis=-1) & (labels >= 0)).astype(jnp.float32)
+
+
+_is_highest_eagerly = jax.jit(_is_highest)  # one call instead of a dozen
 
 
 def _in_top_k(labels: jax.Array, scores: jax.Array, k: int) -> jax.Array:

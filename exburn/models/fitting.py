@@ -99,7 +99,8 @@ class Fitting(Preparing):
             steps_per_epoch: Steps of an epoch, for endless loaders; the next epoch goes
                 on in the data where it stopped.
             validation_steps: Steps of a validation. Each begins with the first row, but
-                for generators, which go on.
+                for generators, which go on. Without a size of batches, arrays are
+                gone through in so many.
             validation_batch_size: Rows of a validation step.
             validation_freq: Validate every so many epochs, or after the listed ones.
             learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
@@ -164,6 +165,11 @@ class Fitting(Preparing):
             )
         elif validation_split:
             dataset, validation = split(dataset, validation_split)
+        if validation is not None:
+            rows = validation_batch_size or batch_size
+            validation_batch_size = self._batch_rows(
+                "fit", rows, validation, validation_steps
+            )
         batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)

@@ -17,7 +17,7 @@ from exburn.models.compiling import Compiling
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.own_metrics import holding
 from exburn.training.own_step import built_in
-from exburn.training.program import own_loss
+from exburn.training.program import one_number, own_loss
 
 __all__ = ["OwnSteps"]
 
@@ -32,6 +32,7 @@ class OwnSteps:
     _run: Any
     _trainer: Any
     _output_names_of: Any
+    _require_targets: Any
     losses: Any
     metrics: Any
     metrics_variables: Any
@@ -60,7 +61,7 @@ class OwnSteps:
             loss, seen = self._loss_and_updates(
                 (trained, rest), measured, batch, training=True
             )
-            scaled = loss
+            scaled = one_number(loss)
             if optimizer.scales_loss:
                 scaled = optimizer.scale_loss(loss, optimizer.state_of(slots))
             return scaled, (loss, seen)
@@ -112,6 +113,7 @@ class OwnSteps:
             it. An override that does not call this adds ``sum(self.losses)`` itself.
         """
         objective = self._trainer("compute_loss").objective
+        self._require_targets("compute_loss", y)
         specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
         names = self._output_names_of(specs[0])
         objective.build(*specs, names, self._ends_in_probabilities)

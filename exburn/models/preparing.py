@@ -65,7 +65,9 @@ class Preparing(Compiling):
         if ready:
             spec = trainer.recall(kind, batch)
         else:
-            self._check_targets(op, kind, batch)
+            own = writes(self, f"{kind}_step") or self.own_compute_loss is not None
+            if not own and kind != "predict":
+                self._require_targets(op, batch[1])
             spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)
         if kind == "predict" and spec is not None:
             check_rows(op, batch[0], spec)
@@ -93,12 +95,9 @@ class Preparing(Compiling):
             check(dataset.tree)
         return spec
 
-    def _check_targets(self, op: str, kind: str, batch: tuple) -> None:
-        """Raises if the loss needs targets, and the batch has none."""
-        own = writes(self, f"{kind}_step")
-        if own or kind == "predict" or batch[1] is not None:
-            return
-        if self._run.value.trainer.objective.wants_targets:
+    def _require_targets(self, op: str, y: Any) -> None:
+        """Raises if the loss of ``compile`` needs targets, and there are none."""
+        if y is None and self._run.value.trainer.objective.wants_targets:
             raise DataError(
                 op,
                 "the loss needs targets, but there is no y",

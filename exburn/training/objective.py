@@ -310,10 +310,10 @@ class Objective:
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         totals = dict(totals)
-        for name, value in {"loss": loss, **parts}.items():
-            if name in totals:
-                old = totals[name]
-                value = jax.lax.stop_gradient(value)
+        values = {"loss": loss, **parts}
+        for name in ("loss", *self.parts):  # that of a single loss is not logged
+            if name in values:
+                old, value = totals[name], _mean(values[name], row_mask)
                 totals[name] = {
                     "total": old["total"] + value * rows,
                     "rows": old["rows"] + rows,
@@ -423,6 +423,14 @@ def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> tuple[Any, Any
         # traffic then takes half as long again.
         filled = jax.lax.optimization_barrier(filled)
     return filled, pred.shape[-1]
+
+
+def _mean(value: jax.Array, row_mask: Any) -> jax.Array:
+    """The mean over the real rows of a loss that keeps them apart."""
+    value = jax.lax.stop_gradient(value)
+    if value.ndim and row_mask is not None:
+        row_mask = row_mask.reshape(-1, *[1] * (value.ndim - 1))
+    return value.mean(where=row_mask) if value.ndim else value
 
 
 def _meter_weight(weight, mask, row_mask):

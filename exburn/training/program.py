@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import untouched_metrics
+from exburn.errors import ShapeError
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import LOGS, CustomSteps, own_steps
@@ -21,7 +22,7 @@ from exburn.training.readings import Readings, packed
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 
-__all__ = ["Programs", "own_loss"]
+__all__ = ["Programs", "one_number", "own_loss"]
 
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 2, "evaluate": 2, "predict": 1}
@@ -226,7 +227,7 @@ class Programs:
             if getattr(pass_.root, "own_compute_loss", None):  # which may assign, too
                 groups = params, state.frozen, state.others
                 others = self.split.others_of(pass_.root, *groups)
-        scaled = loss
+        scaled = one_number(loss)
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
         return scaled, (loss, outputs, others, parts, masks, own)
@@ -352,6 +353,17 @@ def own_loss(own: Callable, training: bool, **given: Any) -> jax.Array:
     if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds):
         given["training"] = training
     return jnp.asarray(own(**given), jnp.float32)
+
+
+def one_number(loss: jax.Array) -> jax.Array:
+    """The loss, if it is one number: nothing else can be minimized."""
+    if loss.ndim:
+        raise ShapeError(
+            "fit",
+            f"what is minimized must be one number, the loss has shape {loss.shape}",
+            hint="Leave out reduction='none'; a compute_loss returns ops.mean(loss).",
+        )
+    return loss
 
 
 def _trained(program: Any, state: TrainState, *chunk: Any) -> Any:

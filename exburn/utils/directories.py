@@ -64,7 +64,8 @@ def image_dataset_from_directory(
         crop_to_aspect_ratio: Cuts out the middle instead of distorting.
         pad_to_aspect_ratio: Adds black borders instead of distorting.
         data_format: ``"channels_last"`` or ``"channels_first"``.
-        format: Kept for Keras code.
+        format: ``"grain"`` if the stream's ``map`` and ``filter`` hand on each batch as
+            it is, ``f((x, y))``; else they call ``f(x, y)``, as with ``tf.data``.
         verbose: Whether to print what was found.
 
     Returns:
@@ -95,7 +96,7 @@ def image_dataset_from_directory(
 
     return _dataset(
         op, read, _IMAGES, directory, labels, label_mode, class_names, batch_size,
-        shuffle, seed, validation_split, subset, follow_links, verbose,
+        shuffle, seed, validation_split, subset, follow_links, verbose, format=format,
     )  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def text_dataset_from_directory(
     return _dataset(
         "text_dataset_from_directory", read, (".txt",), directory, labels, label_mode,
         class_names, batch_size, shuffle, seed, validation_split, subset, follow_links,
-        verbose,
+        verbose, format=format,
     )  # fmt: skip
 
 
@@ -255,6 +256,7 @@ def _dataset(
     follow_links: bool,
     verbose: bool,
     join: Callable = stack,
+    format: str = "numpy",
 ) -> Any:
     _check(op, labels, label_mode, class_names, validation_split, subset, shuffle, seed)
     seed = fresh_seed() if seed is None else seed
@@ -282,7 +284,9 @@ def _dataset(
         if kind and verbose:
             print(f"Using {len(chosen)} files for {kind}.")
         own = None if targets is None else targets[part]
-        return _stream(op, read, chosen, own, batch_size, shuffle, seed, names, join)
+        return _stream(
+            op, read, chosen, own, batch_size, shuffle, seed, names, join, format
+        )
 
     if not validation_split:
         return make(slice(None))
@@ -298,7 +302,9 @@ def _dataset(
     return make(parts[subset], subset)
 
 
-def _stream(op, read, paths, targets, batch_size, shuffle, seed, names, join) -> Stream:
+def _stream(
+    op, read, paths, targets, batch_size, shuffle, seed, names, join, format
+) -> Stream:
     def make(epoch: int) -> Iterator:
         order = np.arange(len(paths))
         if shuffle:
@@ -324,6 +330,7 @@ def _stream(op, read, paths, targets, batch_size, shuffle, seed, names, join) ->
         name=op.removesuffix("_from_directory").replace("_", " "),
         class_names=names,
         file_paths=list(paths),
+        format=format,
     )
 
 

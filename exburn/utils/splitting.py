@@ -153,7 +153,7 @@ def timeseries_dataset_from_array(
         seed: Of the order; a random one by default.
         start_index: Rows before it are not used.
         end_index: Rows from it on are not used.
-        format: Kept for Keras code.
+        format: As of :func:`image_dataset_from_directory`.
 
     Returns:
         A stream of ``x`` or ``(x, y)`` that ``fit`` takes.
@@ -218,4 +218,6 @@ def timeseries_dataset_from_array(
             yield x if targets is None else (x, targets[first])
 
     length = -(-len(begins) // (batch_size or 1))
-    return Stream(make, length, batch_size=batch_size, name="time series")
+    return Stream(
+        make, length, batch_size=batch_size, name="time series", format=format
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,6 +29,8 @@ class Stream(StreamDataset):
         name: What errors call it.
         class_names: Names of the classes that labels stand for.
         file_paths: Where the samples come from.
+        format: ``"grain"`` if functions of the user's get an element as it is, a pair
+            for instance; else they get the parts of a tuple, as with ``tf.data``.
 
     Example:
         >>> numbers = Stream(lambda epoch: iter(range(4)), 4)
@@ -44,8 +47,10 @@ class Stream(StreamDataset):
         name: str = "dataset",
         class_names: list[str] | None = None,
         file_paths: list[str] | None = None,
+        format: str = "numpy",
     ):
         self._make = make
+        self._format = format
         self._epoch = 0
         self.class_names = class_names
         self.file_paths = file_paths
@@ -70,13 +75,16 @@ class Stream(StreamDataset):
         return iter(self._make(epoch))
 
     def __len__(self) -> int:
-        if self.batches is None:
-            raise TypeError(f"the length of the {self.name} is not known")
+        if self.batches in (None, sys.maxsize):
+            what = "not known" if self.batches is None else "infinite"
+            raise TypeError(f"the length of the {self.name} is {what}")
         return self.batches
 
     def cardinality(self) -> int:
-        """Number of elements; -2 if it is not known."""
-        return -2 if self.batches is None else self.batches
+        """Number of elements; -1 if they never end, -2 if it is not known."""
+        if self.batches is None:
+            return -2
+        return -1 if self.batches == sys.maxsize else self.batches
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """One loop over the elements."""
@@ -90,22 +98,57 @@ class Stream(StreamDataset):
             name=self.name,
             class_names=self.class_names,
             file_paths=self.file_paths,
+            format=self._format,
         )
+
+    def _applying(self, function: Callable) -> Callable[[Any], Any]:
+        """The function of an element, from one of its parts."""
+        if self._format == "grain":
+            return function
+        return lambda e: function(*e) if isinstance(e, tuple) else function(e)
 
     def map(self, function: Callable, num_parallel_calls: Any = None) -> Stream:
         """The elements that ``function`` makes of these.
 
         Args:
             function: Takes the parts of an element, ``f(x, y)``, or the element if it
-                is no tuple.
+                is no tuple; with ``format="grain"`` always the element, ``f((x, y))``.
             num_parallel_calls: Kept for code written for ``tf.data``.
         """
-
-        def apply(element):
-            one = not isinstance(element, tuple)
-            return function(element) if one else function(*element)
-
+        apply = self._applying(function)
         return self._derived(lambda epoch: map(apply, self._make(epoch)), self.batches)
+
+    def filter(self, predicate: Callable) -> Stream:
+        """The elements for which ``predicate``, called as in ``map``, is true."""
+        apply = self._applying(predicate)
+        return self._derived(lambda epoch: filter(apply, self._make(epoch)), None)
+
+    def repeat(self, count: int | None = None) -> Stream:
+        """The elements ``count`` times over, each time in the order of another epoch.
+
+        Args:
+            count: How often; ``None`` or -1 for ever, with ``steps_per_epoch``.
+        """
+        endless = count is None or count < 0
+
+        def make(epoch):
+            times = (
+                itertools.count()
+                if endless
+                else range(epoch * count, (epoch + 1) * count)
+            )
+            return itertools.chain.from_iterable(map(self._make, times))
+
+        length = None if self.batches is None else self.batches * (count or 0)
+        return self._derived(make, sys.maxsize if endless else length)
+
+    def concatenate(self, dataset: Stream) -> Stream:
+        """These elements, and then those of another stream."""
+        first, second = self.batches, dataset.batches
+        return self._derived(
+            lambda epoch: itertools.chain(self._make(epoch), dataset._make(epoch)),
+            None if first is None or second is None else first + second,
+        )
 
     def take(self, count: int) -> Stream:
         """The first ``count`` elements; -1 for all."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import exburn as keras
+from exburn import layers, traversal
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
 MADE = {
@@ -174,3 +175,17 @@ def test_types_of_python_have_32_bits(given, name):  # and JAX warns of nothing
         ops.arange(3, dtype=given),
     ]
     assert {str(value.dtype) for value in made} == {name}
+
+
+def test_asking_for_weights_goes_through_the_model_once(monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), *map(layers.Dense, (3, 4, 5))])
+    assert len(model.weights) == 6
+    walks = []
+
+    def counting(root, **options):
+        walks.append(root)
+        return traversal.iter_weights(root, **options)
+
+    monkeypatch.setattr("exburn.layer.weighted.iter_weights", counting)
+    assert len(model.trainable_variables) == 6 and not model.non_trainable_variables
+    assert walks == [model, model]

@@ -18,6 +18,7 @@ from exburn.errors import (
     TargetError,
     UnknownNameError,
 )
+from exburn.metrics import accuracy
 
 rng = np.random.default_rng(5)
 N = 6
@@ -380,3 +381,17 @@ def test_every_name_of_keras():
 def test_impossible_options(make):
     with pytest.raises(ArgumentError):
         make()
+
+
+def test_accuracies_of_arrays_are_one_call_outside_of_programs(monkeypatch):
+    compiled, calls = accuracy._is_highest_eagerly, []
+    monkeypatch.setattr(
+        accuracy, "_is_highest_eagerly", lambda *a: calls.append(a) or compiled(*a)
+    )
+    metric = metrics.SparseCategoricalAccuracy()
+    labels, scores = np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]])
+    metric.update_state(labels, scores)
+    assert float(metric.result()) == 0.5 and len(calls) == 1
+    inside = jax.jit(metric.stateless_update_state)
+    assert float(metric.stateless_result(inside([0.0, 0.0], labels, scores))) == 0.5
+    assert len(calls) == 1

@@ -339,6 +339,28 @@ def test_validation_data_may_be_inputs_alone():
     assert list(history) == ["loss", "val_loss"]
 
 
+@pytest.mark.parametrize("loss", ["mse", keras.losses.MeanSquaredError()])
+def test_a_compute_loss_of_its_own_may_need_no_targets(loss):
+    class Denoiser(keras.Sequential):
+        def compute_loss(self, x, y=None, y_pred=None, **kwargs):
+            return jnp.mean(jnp.square(y_pred - x))
+
+    class Asking(keras.Sequential):
+        def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
+            return 2 * super().compute_loss(x, y, y_pred)
+
+    x = np.ones((8, 2), "float32")
+    model = Denoiser([keras.layers.Dense(2)])
+    model.compile("sgd", loss)
+    assert list(model.fit(x, verbose=0).history) == ["loss"]
+    expected = np.mean((model.predict(x, verbose=0) - x) ** 2)
+    np.testing.assert_allclose(model.evaluate(x, verbose=0), expected, rtol=1e-5)
+    model = Asking([keras.layers.Dense(2)])
+    model.compile("sgd", loss)
+    with pytest.raises(keras.errors.DataError, match="needs targets"):
+        model.fit(x, verbose=0)
+
+
 def test_what_compute_loss_assigns_stays():
     class Model(keras.Model):
         def __init__(self):

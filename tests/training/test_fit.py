@@ -291,6 +291,41 @@ def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
+def test_a_loss_that_keeps_rows_apart_is_measured_but_not_minimized(blobs, classifier):
+    x, y = blobs[0][:50], blobs[1][:50]
+    loss = exburn.losses.SparseCategoricalCrossentropy
+    model, apart = classifier(loss=loss()), classifier(loss=loss(reduction="none"))
+    np.testing.assert_allclose(
+        apart.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        apart.test_on_batch(x, y), model.test_on_batch(x, y), rtol=1e-5
+    )
+    with pytest.raises(exburn.errors.ShapeError, match="must be one number"):
+        apart.fit(x, y, verbose=0)
+    with pytest.raises(exburn.errors.ShapeError, match="must be one number"):
+        apart.train_on_batch(x, y)
+
+
+def test_validation_steps_go_through_all_rows_unless_a_batch_size_is_given(blobs):
+    import keras
+
+    def losses(library, **sizes):
+        x = library.Input((blobs[0].shape[1],))
+        model = library.Model(x, library.layers.Dense(3, activation="softmax")(x))
+        model.set_weights([np.eye(*w.shape) if w.ndim > 1 else w for w in weights])
+        sgd = library.optimizers.SGD(0.0, momentum=0.0)
+        model.compile(sgd, "sparse_categorical_crossentropy")
+        held = {"validation_data": blobs, "validation_steps": 2}
+        return model.fit(*blobs, **held, **sizes, verbose=0).history["val_loss"]
+
+    weights = [np.empty((blobs[0].shape[1], 3)), np.zeros(3)]
+    for sizes in ({}, {"batch_size": 8}, {"validation_batch_size": 16}):
+        ours, theirs = losses(exburn, **sizes), losses(keras, **sizes)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert losses(exburn) != losses(exburn, batch_size=8)
+
+
 def test_run_eagerly_gives_the_same(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier(run_eagerly=True)

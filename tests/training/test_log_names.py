@@ -129,6 +129,17 @@ def test_losses_are_called_by_the_name_of_an_object_or_of_the_class_given():
     assert list(ours) == ["loss", "mine_loss", "mean_absolute_error_loss"]
 
 
+def test_a_metric_may_be_called_as_the_only_loss_would_be():
+    def mse_loss(y, y_pred):
+        return ((y - y_pred) ** 2).mean(-1)
+
+    model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[mse_loss])
+    history = model.fit(X, Y[0], verbose=0, validation_data=(X, Y[0])).history
+    assert list(history) == ["loss", "mse_loss", "val_loss", "val_mse_loss"]
+    assert history["mse_loss"] == pytest.approx(history["loss"])
+
+
 def test_losses_of_one_name_are_numbered():
     ours, _ = logs(exburn, subclass, tuple, Y, {"loss": "mse"})
     assert list(ours) == ["loss", "mse_loss", "mse_loss_1"]
