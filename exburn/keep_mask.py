@@ -7,6 +7,7 @@ becomes part of the kernels that read the mask, forward and back.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -14,7 +15,7 @@ import jax
 import numpy as np
 from jax import lax
 
-__all__ = ["keep_mask"]
+__all__ = ["exburn_keep_mask", "keep_mask"]
 
 _WORDS = 2**32
 _GOLDEN = 0x9E3779B9  # of 2³²: multiples of it are far apart
@@ -43,10 +44,18 @@ def keep_mask(
     words = jax.random.key_data(key)
     # Both differ from draw to draw, so that no mask is another one, moved.
     one, two = _mixed(np.array([draw, draw + 1], np.uint32))
+    first, second = words[..., 0] ^ one, words[..., -1] + two
+    keep = exburn_keep_mask(first, second, dropped=dropped, shape=tuple(shape))
+    return keep, 1 - dropped / _WORDS
+
+
+# Not inlined: by its name ``row_mixing`` knows noise, which may tell rows by number.
+@functools.partial(jax.jit, static_argnames=("dropped", "shape"))
+def exburn_keep_mask(first: Any, second: Any, *, dropped: int, shape: tuple) -> Any:
+    """The mask of two words, of which a share of ``dropped / 2³²`` is false."""
     places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
-    hashed = _mixed(places * np.uint32(_GOLDEN) + (words[..., 0] ^ one))
-    hashed = _mixed(hashed + (words[..., -1] + two))
-    return hashed >= np.uint32(dropped), 1 - dropped / _WORDS
+    hashed = _mixed(_mixed(places * np.uint32(_GOLDEN) + first) + second)
+    return hashed >= np.uint32(dropped)
 
 
 def _mixed(word: Any) -> Any:

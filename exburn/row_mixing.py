@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from exburn.flops import inner_jaxprs
+from exburn.keep_mask import exburn_keep_mask
 
 __all__ = ["is_foreign", "mixes_rows"]
 
@@ -86,6 +87,8 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
     """The equations that do so, by the sizes of what they read and write."""
     for equation in jaxpr.eqns:
         name, inner = equation.primitive.name, [*inner_jaxprs(equation.params)]
+        if _is_noise(equation):
+            continue
         if inner and not name.startswith(_OF_NUMBERS):
             for program in inner:
                 yield from _mixing(program, rows)
@@ -95,9 +98,15 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
             yield equation
 
 
+def _is_noise(equation: Any) -> bool:
+    return equation.params.get("name") == exburn_keep_mask.__name__
+
+
 def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:
     """The operations, and the numbers that they are called with."""
     for equation in jaxpr.eqns:
+        if _is_noise(equation):
+            continue
         given = [getattr(var, "val", None) for var in equation.invars]
         plain = [str(v) for v in given if v is not None and np.ndim(v) == 0]
         yield equation.primitive.name, *plain

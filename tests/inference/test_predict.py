@@ -186,7 +186,8 @@ def test_an_export_leaves_out_what_watches_the_model(model, tmp_path):
         exburn.compute.synchronize()
         assert seen
     data = bytearray(path.read_bytes())
-    data[len(data) // 4] ^= 0xFF  # in the program, inside of what JAX reads itself
+    middle = len(data) // 4  # in the program, inside of what JAX reads itself
+    data[middle : middle + 64] = bytes(0xFF ^ byte for byte in data[middle:][:64])
     with pytest.raises(FileFormatError, match="damaged"):
         exburn.predict(bytes(data), X)
 

@@ -48,19 +48,21 @@ def test_crossentropy_of_probabilities_has_the_gradient_of_its_formula(sparse):
     np.testing.assert_allclose(slope, wanted_slope, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.cpu
 def test_a_step_of_a_classifier_divides_seldom():
-    """JAX's derivatives of clip, of a share and of softmax have six divisions more."""
+    """JAX's derivatives of clip, of a share and of softmax divide more often."""
 
     def loss(x):
         return sparse_categorical_crossentropy(LABELS, shares(x)).mean()
 
     def divisions(f):
-        return str(jax.make_jaxpr(jax.grad(f))(ROWS)).count(" div ")
+        program = jax.jit(jax.grad(f)).lower(ROWS).compile()
+        return program.as_text().count(" divide(")
 
     def steps(x):
         return plain(jax.nn.one_hot(LABELS, 3), jax.nn.softmax(x))
 
-    assert divisions(loss) + 3 <= divisions(steps)
+    assert divisions(loss) + 2 <= divisions(steps)
 
 
 @pytest.mark.parametrize("axis", [-1, 0, (0, 1)])

@@ -166,6 +166,7 @@ def test_weights_have_their_regularizer_and_constraint():
 def test_shapes_in_configurations_are_tuples():
     assert layers.Reshape([2, 2]).get_config()["target_shape"] == (2, 2)
     assert layers.Permute([2, 1]).get_config()["dims"] == (2, 1)
+    pytest.importorskip("tensorboardX")
     assert callbacks.TensorBoard("logs").log_dir + "/run" == "logs/run"
     assert keras.layers.InputLayer((3,)).get_config()["optional"] is False
 
