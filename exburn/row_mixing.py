@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from exburn.flops import inner_jaxprs
-from exburn.keep_mask import exburn_keep_mask
 
 __all__ = ["is_foreign", "mixes_rows"]
 
@@ -25,6 +24,7 @@ _ORDERING = {"sort": "dimension", "rev": "dimensions"} | {
 }
 # What holds a program that combines two numbers.
 _OF_NUMBERS = ("scatter", "reduce", "select_and")
+_NOISE = "exburn_keep_mask"  # of exburn/keep_mask.py
 # Programs that no trace shows.
 _OPAQUE = {"pure_callback", "io_callback", "ffi_call"}
 
@@ -99,7 +99,7 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
 
 
 def _is_noise(equation: Any) -> bool:
-    return equation.params.get("name") == exburn_keep_mask.__name__
+    return equation.params.get("name") == _NOISE
 
 
 def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:
