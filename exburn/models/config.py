@@ -183,6 +183,8 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
         args = [_decode(value, fetch) for value in node["args"]]
         kwargs = {k: _decode(value, fetch) for k, value in node["kwargs"].items()}
         name = entry["name"]
+        if not has_symbol((args, kwargs)):
+            raise FileFormatError("from_config", f"a call of {name!r} has no input")
         target = layers[name] if name in layers else _operation(entry, args, kwargs)
         produced[name, at] = jax.tree.leaves(target(*args, **kwargs))
     with named_by(layers):
@@ -199,8 +201,6 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
 def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
     """A function on symbols, as a file names it or a configuration holds it."""
     name, label = entry["operation"], entry["config"]["name"]
-    if not has_symbol((args, kwargs)):
-        raise FileFormatError("from_config", f"the operation {label!r} has no input")
     if not isinstance(name, str):
         if registry.from_file() or not callable(name):
             raise FileFormatError("from_config", f"{name!r} is no function")
