@@ -9,6 +9,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from exburn.errors import ArgumentError
+from exburn.scoped import scoped
 
 __all__ = ["Context", "current", "forward", "key_scope", "set_random_seed"]
 
@@ -167,14 +169,9 @@ def current() -> Context | None:
     return _current.get()
 
 
-@contextlib.contextmanager
-def forward(context: Context) -> Iterator[Context]:
+def forward(context: Context) -> AbstractContextManager[Context]:
     """Runs the block as (part of) the forward pass of ``context``."""
-    token = _current.set(context)
-    try:
-        yield context
-    finally:
-        _current.reset(token)
+    return scoped(_current, context)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import DTypeError, unknown_name
+from exburn.scoped import scoped
 
 __all__ = [
     "Precision",
@@ -126,7 +127,7 @@ class Precision:
         """The policy of the layers of a model that has this one."""
         return dataclasses.replace(self, output=None) if self.output else self
 
-    def matmuls(self) -> contextlib.AbstractContextManager[Any]:
+    def matmuls(self) -> AbstractContextManager[Any]:
         """A block whose matrix products have the policy's precision."""
         if self.matmul is None:
             return contextlib.nullcontext()
@@ -188,14 +189,9 @@ def get_precision() -> Precision:
     return _inside.get() or _precision
 
 
-@contextlib.contextmanager
-def default_precision(policy: Any) -> Iterator[None]:
+def default_precision(policy: Any) -> AbstractContextManager[Any]:
     """In the block, in this thread, new layers take this policy, not the process'."""
-    token = _inside.set(Precision.of(policy))
-    try:
-        yield
-    finally:
-        _inside.reset(token)
+    return scoped(_inside, Precision.of(policy))
 
 
 def set_precision(policy: Any) -> Precision:

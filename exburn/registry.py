@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from exburn.errors import (
     unknown_name,
 )
 from exburn.jax_functions import original
+from exburn.scoped import scoped
 
 __all__ = [
     "Catalogue",
@@ -106,21 +108,13 @@ def _put(key: str, obj: Any) -> None:
 @contextlib.contextmanager
 def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
     """Names that ``deserialize`` resolves besides the registry, within the block."""
-    token = _scopes.set((*_scopes.get(), dict(custom_objects or {})))
-    try:
+    with scoped(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
         yield
-    finally:
-        _scopes.reset(token)
 
 
-@contextlib.contextmanager
-def reading_file() -> Iterator[None]:
+def reading_file() -> AbstractContextManager[Any]:
     """While the block runs, configurations come from a file that may be hostile."""
-    token = _reading.set(True)
-    try:
-        yield
-    finally:
-        _reading.reset(token)
+    return scoped(_reading, True)
 
 
 def from_file() -> bool:
@@ -133,8 +127,7 @@ def from_file() -> bool:
     return _reading.get()
 
 
-@contextlib.contextmanager
-def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
+def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:
     """Within the block, descriptions refer to long arrays, which are kept in a dict.
 
     Example:
@@ -143,16 +136,10 @@ def keeping_arrays() -> Iterator[dict[str, np.ndarray]]:
         >>> described["config"]["value"], kept["/arrays/0"].shape
         ({'$array': '/arrays/0'}, (300,))
     """
-    kept: dict[str, np.ndarray] = {}
-    token = _arrays.set(kept)
-    try:
-        yield kept
-    finally:
-        _arrays.reset(token)
+    return scoped(_arrays, {})
 
 
-@contextlib.contextmanager
-def leaving_functions() -> Iterator[None]:
+def leaving_functions() -> AbstractContextManager[Any]:
     """Within the block, functions that have no name in files stand for themselves.
 
     Configurations that hold them make copies; a file, or JSON, refuses them.
@@ -162,11 +149,7 @@ def leaving_functions() -> Iterator[None]:
         ...     serialize([print])
         [<built-in function print>]
     """
-    token = _leaving.set(True)
-    try:
-        yield
-    finally:
-        _leaving.reset(token)
+    return scoped(_leaving, True)
 
 
 class _Shared:
@@ -177,8 +160,7 @@ class _Shared:
         self.made: dict[int, Any] = {}
 
 
-@contextlib.contextmanager
-def sharing() -> Iterator[None]:
+def sharing() -> AbstractContextManager[Any]:
     """Within the block, an object that is described twice is one object again.
 
     Example:
@@ -194,11 +176,7 @@ def sharing() -> Iterator[None]:
         >>> first is second
         True
     """
-    token = _shared.set(_Shared())
-    try:
-        yield
-    finally:
-        _shared.reset(token)
+    return scoped(_shared, _Shared())
 
 
 def lookup(name: str, kind: str = "object") -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from exburn.flops import inner_jaxprs
 
-__all__ = ["is_foreign", "mixes_rows"]
+__all__ = ["is_foreign", "mixes_rows", "our_class"]
 
 # Rows of the batches that are traced: sizes that their axes have, and no others. Some
 # code takes even numbers alone.
@@ -40,6 +40,17 @@ def is_foreign(value: Any) -> bool:
     if not callable(value) or not hasattr(value, "__qualname__"):
         value = type(value)
     return str(value.__module__).partition(".")[0] != "exburn"
+
+
+def our_class(cls: type) -> type:
+    """The class of ours that a user's class derives from; ours is that itself.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> our_class(type("Mine", (Dense,), {"__module__": "mine"})).__name__
+        'Dense'
+    """
+    return next(base for base in cls.__mro__ if not is_foreign(base))
 
 
 def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
@@ -85,10 +96,8 @@ def mixes_rows(function: Callable, *trees: Any, beside: Any = None) -> bool:
 
 def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
     """The equations that do so, by the sizes of what they read and write."""
-    for equation in jaxpr.eqns:
+    for equation in _equations(jaxpr):
         name, inner = equation.primitive.name, [*inner_jaxprs(equation.params)]
-        if _is_noise(equation):
-            continue
         if inner and not name.startswith(_OF_NUMBERS):
             for program in inner:
                 yield from _mixing(program, rows)
@@ -98,15 +107,14 @@ def _mixing(jaxpr: Any, rows: int) -> Iterator[Any]:
             yield equation
 
 
-def _is_noise(equation: Any) -> bool:
-    return equation.params.get("name") == _NOISE
+def _equations(jaxpr: Any) -> list[Any]:
+    """All but those of noise."""
+    return [e for e in jaxpr.eqns if e.params.get("name") != _NOISE]
 
 
 def _numbers(jaxpr: Any) -> Iterator[tuple[str, ...]]:
     """The operations, and the numbers that they are called with."""
-    for equation in jaxpr.eqns:
-        if _is_noise(equation):
-            continue
+    for equation in _equations(jaxpr):
         given = [getattr(var, "val", None) for var in equation.invars]
         plain = [str(v) for v in given if v is not None and np.ndim(v) == 0]
         yield equation.primitive.name, *plain

@@ -16,7 +16,7 @@ from exburn.optimizers.eager import Eager
 from exburn.optimizers.live import Live
 from exburn.optimizers.stepwise import Stepwise, adopt_rule
 from exburn.optimizers.update import Update
-from exburn.row_mixing import is_foreign
+from exburn.row_mixing import our_class
 
 __all__ = ["Optimizer"]
 
@@ -291,7 +291,7 @@ class Optimizer(Stepwise, Live, Eager, Update):
         extends = type(self).get_config is not Optimizer.get_config  # may add the rest
         own = inspect.signature(type(self)).parameters
         # A class that takes **options may have been given more than it names.
-        further = inspect.signature(_ours(type(self))).parameters
+        further = inspect.signature(our_class(type(self))).parameters
         known = further if extends else further.keys() & self._given
         for name in dict.fromkeys([*own, *known]):
             if not hasattr(self, name):
@@ -317,7 +317,9 @@ class Optimizer(Stepwise, Live, Eager, Update):
         """
         takes = inspect.signature(cls.__init__).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
-        left_out = set() if anything else {*inspect.signature(_ours(cls)).parameters}
+        left_out = (
+            set() if anything else {*inspect.signature(our_class(cls)).parameters}
+        )
         given = {k: v for k, v in config.items() if k in takes or k not in left_out}
         return cls(**{k: registry.deserialize(v) for k, v in given.items()})
 
@@ -330,11 +332,6 @@ class Optimizer(Stepwise, Live, Eager, Update):
 Optimizer.__signature__ = inspect.Signature(
     list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
 )
-
-
-def _ours(kind: type) -> type:
-    """The built-in class that an optimizer's class derives from, or is."""
-    return next(base for base in kind.__mro__ if not is_foreign(base))
 
 
 def _meant_by(kind: type, name: str) -> str | None:

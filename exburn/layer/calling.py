@@ -30,6 +30,12 @@ __all__ = ["Calling"]
 _SHOWN = 8  # arrays that a note on an exception describes
 
 
+def _place(layer: Any) -> tuple[context.Context, str]:
+    """The forward pass under way, and the layer's path in it."""
+    pass_ = context.current() or context.Context()
+    return pass_, pass_.paths.get(id(layer), layer.name)
+
+
 class Calling(Buildable):
     """What a ``Layer`` does when it is called."""
 
@@ -80,15 +86,14 @@ class Calling(Buildable):
 
     def random_key(self) -> jax.Array:
         """A fresh PRNG key for this call: a function of seed, step and path."""
-        pass_ = context.current() or context.Context()
-        return pass_.random_key(pass_.paths.get(id(self), self.name))
+        pass_, path = _place(self)
+        return pass_.random_key(path)
 
     def _keep_mask(self, rate: float, shape: Any, seed: int | None = None) -> Any:
         """What dropout at this rate keeps (`keep_mask`): the layer's next draw."""
-        pass_ = context.current() or context.Context()
-        key, number = pass_.draw(pass_.paths.get(id(self), self.name))
-        place = context.path_hash(f"{number} {seed}")
-        return keep_mask(key, rate, shape, place)
+        pass_, path = _place(self)
+        key, number = pass_.draw(path)
+        return keep_mask(key, rate, shape, context.path_hash(f"{number} {seed}"))
 
     def __call__(self, *args, **kwargs):
         if not args:

@@ -20,7 +20,7 @@ from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
-from exburn.row_mixing import is_foreign
+from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import public_shape, spec_of
 from exburn.symbol import Symbol
 from exburn.traversal import children, iter_weights
@@ -82,12 +82,6 @@ def _is_described_by_its_own(cls: type) -> bool:
     described, made = _definer(cls, "get_config"), _definer(cls, "__init__")
     own = is_foreign(described) and issubclass(described, made)
     return is_foreign(made) and not own
-
-
-def _names_below(cls: type) -> set[str]:
-    """The arguments of the built-in class that a class derives from."""
-    ours = (base for base in cls.__mro__ if not is_foreign(base))
-    return set(init_names(next(ours)))
 
 
 class Layer(Calling):
@@ -213,7 +207,7 @@ class Layer(Calling):
         What the built-in class takes, and the user's class on it does not, is left out:
         the user's constructor sets it.
         """
-        left_out = _names_below(cls).difference(init_names(cls))
+        left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
         config = {
             k: registry.deserialize(v) for k, v in config.items() if k not in left_out
         }

@@ -6,9 +6,9 @@ the time.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from exburn.gpu_kernels import runs_kernels
 from exburn.losses.row_kernel import GROUP, read, read_with_gradient
 from exburn.memory_bound import memory_bound
+from exburn.scoped import scoped
 
 __all__ = [
     "gives_gradient",
@@ -40,18 +41,13 @@ _factors: contextvars.ContextVar[Any] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def spare_after(classes: int | None) -> Iterator[None]:
+def spare_after(classes: int | None) -> AbstractContextManager[Any]:
     """In the block, scores have so many classes, and spare columns after them.
 
     Args:
         classes: ``None`` if all columns are classes.
     """
-    token = _classes.set(classes)
-    try:
-        yield
-    finally:
-        _classes.reset(token)
+    return scoped(_classes, classes)
 
 
 def without_spare(scores: jax.Array) -> jax.Array:
@@ -171,8 +167,7 @@ def _losses(scores, labels, total):
     return values, jnp.zeros((), jnp.float32)
 
 
-@contextlib.contextmanager
-def weighing_rows(factors: jax.Array | None) -> Iterator[None]:
+def weighing_rows(factors: jax.Array | None) -> AbstractContextManager[Any]:
     """In the block, the kernel is called as it was for a loss's gradient.
 
     XLA runs it once for equal arguments.
@@ -180,11 +175,7 @@ def weighing_rows(factors: jax.Array | None) -> Iterator[None]:
     Args:
         factors: The loss's ``row_factors``; ``None`` where there is no gradient.
     """
-    token = _factors.set(factors)
-    try:
-        yield
-    finally:
-        _factors.reset(token)
+    return scoped(_factors, factors)
 
 
 def ranks_first(scores: jax.Array, labels: jax.Array) -> jax.Array:

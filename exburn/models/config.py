@@ -69,11 +69,8 @@ def describe(model: Model) -> dict[str, Any]:
         args, kwargs = map(encode, args), {k: encode(v) for k, v in kwargs.items()}
         return {"args": [*args], "kwargs": kwargs, "order": number}
 
-    def ends(tree: Any, refs: Any) -> Any:
-        leaf = lambda value: (  # noqa: E731
-            history(value) if isinstance(value, Ref) else _encode(value, leaf)
-        )
-        return leaf(jax.tree.unflatten(tree, refs))
+    def ends(value: Any) -> Any:
+        return history(value) if isinstance(value, Ref) else _encode(value, ends)
 
     inputs = [Ref(-1, i) for i in range(len(graph.inputs))]
     policy = {"dtype": model.precision.identifier} if model._own_policy else {}
@@ -89,8 +86,8 @@ def describe(model: Model) -> dict[str, Any]:
         **policy,
         **axes_entry(model),
         "layers": layers,
-        "input_layers": ends(graph.input_tree, inputs),
-        "output_layers": ends(graph.output_tree, graph.outputs),
+        "input_layers": ends(jax.tree.unflatten(graph.input_tree, inputs)),
+        "output_layers": ends(jax.tree.unflatten(graph.output_tree, graph.outputs)),
     }
 
 

@@ -9,11 +9,11 @@ sums over the taps of the window, of products that XLA has good code for.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from jax import lax
 from exburn.config import is_cpu_convolutions_enabled
 from exburn.device import chosen_platform
 from exburn.ops.cpu_depthwise import SHAPE, Pads, depthwise, windows
+from exburn.scoped import scoped
 
 __all__ = ["convolve", "for_other_platforms", "runs_on_cpu", "why_not"]
 
@@ -100,14 +101,9 @@ def convolve(
     return y if last else jnp.moveaxis(y, -1, 1)
 
 
-@contextlib.contextmanager
-def for_other_platforms() -> Iterator[None]:
+def for_other_platforms() -> AbstractContextManager[Any]:
     """Within the block convolutions are left to XLA: the program will run elsewhere."""
-    token = _elsewhere.set(True)
-    try:
-        yield
-    finally:
-        _elsewhere.reset(token)
+    return scoped(_elsewhere, True)
 
 
 def runs_on_cpu() -> bool:

@@ -111,14 +111,18 @@ def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
     # are: sums of all numbers, one after the other, lose digits, and are slower.
     wide = _repeated(x, out)
     zeros = [jnp.zeros((), dy.dtype)] * len(met)
-    add = lambda a, b: [p + q for p, q in zip(a, b, strict=True)]  # noqa: E731
-    sums = lax.reduce([wide * part for part in met], zeros, add, range(1, x.ndim - 1))
+    terms = [wide * part for part in met]
+    sums = lax.reduce(terms, zeros, _added, range(1, x.ndim - 1))
     turned = jnp.stack(sums).sum(1).reshape(kernel.shape)
     dkernel = jnp.flip(turned, range(len(window)))
     return dx.reshape(*x.shape, -1).sum(-1), dkernel
 
 
 _in_fit.defvjp(_forward, _backward)
+
+
+def _added(a: list, b: list) -> list:
+    return [p + q for p, q in zip(a, b, strict=True)]
 
 
 def _meeting(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import itertools
 import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from exburn.errors import unknown_name
+from exburn.scoped import scoped
 
 __all__ = ["Hooks", "emit"]
 
@@ -63,14 +63,9 @@ class Hooks:
                 request.listener(name, part)
             start += rows
 
-    @contextlib.contextmanager
-    def tracing(self, slot: Any, size: int) -> Iterator[None]:
+    def tracing(self, slot: Any, size: int) -> AbstractContextManager[Any]:
         """Inside, ``emit`` adds its values to the program that is being traced."""
-        token = _sink.set((self, slot, size))
-        try:
-            yield
-        finally:
-            _sink.reset(token)
+        return scoped(_sink, (self, slot, size))
 
     def check(self) -> None:
         """Raises if the traced programs emit nothing under one of the names."""

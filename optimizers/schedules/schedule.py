@@ -14,7 +14,7 @@ from exburn import registry
 from exburn.errors import require
 from exburn.layer.signature import init_names
 from exburn.optimizers.arguments import whole
-from exburn.row_mixing import is_foreign
+from exburn.row_mixing import our_class
 
 __all__ = ["LearningRateSchedule", "fraction"]
 
@@ -63,8 +63,7 @@ class LearningRateSchedule(abc.ABC):
         """
         names, cls = init_names(type(self)), type(self)
         if cls.get_config is not LearningRateSchedule.get_config:  # may add the rest
-            ours = next(base for base in cls.__mro__ if not is_foreign(base))
-            names = dict.fromkeys([*names, *init_names(ours)])
+            names = dict.fromkeys([*names, *init_names(our_class(cls))])
             names = [name for name in names if hasattr(self, name)]
         return {name: registry.serialize(getattr(self, name)) for name in names}
 
