@@ -30,7 +30,7 @@ __all__ = ["Calling"]
 _SHOWN = 8  # arrays that a note on an exception describes
 
 
-def _place(layer: Any) -> tuple[context.Context, str]:
+def _place(layer: Calling) -> tuple[context.Context, str]:
     """The forward pass under way, and the layer's path in it."""
     pass_ = context.current() or context.Context()
     return pass_, pass_.paths.get(id(layer), layer.name)
