@@ -5,10 +5,10 @@
 Each (workload, peer) runs in a process of its own. All start from NumPy arrays in host
 memory, at the batch size of training, and predictions end there. "scan" is one compiled
 scan over all batches (data sent at once, losses or outputs fetched at once), "step" one
-compiled call a batch. Printed are samples/s of the median of the warm rounds, and then
-microseconds of a call on one batch, where the peer has it; "jitted" is the same
-computation as a bare compiled function that is called with arrays on the device and
-waited for.
+compiled call a batch, "exburn-alone" ExBurn with ``join_batches=1``. Printed are
+samples/s of the median of the warm rounds, and then microseconds of a call on one
+batch, where the peer has it; "jitted" is the same computation as a bare compiled
+function that is called with arrays on the device and waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from process import options
 from throughput import compared
 from workloads import TOKENS, WORKLOADS, data, hand_written, keras_like
 
-PEERS = ("exburn", "scan", "step", "keras")
+PEERS = ("exburn", "exburn-alone", "scan", "step", "keras")
 CALLS = 50
 
 
@@ -55,7 +55,7 @@ def timed(model: Any, x, y, batch, rounds) -> dict[str, list[float]]:
     }
 
 
-def run_exburn(work, x, y, batch, rounds):
+def run_exburn(work, x, y, batch, rounds, **options):
     import jax.numpy as jnp
 
     import exburn
@@ -64,7 +64,7 @@ def run_exburn(work, x, y, batch, rounds):
         lambda t: jnp.broadcast_to(jnp.arange(TOKENS), t.shape)
     )
     model = keras_like(work, exburn, exburn.layers, places)
-    model.compile("adam", loss="cross_entropy", metrics=["accuracy"])
+    model.compile("adam", loss="cross_entropy", metrics=["accuracy"], **options)
     return timed(model, x, y, batch, rounds)
 
 
@@ -186,6 +186,7 @@ def child(work: str, peer: str, rounds: int, samples: int | None) -> None:
     args = (work, x, y, load.batch, rounds)
     runners = {
         "exburn": lambda: run_exburn(*args),
+        "exburn-alone": lambda: run_exburn(*args, join_batches=1),
         "keras": lambda: run_keras(*args),
         "scan": lambda: run_scan(*args),
         "step": lambda: run_steps(*args),

@@ -215,6 +215,7 @@ def feeding(results: dict[str, Any]) -> Iterator[str]:
 def inference(results: dict[str, Any]) -> Iterator[str]:
     kinds = ("evaluate", "predict")
     named = {"step": "single steps"} | PEERS
+    named["exburn-alone"] = "ExBurn, batch by batch"
     yield from _head("workload", "program", *(f"{kind}, samples/s" for kind in kinds))
     for work, runs in results.items():
         ours = runs.get("exburn", {}).get("samples_per_s", {})

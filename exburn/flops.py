@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 __all__ = ["Cost", "count", "inner_jaxprs"]
 
 _DEPTHWISE = "exburn_depthwise"  # of exburn/ops/cpu_depthwise.py
 """Name of a function in a program that is a depthwise convolution."""
+_LOOPS = {"scan", "while"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Cost:
         turned: Of these, such as have another layout than images and kernels with their
             channels last, or spread what they read: transposed ones.
         equations: Number of primitive operations, a measure of launch overhead.
-        elements: Array elements written.
+        elements: Array elements written; of a loop those of one turn, and its results.
     """
 
     flops: float = 0.0
@@ -47,7 +48,7 @@ def count(jaxpr: Any) -> Cost:
         >>> count(jaxpr).flops
         48.0
     """
-    flops, convolutions, equations, elements, turned = 0.0, 0, 0, 0.0, 0
+    flops, convolutions, equations, turned = 0.0, 0, 0, 0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
 
@@ -58,7 +59,6 @@ def count(jaxpr: Any) -> Cost:
         name = equation.primitive.name
         out = size(_shape(equation.outvars[0])) if equation.outvars else 0
         equations += times
-        elements += times * out
         if name == "dot_general":
             (contract, _), _ = equation.params["dimension_numbers"]
             shape = _shape(equation.invars[0])
@@ -81,7 +81,17 @@ def count(jaxpr: Any) -> Cost:
         elif equation.params.get("name") == _DEPTHWISE:
             *window, _, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window)
-    return Cost(flops, convolutions, equations, elements, turned)
+    return Cost(flops, convolutions, equations, _written(jaxpr, size), turned)
+
+
+def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [*inner_jaxprs(equation.params)]
+        if not inner or equation.primitive.name in _LOOPS:
+            total += sum(size(_shape(var)) for var in equation.outvars)
+        total += sum(_written(sub, size) for sub in inner)
+    return total
 
 
 def _shape(var: Any) -> tuple:

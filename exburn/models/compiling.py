@@ -113,6 +113,7 @@ class Compiling:
         accuracy: bool = False,
         device: Any = None,
         unroll: int | str = "auto",
+        join_batches: int | str = "auto",
     ) -> None:
         """Sets what the model is trained with. Nothing is compiled yet.
 
@@ -145,6 +146,8 @@ class Compiling:
             accuracy: Whether accuracy is among the metrics.
             device: ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a JAX device; JAX's default.
             unroll: Steps compiled into one turn of a chunk's loop; ``"auto"`` chooses.
+            join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
+                one, where the results are the same; ``"auto"`` chooses, 1: never.
 
         Raises:
             UnknownNameError: An unknown optimizer, loss or metric.
@@ -156,6 +159,8 @@ class Compiling:
             check_count("compile", "steps_per_execution", steps_per_execution)
         if unroll != "auto":
             check_count("compile", "unroll", unroll)
+        if join_batches != "auto":
+            check_count("compile", "join_batches", join_batches)
         eager = _is_eager(run_eagerly) or _is_eager(jit_compile, "jit_compile")
         if seed is not None:
             seed = check_count("compile", "seed", seed, least=0)
@@ -202,6 +207,7 @@ class Compiling:
             seed=seed,
             steps_per_execution=steps_per_execution,
             unroll=unroll,
+            join_batches=join_batches,
             eager=eager,
             auto_scale_loss=bool(auto_scale_loss),
         )

@@ -171,6 +171,7 @@ class Keeping:
             "run_eagerly": run.trainer.eager,
             "steps_per_execution": run.trainer.steps_per_execution,
             "unroll": run.trainer.asked_unroll,
+            "join_batches": run.trainer.join_batches,
             "check_numerics": run.check_numerics,
             "warmup": run.warmup,
             "device": run.device,

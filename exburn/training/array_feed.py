@@ -43,6 +43,7 @@ class ArrayFeed:
             them; ``most_steps`` is a multiple of it. What does not fill a group, before
             the first one of an epoch and after the last, comes step by step.
         phase: Steps of a group that were done before the first epoch.
+        joined: How many batches a step of evaluation or prediction stands for.
         reason: Why the arrays are where they are.
         earlier: Epochs of earlier runs: the first of the shuffled orders is that of the
             one after them.
@@ -64,13 +65,14 @@ class ArrayFeed:
         steps: int | None = None,
         group: int = 1,
         phase: int = 0,
+        joined: int = 1,
         reason: str = "",
         earlier: int = 0,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
         self.reason, self.earlier = reason, earlier
-        self.group = group
-        self.size = dataset.size
+        self.group, self.joined = group, joined
+        self.size, self._rows_of_one = dataset.size, batch_size // joined
         full = min(batch_size, self.size)
         self.batch_size = full
         if few_shapes and not exact_rows:
@@ -248,19 +250,20 @@ class ArrayFeed:
     def _blocks(
         self, rows: np.ndarray, phase: int, begin: int
     ) -> Iterator[tuple[np.ndarray, Any, int, int, bool]]:
-        """(row numbers [k, batch], count [k] or None, steps, samples, grouped)."""
+        """(row numbers [k, batch], count [k] or None, batches, samples, grouped)."""
         b = self.batch_size
         for start, steps, k, grouped in self._pieces(phase, begin):
             part = rows[start * b : (start + steps) * b]
             if not self.counted:
-                yield part.reshape(k, b), None, steps, len(part), grouped
+                yield part.reshape(k, b), None, steps * self.joined, len(part), grouped
                 continue
             block = np.full(k * b, rows[0], np.int32)
             block[: len(part)] = part
             count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
             padded = self.padded and grouped == (self.group > 1)
             count = (count, count > 0) if padded else (count,)
-            yield block.reshape(k, b), count, steps, len(part), grouped
+            batches = -(-len(part) // self._rows_of_one)
+            yield block.reshape(k, b), count, batches, len(part), grouped
         if self.tail and begin <= self._whole:
             part = rows[self._whole * b : self._whole * b + self.tail]
             yield part[None], None, 1, len(part), False

@@ -23,7 +23,7 @@ class Chunk:
         count: ``None`` if every step is full; else ``(rows,)``, the real rows of each
             step ``[k]``; or ``(rows, active)`` where a step may hold none, with
             ``active`` telling which do.
-        steps: Steps that are not only padding.
+        steps: Steps that are not only padding; batches, where they are joined.
         samples: Real rows.
         grouped: Whether the steps are whole groups of accumulated gradients.
         rows: Real rows of each step, where others than the last one may be short.

@@ -12,6 +12,7 @@ from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.training import memory
 from exburn.training.feed import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.gather import Gatherer
+from exburn.training.joining import joined_batches
 from exburn.training.plan import chunk_steps, grouped, loader_steps
 from exburn.training.preparation import Preparation
 from exburn.training.resume import Resume
@@ -34,6 +35,7 @@ def make_feed(
     resident: bool | None = None,
     passes: int = 3,
     earlier: int = 0,
+    use: str | None = None,
 ) -> Feed:
     """Plans the chunks of a run.
 
@@ -51,6 +53,7 @@ def make_feed(
         passes: How many forward passes a step is worth, for the length of a chunk. A
             prediction's is that of a training: its outputs take memory.
         earlier: Epochs of earlier runs, whose orders are left out.
+        use: ``"test"`` or ``"predict"`` if batches of arrays may run as one.
     """
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None
@@ -78,6 +81,10 @@ def make_feed(
             fixed=fixed,
         )
     rows = min(batch_size, dataset.size)
+    joined = 1
+    if use is not None and most is None and steps is None:
+        joined = joined_batches(prepared, dataset, rows, use)
+    rows = min(joined * batch_size, dataset.size)
     resident, reason = _place(dataset, resident, reused)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
@@ -87,7 +94,7 @@ def make_feed(
     longest, group = _grouped(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
-        batch_size,
+        joined * batch_size,
         longest,
         shuffle=shuffle,
         exact_rows=exact,
@@ -97,6 +104,7 @@ def make_feed(
         steps=steps,
         group=group,
         phase=phase_of(prepared, group, 0 if resume is None else resume.batch),
+        joined=joined,
         reason=reason,
         earlier=earlier,
     )

@@ -50,6 +50,7 @@ class Preparation(Totals):
         seed: Seed of shuffling and random layers; the process' seed if ``None``.
         steps_per_execution: Steps of a chunk, or ``"auto"``.
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
+        join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
         eager: Runs operation by operation, for debugging.
         auto_scale_loss: Whether the loss is scaled if the module computes in float16.
 
@@ -69,12 +70,13 @@ class Preparation(Totals):
         seed: int | None = None,
         steps_per_execution: int | str = "auto",
         unroll: int | str = "auto",
+        join_batches: int | str = "auto",
         eager: bool = False,
         auto_scale_loss: bool = True,
     ):
         super().__init__(module, objective, optimizer, seed, auto_scale_loss)
         self.steps_per_execution, self.eager = steps_per_execution, eager
-        self.asked_unroll = unroll
+        self.asked_unroll, self.join_batches = unroll, join_batches
         self.trace_counts: Counter[str] = Counter()
         self.compilations = CompileLog()
         self.variant: Any = None
@@ -311,7 +313,7 @@ class Preparation(Totals):
         A guess where only the model's own step runs.
         """
         if writes(self.module, "train_step") or not getattr(self.module, "callable", 1):
-            return Cost(flops=1e9, convolutions=1, turned=1)
+            return Cost(flops=1e9, convolutions=1, elements=1e9, turned=1)
         rows, row = rows_and_row(x)
         for (known, like), forward in self._forwards.items():
             if like == row:

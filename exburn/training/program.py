@@ -71,6 +71,7 @@ class Programs:
         self._chunks = self._jit(self._train, "train", donate=(0,))
         self._groups = self._jit(self._train_groups, "train", donate=(0,))
         self.proven: set[tuple] = set()  # what ran to its end: see memory.run_safely
+        self.joins: dict[Any, bool] = {}  # what may run as one: see ``joining``
         self._further: dict[str, Callable] = {}
         if like is None:
             self.evaluate = self._jit(self._evaluate, "evaluate")

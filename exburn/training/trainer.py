@@ -57,6 +57,7 @@ class Trainer(Averaging):
             seed=self._seed,
             steps_per_execution=self.steps_per_execution,
             unroll=self.asked_unroll,
+            join_batches=self.join_batches,
             eager=self.eager,
             auto_scale_loss=self._auto_scale_loss,
         )
@@ -120,6 +121,7 @@ class Trainer(Averaging):
                 reused=epochs - initial_epoch > 1,
                 resident=resident,
                 passes=1,
+                use="test",
             )
         self.decisions = decisions(
             feed,
@@ -127,6 +129,7 @@ class Trainer(Averaging):
             self.unroll,
             steps_asked=self.steps_per_execution,
             unroll_asked=self.asked_unroll,
+            join_asked=self.join_batches,
             limit=callbacks.chunk_limit(),
             eager=self.eager,
             held=held,
@@ -164,7 +167,14 @@ class Trainer(Averaging):
         """Exact means over the data set."""
         most = callbacks.batch_interval("test")
         feed = make_feed(
-            self, dataset, batch_size, training=False, steps=steps, most=most, passes=1
+            self,
+            dataset,
+            batch_size,
+            training=False,
+            steps=steps,
+            most=most,
+            passes=1,
+            use="test",
         )
         with contextlib.closing(feed):
             return inference.evaluate(self, feed, self.split.read, callbacks, owner)
@@ -181,7 +191,13 @@ class Trainer(Averaging):
         """Outputs for every row, streamed into host memory."""
         most = callbacks.batch_interval("predict")
         feed = make_feed(
-            self, dataset, batch_size, training=False, steps=steps, most=most
+            self,
+            dataset,
+            batch_size,
+            training=False,
+            steps=steps,
+            most=most,
+            use="predict",
         )
         with contextlib.closing(feed):
             return inference.predict(self, feed, callbacks, owner)

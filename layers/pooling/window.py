@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
 
@@ -163,7 +164,8 @@ class AveragePooling(Pooling):
 
     def call(self, inputs):
         x = self.cast(inputs)
-        return check_output(self.name, x, _mean_in(x, self._windows(x)))
+        y = _mean_in(x, self._windows(x), runs_on_cpu())
+        return check_output(self.name, x, y)
 
 
 # Compiled as one, for calls outside of programs: an eager gradient would go through
@@ -171,24 +173,53 @@ class AveragePooling(Pooling):
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _largest_in(x, windows: _Windows, on_cpu: bool):
     lowest = -np.inf if is_float(x.dtype) else jnp.iinfo(x.dtype).min
-    if windows.apart and windows.entries <= 64:
+
+    def whole(x):
+        return windows.reduced(x, np.array(lowest, x.dtype), lax.max)
+
+    def tiled(x):
         return max_of_tiles(*windows.tiles(x, lowest))
+
+    if windows.apart and windows.entries <= 64:
+        if on_cpu:
+            return _with_gradient_of(tiled, whole)(x)
+        return tiled(x)
     if on_cpu and windows.entries <= 27:
         return largest(windows.shifted(x, lowest))
-    return windows.reduced(x, np.array(lowest, x.dtype), lax.max)
+    return whole(x)
 
 
-@partial(jax.jit, static_argnums=1, inline=True)
-def _mean_in(x, windows: _Windows):
+@partial(jax.jit, static_argnums=(1, 2), inline=True)
+def _mean_in(x, windows: _Windows, on_cpu: bool):
+    def whole(x):
+        return windows.reduced(x, np.float32(0), lax.add)
+
+    def tiled(x):
+        tiles, axes = windows.tiles(x, 0)
+        return tiles.sum(axes)
+
     wide = x.astype(jnp.float32)
-    if windows.apart:
-        tiles, axes = windows.tiles(wide, 0)
-        total = tiles.sum(axes)
+    if windows.apart and on_cpu:
+        total = _with_gradient_of(tiled, whole)(wide)
+    elif windows.apart:
+        total = tiled(wide)
     elif sum(windows.size) <= 30:
         total = windows.summed(wide)
     else:
-        total = windows.reduced(wide, np.float32(0), lax.add)
+        total = whole(wide)
     return (total / windows.counts(x.shape)).astype(x.dtype)
+
+
+def _with_gradient_of(trained: Callable, plain: Callable) -> Callable:
+    """``plain``, but where there are gradients ``trained``, an equal function.
+
+    On a CPU XLA joins it with the convolutions before and after it. It does so less
+    with tiles, and not with such as leave entries out: a small convnet predicted in 1.2
+    and 1.5 times the time.
+    """
+    function = jax.custom_jvp(plain)
+    function.defjvp(partial(jax.jvp, trained))
+    return function
 
 
 @jax.custom_jvp

@@ -70,7 +70,9 @@ def test_models_give_the_same_numbers(call, monkeypatch):
         h = layers.MultiHeadAttention(2, 4, dtype="mixed_bfloat16")(h, h)
         h = layers.Dropout(0.5)(layers.BatchNormalization()(h))
         model = exburn.Model(tokens, layers.Dense(11, dtype="mixed_bfloat16")(h))
-        model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=3)
+        model.compile(
+            "adam", "cross_entropy", metrics=["accuracy"], seed=3, join_batches=1
+        )
         x = np.random.default_rng(1).integers(0, 11, (70, 6)).astype("int32")
         if call == "evaluate":
             return model.evaluate(x, x, batch_size=8, verbose=0)
