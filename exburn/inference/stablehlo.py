@@ -15,6 +15,7 @@ from exburn.errors import (
     require,
 )
 from exburn.inference.rows import as_dtype, in_batches
+from exburn.saving.seal import checked
 from exburn.shapes import describe
 
 __all__ = ["is_exported", "load", "predict_exported"]
@@ -32,13 +33,14 @@ def load(data: bytes | bytearray) -> Any:
 
     Raises:
         MissingDependencyError: flatbuffers is not installed.
-        FileFormatError: The bytes are something else.
+        FileFormatError: The bytes are something else, or damaged.
     """
     from jax import export
 
     # jax.export reads with it.
     reason = "reading a StableHLO export needs flatbuffers"
     require("flatbuffers", "predict", reason, extra="export")
+    data = checked(data)
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:  # whatever flatbuffers makes of other bytes

@@ -14,6 +14,7 @@ from exburn.device import device_info
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.ops.cpu_convolution import for_other_platforms
 from exburn.saving.atomic import write_atomically
+from exburn.saving.seal import sealed
 from exburn.shapes import dim, held, spec_of
 from exburn.training.module import SplitModule
 from exburn.traversal import iter_modules
@@ -101,7 +102,7 @@ class Exporting:
                 {"cause": str(error).partition("\n")[0]},
                 hint="Fix it: model.export(path, batch_size=32).",
             ) from error
-        data = program.serialize()
+        data = sealed(program.serialize())  # JAX reads past no program's end
         write_atomically(Path(filepath), lambda file: file.write(data))
 
     def _export_specs(self, signature: Any, batch_size: int | None) -> Any:

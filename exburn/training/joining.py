@@ -66,8 +66,8 @@ def _traced(prepared: Preparation, batch: tuple, use: str) -> bool:
     """The same, by a trace of that step.
 
     It does not if random numbers are drawn, which each batch has of its own, if a
-    variable changes (a batch normalization is told to train), or where the mean of a
-    batch has another denominator than its rows.
+    variable changes (a batch normalization is told to train), if it calls functions of
+    the host, or where the mean of a batch has another denominator than its rows.
     """
     split, objective, told = prepared.split, prepared.objective, {}
 
@@ -92,7 +92,8 @@ def _traced(prepared: Preparation, batch: tuple, use: str) -> bool:
 
     totals = prepared.totals("test") if use == "test" else None
     with jax.numpy_dtype_promotion("standard"):
-        jax.eval_shape(step, split.peek(), totals, batch)
+        program = jax.make_jaxpr(step)(split.peek(), totals, batch)
+    told["calls out"] = bool(program.effects)
     losses = [term.loss for term in objective.terms] if use == "test" else []
     means = all(
         loss.per_sample is not False and loss.reduction in _MEANS for loss in losses

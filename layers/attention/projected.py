@@ -17,6 +17,7 @@ from exburn.layers.attention.products import products
 from exburn.layers.attention.scaled_dot_product import (
     attend,
     attend_by_weights,
+    position_mask,
     why_not_cudnn,
 )
 from exburn.layers.core.einsum_dense import EinsumDense
@@ -170,7 +171,8 @@ class ProjectedAttention(Layer):
         q, k, v = self._project(x, fold.source(key), fold.source(value), same)
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        out, weights = self._attend(
+        attend = self._attend if self._is_own else self._attend_as_overridden
+        out, weights = attend(
             q, k, v, mask, use_causal_mask, return_attention_scores, training
         )
         if self.gate is not None:
@@ -200,6 +202,48 @@ class ProjectedAttention(Layer):
             piece.reshape(*piece.shape[:-1], *p.kernel.shape[1:])
             for piece, p in zip(pieces, parts, strict=True)
         ]
+
+    @property
+    def _is_own(self) -> bool:
+        return type(self)._compute_attention is ProjectedAttention._compute_attention
+
+    def _compute_attention(
+        self,
+        query,
+        key,
+        value,
+        attention_mask=None,
+        training=None,
+        return_attention_scores=False,
+    ):
+        """What the heads read, and their weights or None; called if it is overridden.
+
+        Args:
+            query, key, value: [batch, positions, heads, size], not scaled.
+            attention_mask: [batch, targets, sources], or one for each head as
+                [batch, heads, targets, sources]; all masks of the call together.
+            training: Whether weights are dropped.
+            return_attention_scores: Whether the weights are wanted.
+        """
+        mask = attention_mask
+        if mask is not None and mask.ndim == 3:
+            mask = mask[:, None]
+        scores = return_attention_scores
+        return self._attend(query, key, value, mask, False, scores, training)
+
+    def _attend_as_overridden(self, query, key, value, mask, causal, scores, training):
+        targets, sources = query.shape[1], key.shape[1]
+        near = position_mask(
+            targets, sources, causal=causal, window=self.sliding_window
+        )
+        if near is not None:
+            mask = near if mask is None else mask & near
+        if mask is not None and mask.shape[1] == 1:
+            mask = mask[:, 0]
+        heads, key_heads, _, _ = self._heads
+        key, value = (jnp.repeat(v, heads // key_heads, axis=2) for v in (key, value))
+        wanted = {"return_attention_scores": True} if scores else {}
+        return self._compute_attention(query, key, value, mask, training, **wanted)
 
     def _attend(self, query, key, value, mask, causal, scores, training):
         heads, key_heads, key_size, value_size = self._heads

@@ -185,11 +185,24 @@ def test_an_export_leaves_out_what_watches_the_model(model, tmp_path):
         model.predict(X, verbose=0)
         exburn.compute.synchronize()
         assert seen
-    data = bytearray(path.read_bytes())
-    middle = len(data) // 4  # in the program, inside of what JAX reads itself
-    data[middle : middle + 64] = bytes(0xFF ^ byte for byte in data[middle:][:64])
+
+
+def test_damage_to_an_export_is_noticed(model, tmp_path):
+    pytest.importorskip("flatbuffers")
+    path = tmp_path / "model.stablehlo"
+    model.export(path)
+    data, expected = path.read_bytes(), model.predict(X, verbose=0)
+    for place in range(0, len(data) - 46, len(data) // 40):
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        with pytest.raises(FileFormatError, match="damaged"):
+            exburn.predict(bytes(flipped), X)
+    close(exburn.predict(data[:-46], X), expected)  # as jax.export writes it
+    broken = bytearray(data[:-46])
+    middle = len(broken) // 4  # in the program, inside of what JAX reads itself
+    broken[middle : middle + 64] = bytes(0xFF ^ byte for byte in broken[middle:][:64])
     with pytest.raises(FileFormatError, match="damaged"):
-        exburn.predict(bytes(data), X)
+        exburn.predict(bytes(broken), X)
 
 
 def test_an_export_needs_no_exburn(model, tmp_path):

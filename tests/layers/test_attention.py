@@ -92,3 +92,35 @@ def test_without_projections(case):
     kind, options, inputs, call = PLAIN[case]
     layer, peer = getattr(layers, kind), getattr(keras.layers, kind)
     assert_same(layer(**options), peer(**options), inputs, **call)
+
+
+@pytest.mark.parametrize("kind", ["MultiHeadAttention", "GroupedQueryAttention"])
+def test_an_overridden_computation_is_called(kind):
+    """As Keras calls it: it gets the heads, and all masks of the call as one."""
+    queries, values = data(2, 5, 8), data(2, 5, 8, seed=1)
+    seen = np.arange(5) < np.array([[3], [5]])
+    outputs, masks = [], []
+    options = {"num_heads": 4, "key_dim": 2}
+    if kind == "GroupedQueryAttention":
+        options = {"num_query_heads": 4, "num_key_value_heads": 2, "head_dim": 2}
+    for library in (keras.layers, layers):
+        base = getattr(library, kind, None) or library.GroupQueryAttention
+
+        class Moved(base):
+            def _compute_attention(self, query, key, value, mask=None, *rest, **more):
+                mask = more.pop("attention_mask", mask)
+                masks.append(np.asarray(mask))
+                out, weights = super()._compute_attention(
+                    query, key, value, mask, *rest, **more
+                )
+                return out + key.mean(), weights
+
+        layer = Moved(**options)
+        layer.build(queries.shape, values.shape)
+        weights = [data(*w.shape, seed=i) for i, w in enumerate(layer.weights)]
+        layer.set_weights(weights)
+        given = {"value_mask": seen, "use_causal_mask": True}
+        outputs.append(np.asarray(layer(queries, values, **given)))
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(np.broadcast_to(masks[-1], (2, 5, 5)), masks[0])
+    assert len(masks) == 2

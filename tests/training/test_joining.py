@@ -213,6 +213,18 @@ def test_callbacks_of_batches_see_each():
         assert seen.ends == [*range(76)]
 
 
+@pytest.mark.parametrize("call", ["evaluate", "predict"])
+def test_functions_of_the_host_see_each_batch(call):
+    x, y = arrays()
+    model, seen = classifier(join=4), []
+    with model.on_output(model.layers[0], lambda value: seen.append(len(value))):
+        given = (x, y) if call == "evaluate" else (x,)
+        getattr(model, call)(*given, batch_size=BATCH, verbose=0)
+        exburn.compute.synchronize()
+    assert len(seen) >= 76
+    assert max(seen) == BATCH
+
+
 def test_steps_are_batches():
     x, y = arrays()
     model = classifier(join=4)
