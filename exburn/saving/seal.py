@@ -33,6 +33,8 @@ def checked(data: bytes | bytearray) -> bytes | bytearray:
         return data
     if hashlib.sha256(content).digest() != seal[len(_MARK) :]:
         raise FileFormatError(
-            "predict", "the file is damaged: its bytes are not those that were written"
+            "predict",
+            "the file is damaged: its bytes are not those that were written",
+            hint="Export the model again, or take another copy.",
         )
     return content
