@@ -12,14 +12,14 @@ _MARK = b"exburn sha256:"
 _LENGTH = len(_MARK) + hashlib.sha256().digest_size
 
 
-def sealed(data: bytes) -> bytes:
+def sealed(data: bytes | bytearray) -> bytes:
     """The bytes, and their digest.
 
     Example:
         >>> len(sealed(b"program")), bytes(checked(sealed(b"program")))
         (53, b'program')
     """
-    return data + _MARK + hashlib.sha256(data).digest()
+    return bytes(data) + _MARK + hashlib.sha256(data).digest()
 
 
 def checked(data: bytes | bytearray) -> bytes | bytearray:
