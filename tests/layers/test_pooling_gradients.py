@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exburn import layers
-from exburn.layers.pooling import window
+from exburn.layers.pooling import maximum, window
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ def test_both_find_the_first_of_equals_and_nan(shape, axes, dtype):
         x[rng.random(shape) < 0.1] = np.nan
     x = jnp.asarray(x, dtype)
     for ours, theirs in zip(
-        window._first_by_reductions(x, axes),
-        window._first_by_comparisons(x, axes),
+        maximum._first_by_reductions(x, axes),
+        maximum._first_by_comparisons(x, axes),
         strict=True,
     ):
         assert ours.dtype == theirs.dtype
@@ -37,9 +37,9 @@ def test_both_find_the_first_of_equals_and_nan(shape, axes, dtype):
 @pytest.mark.parametrize(("channels", "used"), [(8, True), (16, False)])
 def test_few_channels_are_reduced_on_a_cpu(channels, used, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    calls, reductions = [], window._first_by_reductions
+    calls, reductions = [], maximum._first_by_reductions
     monkeypatch.setattr(
-        window,
+        maximum,
         "_first_by_reductions",
         lambda x, axes: [calls.append(1), reductions(x, axes)][1],
     )

@@ -14,7 +14,7 @@ from exburn.initializers import GlorotUniform
 from exburn.layers.core.wide_product import wide_product
 from exburn.layers.layout import biased
 from exburn.layers.normalization.batch import _normalized
-from exburn.layers.pooling.window import largest
+from exburn.layers.pooling.maximum import largest
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
