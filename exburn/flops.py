@@ -85,9 +85,10 @@ def count(jaxpr: Any) -> Cost:
 
 
 def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:
+    """``Cost.elements``."""
     total = 0.0
     for equation in jaxpr.eqns:
-        inner = [*inner_jaxprs(equation.params)]
+        inner = _inside(equation)
         if not inner or equation.primitive.name in _LOOPS:
             total += sum(size(_shape(var)) for var in equation.outvars)
         total += sum(_written(sub, size) for sub in inner)
@@ -108,8 +109,8 @@ def _size(dim: Any, unknown: set[Any]) -> int:
 
 def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
     for equation in jaxpr.eqns:
-        inner = [*inner_jaxprs(equation.params)]
-        if not inner or equation.params.get("name") == _DEPTHWISE:
+        inner = _inside(equation)
+        if not inner:
             yield equation, times
             continue
         repeat = (
@@ -119,6 +120,12 @@ def _walk(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
         )
         for sub in inner:
             yield from _walk(sub, times * repeat)
+
+
+def _inside(equation: Any) -> list[Any]:
+    """Its programs; none of a depthwise convolution, which counts as one operation."""
+    one = equation.params.get("name") == _DEPTHWISE
+    return [] if one else [*inner_jaxprs(equation.params)]
 
 
 def inner_jaxprs(params: dict) -> Iterator[Any]:
