@@ -155,12 +155,14 @@ class Compiling:
             BusyError: The model is being trained.
         """
         self._require_idle("compile")
-        if steps_per_execution != "auto":
-            check_count("compile", "steps_per_execution", steps_per_execution)
-        if unroll != "auto":
-            check_count("compile", "unroll", unroll)
-        if join_batches != "auto":
-            check_count("compile", "join_batches", join_batches)
+        counts = {
+            "steps_per_execution": steps_per_execution,
+            "unroll": unroll,
+            "join_batches": join_batches,
+        }
+        for name, given in counts.items():
+            if given != "auto":
+                check_count("compile", name, given)
         eager = _is_eager(run_eagerly) or _is_eager(jit_compile, "jit_compile")
         if seed is not None:
             seed = check_count("compile", "seed", seed, least=0)
@@ -205,11 +207,9 @@ class Compiling:
             objective=objective,
             optimizer=run.optimizer,
             seed=seed,
-            steps_per_execution=steps_per_execution,
-            unroll=unroll,
-            join_batches=join_batches,
             eager=eager,
             auto_scale_loss=bool(auto_scale_loss),
+            **counts,
         )
         if before is not None:
             run.trainer.take_over(before)

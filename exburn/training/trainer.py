@@ -14,7 +14,7 @@ from exburn.training import inference, memory
 from exburn.training.averaging import Averaging
 from exburn.training.chunking import make_feed, single_chunk
 from exburn.training.epochs import Epochs
-from exburn.training.feed import count_steps
+from exburn.training.feed import Feed, count_steps
 from exburn.training.interrupt import held_back, let_through
 from exburn.training.objective import Objective
 from exburn.training.plan import Decision, as_it_ran, decisions, power_of_two
@@ -111,17 +111,14 @@ class Trainer(Averaging):
         )
         held = None
         if validation is not None:
-            held = make_feed(
-                self,
+            held = self._feed(
+                "test",
+                callbacks,
                 validation,
                 validation_batch_size or batch_size,
-                training=False,
-                steps=validation_steps,
-                most=callbacks.batch_interval("test"),
+                validation_steps,
                 reused=epochs - initial_epoch > 1,
                 resident=resident,
-                passes=1,
-                use="test",
             )
         self.decisions = decisions(
             feed,
@@ -165,17 +162,7 @@ class Trainer(Averaging):
         owner: Any,
     ) -> dict[str, Any]:
         """Exact means over the data set."""
-        most = callbacks.batch_interval("test")
-        feed = make_feed(
-            self,
-            dataset,
-            batch_size,
-            training=False,
-            steps=steps,
-            most=most,
-            passes=1,
-            use="test",
-        )
+        feed = self._feed("test", callbacks, dataset, batch_size, steps)
         with contextlib.closing(feed):
             return inference.evaluate(self, feed, self.split.read, callbacks, owner)
 
@@ -189,18 +176,31 @@ class Trainer(Averaging):
         owner: Any,
     ) -> Any:
         """Outputs for every row, streamed into host memory."""
-        most = callbacks.batch_interval("predict")
-        feed = make_feed(
+        feed = self._feed("predict", callbacks, dataset, batch_size, steps)
+        with contextlib.closing(feed):
+            return inference.predict(self, feed, callbacks, owner)
+
+    def _feed(
+        self,
+        use: str,
+        callbacks: CallbackList,
+        dataset: ArrayDataset | StreamDataset,
+        batch_size: int,
+        steps: int | None,
+        **options: Any,
+    ) -> Feed:
+        """The chunks of an evaluation, ``"test"``, or of a prediction."""
+        return make_feed(
             self,
             dataset,
             batch_size,
             training=False,
             steps=steps,
-            most=most,
-            use="predict",
+            most=callbacks.batch_interval(use),
+            passes=1 if use == "test" else 3,
+            use=use,
+            **options,
         )
-        with contextlib.closing(feed):
-            return inference.predict(self, feed, callbacks, owner)
 
     # ------------------------------------------------------------------ one batch
     def run_batch(self, batch: tuple, *, train: bool) -> dict[str, Any]:
