@@ -1,10 +1,11 @@
-"""Small convolutional models on a processor: ExBurn's convolutions and XLA's.
+"""Small convolutional models: ExBurn's convolutions and XLA's.
 
     python benchmarks/convolutions.py [--only mobilenet,resnext] [--rounds 4]
+    python benchmarks/convolutions.py --samples 4096 --batch 128  # on a GPU
 
 Each model exists three times in this process: with ExBurn's forms, with those of XLA
-alone (``config.disable_cpu_convolutions()``), and of Keras. They run in turn, epochs of
-128 images and predictions of them; printed are the least times and their ratios to
+alone (``config.disable_convolution_forms()``), and of Keras. They run in turn, epochs
+of 128 samples and predictions of them; printed are the least times and their ratios to
 those of ExBurn: above 1, ExBurn is faster.
 """
 
@@ -22,8 +23,6 @@ import keras
 import numpy as np
 
 import exburn
-
-ROWS, BATCH = 128, 32
 
 
 def normalized(layers: Any, layer: Any, h: Any) -> Any:
@@ -102,19 +101,59 @@ def volumes(k: Any) -> Any:
     return k.Model(x, layers.Dense(10, activation="softmax")(layers.Flatten()(h)))
 
 
-_ALL = resnet, mobilenet, convnext, resnext, autoencoder, volumes
+def wavenet(k: Any) -> Any:
+    """Causal windows with holes (van den Oord et al., WaveNet, 2016)."""
+    layers, x = k.layers, k.Input((512, 4))
+    h, skips = layers.Conv1D(64, 1)(x), []
+    for rate in (1, 2, 4, 8, 16, 32, 64, 128):
+        tanh, sigmoid = (
+            layers.Conv1D(
+                64, 2, dilation_rate=rate, padding="causal", activation=activation
+            )(h)
+            for activation in ("tanh", "sigmoid")
+        )
+        z = layers.Conv1D(64, 1)(layers.Multiply()([tanh, sigmoid]))
+        skips.append(z)
+        h = layers.Add()([h, z])
+    return k.Model(x, layers.Conv1D(4, 1)(layers.ReLU()(layers.Add()(skips))))
+
+
+def atrous(k: Any) -> Any:
+    """Images with holes (Chen et al., DeepLab, 2016)."""
+    layers, x = k.layers, k.Input((32, 32, 3))
+    h = layers.Conv2D(64, 3, padding="same", activation="relu")(x)
+    parts = [
+        layers.Conv2D(64, 3, dilation_rate=rate, padding="same", activation="relu")(h)
+        for rate in (2, 4, 8)
+    ]
+    return k.Model(x, layers.Conv2D(3, 1)(layers.Concatenate()(parts)))
+
+
+def conformer(k: Any) -> Any:
+    """Sequences, by channel (Gulati et al., Conformer, 2020)."""
+    layers, x = k.layers, k.Input((256, 16))
+    h = layers.Conv1D(128, 1)(x)
+    for _ in range(3):
+        z = layers.LayerNormalization()(h)
+        z = layers.DepthwiseConv1D(15, padding="same", activation="silu")(z)
+        h = layers.Add()([h, layers.Conv1D(128, 1)(z)])
+    return k.Model(x, layers.Conv1D(16, 1)(h))
+
+
+_PLAIN = resnet, mobilenet, convnext, resnext, autoencoder, volumes
+_ALL = *_PLAIN, wavenet, atrous, conformer
 MODELS = {f.__name__: f for f in _ALL}
 
 
 class Peer:
     """A model that was trained and asked once, so that it is compiled."""
 
-    def __init__(self, make: Any, library: Any):
-        self.model = make(library)
+    def __init__(self, make: Any, library: Any, samples: int, batch: int):
+        self.model, self.batch = make(library), batch
         rng = np.random.default_rng(0)
-        self.x = rng.random((ROWS, *self.model.input_shape[1:]), dtype=np.float32)
+        self.x = rng.random((samples, *self.model.input_shape[1:]), dtype=np.float32)
         images = len(self.model.output_shape) > 2
-        self.y = self.x if images else rng.integers(0, 10, ROWS)
+        self.y = self.x if images else rng.integers(0, 10, samples)
         loss = "mse" if images else "sparse_categorical_crossentropy"
         self.model.compile("adam", loss)
         start = time.perf_counter()
@@ -124,10 +163,10 @@ class Peer:
         self.times: dict[str, list[float]] = {"fit": [], "predict": []}
 
     def fit(self) -> None:
-        self.model.fit(self.x, self.y, batch_size=BATCH, verbose=0)
+        self.model.fit(self.x, self.y, batch_size=self.batch, verbose=0)
 
     def predict(self) -> None:
-        self.model.predict(self.x, batch_size=BATCH, verbose=0)
+        self.model.predict(self.x, batch_size=self.batch, verbose=0)
 
     def run(self) -> None:
         for name, times in self.times.items():
@@ -140,13 +179,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
+    size = args.samples, args.batch
     for name in args.only.split(","):
-        peers = {"exburn": Peer(MODELS[name], exburn)}
-        exburn.config.disable_cpu_convolutions()
-        peers["xla"] = Peer(MODELS[name], exburn)
-        exburn.config.enable_cpu_convolutions()
-        peers["keras"] = Peer(MODELS[name], keras)
+        peers = {"exburn": Peer(MODELS[name], exburn, *size)}
+        exburn.config.disable_convolution_forms()
+        peers["xla"] = Peer(MODELS[name], exburn, *size)
+        exburn.config.enable_convolution_forms()
+        peers["keras"] = Peer(MODELS[name], keras, *size)
         for _ in range(args.rounds):
             for peer in peers.values():
                 peer.run()

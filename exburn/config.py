@@ -19,13 +19,13 @@ from exburn.errors import ArgumentError, unknown_name
 
 __all__ = [
     "backend",
-    "disable_cpu_convolutions",
+    "disable_convolution_forms",
     "disable_flash_attention",
     "disable_gpu_kernels",
     "disable_interactive_logging",
     "disable_traceback_filtering",
     "dtype_policy",
-    "enable_cpu_convolutions",
+    "enable_convolution_forms",
     "enable_flash_attention",
     "enable_gpu_kernels",
     "enable_interactive_logging",
@@ -34,7 +34,7 @@ __all__ = [
     "epsilon",
     "floatx",
     "image_data_format",
-    "is_cpu_convolutions_enabled",
+    "is_convolution_forms_enabled",
     "is_flash_attention_enabled",
     "is_gpu_kernels_enabled",
     "is_interactive_logging_enabled",
@@ -59,7 +59,7 @@ _settings: dict[str, Any] = {
     "image_data_format": "channels_last",
     "flash_attention": None,
     "gpu_kernels": True,
-    "cpu_convolutions": True,
+    "convolution_forms": True,
     "interactive_logging": True,
     "max_epochs": None,
     "max_steps_per_epoch": None,
@@ -247,29 +247,30 @@ def is_gpu_kernels_enabled() -> bool:
     return _settings["gpu_kernels"]
 
 
-def enable_cpu_convolutions() -> None:
-    """Lets convolutions take ExBurn's own forms on processors: the default."""
-    _settings["cpu_convolutions"] = True
+def enable_convolution_forms() -> None:
+    """Lets convolutions take ExBurn's own forms: the default."""
+    _settings["convolution_forms"] = True
 
 
-def disable_cpu_convolutions() -> None:
+def disable_convolution_forms() -> None:
     """Leaves all convolutions to XLA, in programs that are compiled from now on.
 
-    On a processor pointwise, depthwise, grouped, transposed and three-dimensional ones
-    are sums of products else.
+    Else on a processor pointwise, depthwise, grouped, transposed and three-dimensional
+    ones are sums of products, and on a GPU dilated ones have no holes, and transposed
+    ones a gradient of their own.
 
     Example:
-        >>> disable_cpu_convolutions()
-        >>> is_cpu_convolutions_enabled()
+        >>> disable_convolution_forms()
+        >>> is_convolution_forms_enabled()
         False
-        >>> enable_cpu_convolutions()
+        >>> enable_convolution_forms()
     """
-    _settings["cpu_convolutions"] = False
+    _settings["convolution_forms"] = False
 
 
-def is_cpu_convolutions_enabled() -> bool:
+def is_convolution_forms_enabled() -> bool:
     """Whether convolutions may take ExBurn's own forms."""
-    return _settings["cpu_convolutions"]
+    return _settings["convolution_forms"]
 
 
 def enable_interactive_logging() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["Cost", "count", "inner_jaxprs"]
 
-_DEPTHWISE = "exburn_depthwise"  # of exburn/ops/cpu_depthwise.py
+_DEPTHWISE = "exburn_depthwise"  # of exburn/ops/by_taps.py
 """Name of a function in a program that is a depthwise convolution."""
 _LOOPS = {"scan", "while"}
 
@@ -25,6 +25,7 @@ class Cost:
             channels last, or spread what they read: transposed ones.
         equations: Number of primitive operations, a measure of launch overhead.
         elements: Array elements written; of a loop those of one turn, and its results.
+        outputs: Bytes of the results.
     """
 
     flops: float = 0.0
@@ -32,11 +33,13 @@ class Cost:
     equations: int = 0
     elements: float = 0.0
     turned: int = 0
+    outputs: float = 0.0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
-        flops, elements = self.flops * factor, self.elements * factor
-        return dataclasses.replace(self, flops=flops, elements=elements)
+        names = ("flops", "elements", "outputs")
+        larger = {name: getattr(self, name) * factor for name in names}
+        return dataclasses.replace(self, **larger)
 
 
 def count(jaxpr: Any) -> Cost:
@@ -81,7 +84,9 @@ def count(jaxpr: Any) -> Cost:
         elif equation.params.get("name") == _DEPTHWISE:
             *window, _, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window)
-    return Cost(flops, convolutions, equations, _written(jaxpr, size), turned)
+    outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
+    written = _written(jaxpr, size)
+    return Cost(flops, convolutions, equations, written, turned, outputs)
 
 
 def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:

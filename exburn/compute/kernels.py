@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, unknown_name
-from exburn.ops.cpu_convolution import convolve
+from exburn.ops.convolving import convolve
 from exburn.shapes import describe
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]

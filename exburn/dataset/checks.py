@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,6 +15,9 @@ from exburn.dataset.trees import NAMES, Tree, leaves, map_leaves
 from exburn.errors import DataError, ShapeError
 
 __all__ = ["check_finite", "prepare"]
+
+_PART = 4 << 20  # bytes that are worth a thread's while
+_MOST_THREADS = 8
 
 
 def _check_lengths(tree: tuple, op: str, what: str = "data") -> int:
@@ -109,10 +114,8 @@ def check_finite(
             if not array.size or not jnp.issubdtype(array.dtype, jnp.floating):
                 continue
             host = on_host(array)
-            with np.errstate(all="ignore"):
-                total = jnp.sum(array) if host is None else host.sum()
-                if np.isfinite(float(total)):
-                    continue
+            if np.isfinite(float(jnp.sum(array)) if host is None else _sum(host)):
+                continue
             bad = ~(jnp.isfinite(array) if host is None else np.isfinite(host))
             if not bad.any():  # the sum overflowed, the values are fine
                 continue
@@ -130,6 +133,24 @@ def check_finite(
                 hint="Drop or fill these rows (np.nan_to_num); values beyond 3.4e38 "
                 "do not fit float32.",
             )
+
+
+def _sum(array: np.ndarray) -> float:
+    """The sum of an array; of a large one by several threads.
+
+    One core reads 8 GB/s, an H200 is sent 11: ``evaluate`` waited for this.
+    """
+
+    def part(rows: np.ndarray) -> float:
+        with np.errstate(all="ignore"):  # holds in one thread only
+            return float(rows.sum())
+
+    most = min(os.cpu_count() or 1, _MOST_THREADS)
+    threads = min(most, len(array), array.nbytes // _PART)
+    if threads < 2:
+        return part(array)
+    with ThreadPoolExecutor(threads, "exburn-check") as pool:
+        return sum(pool.map(part, np.array_split(array, threads)))
 
 
 def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tuple:

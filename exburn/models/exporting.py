@@ -12,7 +12,7 @@ from jax import export
 
 from exburn.device import device_info
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
-from exburn.ops.cpu_convolution import for_other_platforms
+from exburn.ops.convolving import for_other_platforms
 from exburn.saving.atomic import write_atomically
 from exburn.saving.seal import sealed
 from exburn.shapes import dim, held, spec_of

@@ -14,9 +14,10 @@ from rich.table import Table
 from exburn.compilation_cache import compilation_cache
 from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER
 from exburn.config import is_flash_attention_enabled
+from exburn.device import chosen_platform
 from exburn.errors import ArgumentError
 from exburn.gpu_kernels import why_not
-from exburn.ops import cpu_convolution
+from exburn.ops import convolving
 from exburn.training.compiled import Compilation
 from exburn.training.plan import Decision
 from exburn.traversal import iter_modules
@@ -148,12 +149,12 @@ def _attention() -> Decision:
 
 
 def _convolutions() -> Decision:
-    reason = cpu_convolution.why_not()
+    reason = convolving.why_not()
     return Decision(
         "convolutions",
-        "XLA's" if reason else "sums of products, where XLA's are slow",
-        reason or "the device is a cpu",
-        "config.disable_cpu_convolutions()",
+        "XLA's" if reason else "forms of ExBurn, where XLA's are slow",
+        reason or f"the device is a {chosen_platform()}",
+        "config.disable_convolution_forms()",
     )
 
 

@@ -115,4 +115,4 @@ def _capped(query, key, value, bias, mask, scale, is_causal, cap):
         seen = seen & jnp.tri(*logits.shape[-2:], dtype=bool)
     logits = jnp.where(seen, logits, jnp.finfo(logits.dtype).min)
     weights = shares(logits).astype(value.dtype)
-    return jnp.einsum("bnts,bsnh->btnh", weights, value)
+    return jnp.einsum("bnts,bsnh->bnth", weights, value).swapaxes(1, 2)

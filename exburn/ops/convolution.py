@@ -9,7 +9,7 @@ from jax import lax
 from exburn.config import check_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
-from exburn.ops.cpu_convolution import convolve
+from exburn.ops.convolving import convolve
 
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
 

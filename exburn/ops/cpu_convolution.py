@@ -9,11 +9,9 @@ sums over the taps of the window, of products that XLA has good code for.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,111 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.config import is_cpu_convolutions_enabled
-from exburn.device import chosen_platform
-from exburn.ops.cpu_depthwise import SHAPE, Pads, depthwise, windows
-from exburn.scoped import scoped
+from exburn.ops.by_taps import SHAPE, Pads, windows
+from exburn.ops.cpu_depthwise import depthwise
 
-__all__ = ["convolve", "for_other_platforms", "runs_on_cpu", "why_not"]
+__all__ = ["cpu_form"]
 
 _TAPS = 64  # of a window; more of them take the compiler seconds
 
-_elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "exburn_elsewhere", default=False
-)
 
-
-def convolve(
-    x: Any,
-    kernel: Any,
-    strides: Sequence[int],
-    padding: str | Sequence[tuple[int, int]],
-    *,
-    dimension_numbers: tuple[str, str, str],
-    lhs_dilation: Sequence[int] | None = None,
-    rhs_dilation: Sequence[int] | None = None,
-    feature_group_count: int = 1,
-) -> Any:
-    """As ``jax.lax.conv_general_dilated``, for the layouts that layers have.
-
-    Args:
-        x: ``[batch, *sizes, in]``, or channels first.
-        kernel: ``[*window, in // groups, out]``, or the last two in turn.
-        strides, padding, lhs_dilation, rhs_dilation, feature_group_count: As there.
-        dimension_numbers: Of the input, the kernel and the output, which is laid out
-            as the input is.
-
-    Example:
-        >>> x, kernel = jnp.ones((1, 8, 8, 6)), jnp.ones((3, 3, 1, 6))
-        >>> how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-        >>> convolve(x, kernel, (1, 1), "SAME", **how, feature_group_count=6).shape
-        (1, 8, 8, 6)
-    """
-    rank, layout = x.ndim - 2, dimension_numbers
-    spread, dilation = (tuple(d or (1,) * rank) for d in (lhs_dilation, rhs_dilation))
-    last, turned = layout[0][-1] == "C", layout[1].endswith("OI")
-    window = kernel.shape[:rank]
-    sizes = x.shape[1:-1] if last else x.shape[2:]
-    form, pads = None, ()
-    if _suits(x, sizes):
-        channels = x.shape[-1 if last else 1]
-        steps = tuple(strides), spread, dilation
-        form = _form(window, channels, feature_group_count, *steps)
-        reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
-        pads = padding
-        if isinstance(padding, str):
-            pads = lax.padtype_to_pads(sizes, reach, strides, padding)
-        pads = tuple((int(low), int(high)) for low, high in pads)
-        room = zip(sizes, spread, pads, reach, strict=True)
-        if any((n - 1) * s + 1 + sum(pad) < k for n, s, pad, k in room):
-            form = None  # nothing comes of it, which XLA knows how to say
-    if form is None:
-        return lax.conv_general_dilated(
-            x,
-            kernel,
-            strides,
-            padding,
-            lhs_dilation=lhs_dilation,
-            rhs_dilation=rhs_dilation,
-            dimension_numbers=dimension_numbers,
-            feature_group_count=feature_group_count,
-        )
-    wide = jnp.promote_types(x.dtype, jnp.float32)
-    y = form(
-        (x if last else jnp.moveaxis(x, 1, -1)).astype(wide),
-        (jnp.swapaxes(kernel, -1, -2) if turned else kernel).astype(wide),
-        tuple(strides),
-        pads,
-        spread if max(spread) > 1 else dilation,
-    ).astype(x.dtype)
-    return y if last else jnp.moveaxis(y, -1, 1)
-
-
-def for_other_platforms() -> AbstractContextManager[Any]:
-    """Within the block convolutions are left to XLA: the program will run elsewhere."""
-    return scoped(_elsewhere, True)
-
-
-def runs_on_cpu() -> bool:
-    """Whether what is traced now is to run on a CPU, and nowhere else."""
-    return chosen_platform() == "cpu" and not _elsewhere.get()
-
-
-def _suits(x: Any, sizes: Sequence[Any]) -> bool:
-    known = all(isinstance(n, int) and n > 0 for n in sizes)
-    here = why_not() is None and not _elsewhere.get()
-    return here and known and jnp.issubdtype(x.dtype, np.floating)
-
-
-def why_not() -> str | None:
-    """Why convolutions are XLA's; ``None`` where some take other forms."""
-    if not is_cpu_convolutions_enabled():
-        return "config.disable_cpu_convolutions() was called"
-    platform = chosen_platform()
-    return None if platform == "cpu" else f"the device is a {platform}"
-
-
-def _form(
+def cpu_form(
     window: tuple,
     channels: int,
     groups: int,
@@ -133,20 +35,37 @@ def _form(
     spread: tuple,
     dilation: tuple,
 ) -> Callable | None:
-    """What computes such a convolution; ``None`` if that is XLA's own."""
+    """What computes such a convolution; ``None`` if that is XLA's own.
+
+    Args:
+        window: Of the kernel.
+        channels: Of the input.
+        groups: Of channels.
+        strides, spread, dilation: Of the window, of the input and of the kernel.
+    """
     taps = math.prod(window)
     if taps > _TAPS:
         return None
     if max(spread) > 1:
         plain = groups == max(strides) == max(dilation) == 1
-        return _transposed if plain and math.prod(spread) <= _TAPS else None
+        return _wide(_transposed) if plain and math.prod(spread) <= _TAPS else None
     if groups == channels > 1:
-        return depthwise
+        return _wide(depthwise)
     if groups > 1:
-        return functools.partial(_grouped, groups=groups)
+        return _wide(functools.partial(_grouped, groups=groups))
     if taps == 1:
-        return _pointwise
-    return _in_planes if len(window) == 3 else None
+        return _wide(_pointwise)
+    return _wide(_in_planes) if len(window) == 3 else None
+
+
+def _wide(compute: Callable) -> Callable:
+    """The same in float32 at least: processors have nothing quick for halves."""
+
+    def form(x, kernel, *shape):
+        wide = jnp.promote_types(x.dtype, jnp.float32)
+        return compute(x.astype(wide), kernel.astype(wide), *shape).astype(x.dtype)
+
+    return form
 
 
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
@@ -188,17 +107,24 @@ def _in_planes(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     sizes: tuple = ()
     for (tap, _), part in windows(flat, depth, steps, edges, apart):
         images = part.reshape(-1, *x.shape[2:])
-        plane = convolve(
-            images,
-            kernel[tap],
-            strides[1:],
-            pads[1:],
-            rhs_dilation=dilation[1:],
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )
+        one = math.prod(kernel.shape[1:3]) == 1
+        compute = _pointwise if one else _in_two_dimensions
+        plane = compute(images, kernel[tap], strides[1:], pads[1:], dilation[1:])
         sizes = part.shape[1], *plane.shape[1:]
         y = y + plane
     return y.reshape(-1, *sizes)
+
+
+def _in_two_dimensions(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """XLA's own."""
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        strides,
+        pads,
+        rhs_dilation=dilation,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
 
 
 @_compiled

@@ -7,7 +7,6 @@ have no derivatives forward (``jax.jvp``), and are quicker to compile and to run
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -16,28 +15,9 @@ import numpy as np
 from jax import lax
 
 from exburn import context
+from exburn.ops.by_taps import Pads, exburn_depthwise, repeated, windows
 
-__all__ = ["SHAPE", "Pads", "depthwise", "exburn_depthwise", "windows"]
-
-Pads = tuple[tuple[int, int], ...]
-SHAPE = "strides", "pads", "dilation"
-
-
-def windows(
-    x: Any, window: tuple, strides: tuple, pads: Pads, dilation: tuple
-) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """For each tap of the window the entries that it meets, one for each output."""
-    edges = [(0, 0, 0), *((low, high, 0) for low, high in pads), (0, 0, 0)]
-    x = lax.pad(x, jnp.zeros((), x.dtype), edges)
-    steps = [*zip(x.shape[1:-1], window, strides, dilation, strict=True)]
-    sizes = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in steps]
-    for tap in np.ndindex(*window):
-        starts = [i * d for i, d in zip(tap, dilation, strict=True)]
-        cuts = zip(starts, sizes, strides, strict=True)
-        yield (
-            tap,
-            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in cuts))],
-        )
+__all__ = ["depthwise"]
 
 
 def depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
@@ -51,23 +31,6 @@ def depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     pass_ = context.current()
     in_fit = pass_ is not None and pass_.in_fit
     return (_in_fit if in_fit else exburn_depthwise)(x, kernel, strides, pads, dilation)
-
-
-# Not inlined: by its name ``flops.count`` knows what it is.
-@functools.partial(jax.jit, static_argnames=SHAPE)
-def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
-    """A sum of products of single elements."""
-    *window, _, out = kernel.shape
-    x = _repeated(x, out)
-    kernel = kernel.reshape(*window, out)
-    y: Any = 0
-    for tap, part in windows(x, tuple(window), strides, pads, dilation):
-        y = y + part * kernel[tap]
-    return y
-
-
-def _repeated(x, out: int):
-    return x if out == x.shape[-1] else jnp.repeat(x, out // x.shape[-1], -1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -109,7 +72,7 @@ def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
         dx = dx + part * tap
     # One kernel for all taps. Each sample is summed by itself, and then the samples
     # are: sums of all numbers, one after the other, lose digits, and are slower.
-    wide = _repeated(x, out)
+    wide = repeated(x, out)
     zeros = [jnp.zeros((), dy.dtype)] * len(met)
     terms = [wide * part for part in met]
     sums = lax.reduce(terms, zeros, _added, range(1, x.ndim - 1))

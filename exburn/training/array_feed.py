@@ -307,11 +307,11 @@ class ArrayFeed:
                 straight = ordered and samples == len(flat)
                 straight = straight and flat[-1] - flat[0] == samples - 1
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
-                self._check(host)
                 shape, count = index.shape, _sent(count)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if send:
                     data, count = jax.device_put((data, count))
+                self._check(host)  # while they are on their way
                 yield Chunk(data, None, count, steps, samples, grouped)
                 if send and not straight:
                     reuse(host, data)

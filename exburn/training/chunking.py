@@ -33,7 +33,6 @@ def make_feed(
     reused: bool = False,
     resume: Resume | None = None,
     resident: bool | None = None,
-    passes: int = 3,
     earlier: int = 0,
     use: str | None = None,
 ) -> Feed:
@@ -50,10 +49,8 @@ def make_feed(
         reused: Whether the data are gone through more than once.
         resume: The run that is taken up, if one is: it keeps its plan.
         resident: Whether arrays stay on the device; chosen if ``None``.
-        passes: How many forward passes a step is worth, for the length of a chunk. A
-            prediction's is that of a training: its outputs take memory.
         earlier: Epochs of earlier runs, whose orders are left out.
-        use: ``"test"`` or ``"predict"`` if batches of arrays may run as one.
+        use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
     """
     exact = prepared.exact_rows(training)
     plan = resume.plan if resume is not None and most is None else None
@@ -65,7 +62,7 @@ def make_feed(
         first = dataset.peek(seed)
         x = jax.tree.map(spec_like, first[0])
         size = sum(v.nbytes for v in jax.tree.leaves(first))
-        longest = most or _steps(prepared, x, size, False, passes, training)
+        longest = most or _steps(prepared, x, size, False, training, use)
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
@@ -90,7 +87,7 @@ def make_feed(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
-    longest = most or _steps(prepared, x, size, resident, passes, training)
+    longest = most or _steps(prepared, x, size, resident, training, use)
     longest, group = _grouped(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
@@ -129,8 +126,8 @@ def _steps(
     x: Any,
     batch_bytes: int,
     resident: bool,
-    passes: int,
     training: bool,
+    use: str | None,
 ) -> int:
     asked = prepared.steps_per_execution
     if asked != "auto":
@@ -138,7 +135,8 @@ def _steps(
     if prepared.eager:
         return 1
     cost, platform = prepared.cost(x), jax.default_backend()
-    return chunk_steps(cost, platform, batch_bytes, resident, passes, training)
+    fetched = use == "predict"
+    return chunk_steps(cost, platform, batch_bytes, resident, training, fetched)
 
 
 def _grouped(

@@ -197,7 +197,6 @@ class Trainer(Averaging):
             training=False,
             steps=steps,
             most=callbacks.batch_interval(use),
-            passes=1 if use == "test" else 3,
             use=use,
             **options,
         )

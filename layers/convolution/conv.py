@@ -16,7 +16,7 @@ from exburn.layers.layout import (
     check_output,
     check_sizes,
 )
-from exburn.ops.cpu_convolution import convolve
+from exburn.ops.convolving import convolve
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 

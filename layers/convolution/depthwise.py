@@ -7,7 +7,7 @@ from typing import Any
 from exburn import constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.layers.convolution.conv import Convolution
-from exburn.ops.cpu_convolution import convolve
+from exburn.ops.convolving import convolve
 from exburn.registry import register_builtin
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]

@@ -11,7 +11,7 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layers.convolution.conv import Convolution
 from exburn.layers.layout import check_sizes
-from exburn.ops.cpu_convolution import convolve
+from exburn.ops.convolving import convolve
 from exburn.registry import register_builtin
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]

@@ -23,7 +23,7 @@ from exburn.layers.layout import (
     spatial_axes,
 )
 from exburn.layers.pooling.maximum import largest, max_of_tiles
-from exburn.ops.cpu_convolution import runs_on_cpu
+from exburn.ops.convolving import runs_on_cpu
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
 

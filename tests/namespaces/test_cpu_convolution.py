@@ -9,8 +9,9 @@ from jax import lax
 import exburn
 from exburn import context, layers
 from exburn.flops import count
-from exburn.ops.cpu_convolution import convolve
-from exburn.ops.cpu_depthwise import _in_fit, exburn_depthwise
+from exburn.ops.by_taps import exburn_depthwise
+from exburn.ops.convolving import convolve
+from exburn.ops.cpu_depthwise import _in_fit
 from exburn.row_mixing import mixes_rows
 
 pytestmark = pytest.mark.skipif(
@@ -166,11 +167,11 @@ def test_depthwise_gradients_in_fit_are_those_of_xla(make):
     x = np.random.default_rng(0).standard_normal((3, 12, 13, 2)).astype(np.float32)
     x = x[:, 0] if "1D" in type(make()).__name__ else x
     ours = trained(make(), x)
-    exburn.config.disable_cpu_convolutions()
+    exburn.config.disable_convolution_forms()
     try:
         theirs = trained(make(), x)
     finally:
-        exburn.config.enable_cpu_convolutions()
+        exburn.config.enable_convolution_forms()
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -304,7 +305,7 @@ def test_the_plan_tells_and_a_switch_turns_it_off():
     x = np.ones((4, 8, 8, 6), np.float32)
     for allowed in (True, False):
         if not allowed:
-            exburn.config.disable_cpu_convolutions()
+            exburn.config.disable_convolution_forms()
         try:
             model = exburn.Sequential([exburn.Input(x.shape[1:])])
             model.add(exburn.layers.DepthwiseConv2D(3))
@@ -312,7 +313,7 @@ def test_the_plan_tells_and_a_switch_turns_it_off():
             model.compile("sgd", "mse")
             model.fit(x, x[:, 0, 0], verbose=0)
             taken = {d.choice: d.taken for d in model.explain_plan()}["convolutions"]
-            assert taken.startswith("sums" if allowed else "XLA's")
+            assert taken.startswith("forms" if allowed else "XLA's")
             assert uses_xla(model, x) is not allowed
         finally:
-            exburn.config.enable_cpu_convolutions()
+            exburn.config.enable_convolution_forms()

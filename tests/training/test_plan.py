@@ -28,7 +28,7 @@ def test_length_of_a_chunk(cost, platform, low, high):
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_an_evaluation_takes_a_third_of_the_time(platform):
     cost = Cost(flops=4e11 if platform == "gpu" else 4e8)
-    trained, judged = (chunk_steps(cost, platform, 1, True, n) for n in (3, 1))
+    trained, judged = (chunk_steps(cost, platform, 1, True, on) for on in (True, False))
     assert judged == pytest.approx(3 * trained, rel=0.1)
 
 
@@ -51,6 +51,23 @@ def test_convolutions_that_a_cpu_evaluates_in_a_loop(layer, turned):
     steps = chunk_steps(cost, "cpu", 1, resident=False, training=False)
     assert (steps == 1) == turned
     assert chunk_steps(cost, "cpu", 1, resident=False) == 1
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_predictions_leave_the_device_in_small_parts(platform):
+    cost = Cost(flops=1e6, outputs=1 << 20)
+    steps = [chunk_steps(cost, platform, 1, True, False, to) for to in (False, True)]
+    assert steps[0] > 100
+    assert steps[1] == 32
+    assert chunk_steps(cost.times(64), platform, 1, True, False, fetched=True) == 1
+
+
+def test_bytes_of_outputs_are_counted():
+    model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(5)])
+    program = jax.make_jaxpr(lambda x: (model(x), x.astype("float16")))
+    cost = count(program(jnp.ones((7, 3))))
+    assert cost.outputs == 7 * 5 * 4 + 7 * 3 * 2
+    assert cost.times(3).outputs == 3 * cost.outputs
 
 
 def test_streamed_chunks_stay_small():

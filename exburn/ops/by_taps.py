@@ -1,0 +1,51 @@
+"""Convolutions as sums over the taps of their window."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["SHAPE", "Pads", "exburn_depthwise", "repeated", "windows"]
+
+Pads = tuple[tuple[int, int], ...]
+SHAPE = "strides", "pads", "dilation"
+
+
+def windows(
+    x: Any, window: tuple, strides: tuple, pads: Pads, dilation: tuple
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """For each tap of the window the entries that it meets, one for each output."""
+    edges = [(0, 0, 0), *((low, high, 0) for low, high in pads), (0, 0, 0)]
+    x = lax.pad(x, jnp.zeros((), x.dtype), edges)
+    steps = [*zip(x.shape[1:-1], window, strides, dilation, strict=True)]
+    sizes = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in steps]
+    for tap in np.ndindex(*window):
+        starts = [i * d for i, d in zip(tap, dilation, strict=True)]
+        cuts = zip(starts, sizes, strides, strict=True)
+        yield (
+            tap,
+            x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in cuts))],
+        )
+
+
+# Not inlined: by its name ``flops.count`` knows what it is.
+@functools.partial(jax.jit, static_argnames=SHAPE)
+def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """A sum of products of single elements."""
+    *window, _, out = kernel.shape
+    x = repeated(x, out)
+    kernel = kernel.reshape(*window, out)
+    y: Any = 0
+    for tap, part in windows(x, tuple(window), strides, pads, dilation):
+        y = y + part * kernel[tap]
+    return y
+
+
+def repeated(x, out: int):
+    return x if out == x.shape[-1] else jnp.repeat(x, out // x.shape[-1], -1)

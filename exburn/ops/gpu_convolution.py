@@ -1,0 +1,245 @@
+"""Convolutions in forms that are quick on a GPU, and whose gradients are.
+
+XLA leaves convolutions there to cuDNN. Of dilated ones its gradient of the kernel took
+an H200 13 times as long as that of the same one without holes, for sequences, and four
+times as long for images. That of transposed ones XLA computes as a convolution whose
+window is the image: ten to a hundred times as long. Depthwise ones cuDNN knows for
+images and windows of up to five entries, others took five and ten times as long.
+``benchmarks/convolutions.py`` has the figures.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from exburn.ops.by_taps import Pads, exburn_depthwise, windows
+
+__all__ = ["gpu_form"]
+
+_KNOWN = 5  # entries of a depthwise window, along each axis, that cuDNN is quick for
+_TAPS = 64  # of a window; more of them take the compiler seconds
+_STACKED = 1 << 28  # elements of images that hold all planes which a window meets
+
+
+def gpu_form(
+    shape: tuple,
+    window: tuple,
+    groups: int,
+    strides: tuple,
+    spread: tuple,
+    dilation: tuple,
+) -> Callable | None:
+    """What computes such a convolution; ``None`` if that is XLA's own.
+
+    Args:
+        shape: Of the input, ``[batch, *sizes, in]``.
+        window: Of the kernel.
+        groups: Of channels; as many as there are for a depthwise one.
+        strides, spread, dilation: Of the window, of the input and of the kernel.
+    """
+    holes, rank = max(dilation) > 1, len(window)
+    if max(spread) > 1:
+        return None if groups > 1 or max(strides) > 1 or holes else _transposed
+    if groups > 1:
+        if rank == 1:
+            return functools.partial(_as_image, groups=groups)
+        wide = max(window) > _KNOWN and min(window) > 1 and math.prod(window) <= _TAPS
+        if wide and rank == 2 and groups == shape[-1]:
+            return _depthwise
+    elif rank == 3 and window[0] * _size(shape) <= _STACKED:
+        return _stacked
+    folded = holes and max(strides) == 1
+    return functools.partial(_folded, groups=groups) if folded else None
+
+
+def _size(shape: tuple) -> float:
+    known = all(isinstance(n, int) for n in shape)
+    return math.prod(shape) if known else math.inf
+
+
+def _computed(x, kernel, strides, pads, dilation, groups: int = 1):
+    """In the form that suits it, or by XLA."""
+    shape, window, none = x.shape, kernel.shape[:-2], (1,) * len(strides)
+    form = gpu_form(shape, window, groups, strides, none, dilation)
+    form = form or functools.partial(_own, groups=groups)
+    return form(x, kernel, strides, pads, dilation)
+
+
+def _own(x, kernel, strides, pads, dilation, *, groups: int = 1, spread=None):
+    """XLA's own."""
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        strides,
+        pads,
+        lhs_dilation=spread,
+        rhs_dilation=dilation,
+        dimension_numbers=_layout(len(strides), "IO"),
+        feature_group_count=groups,
+    )
+
+
+def _layout(rank: int, kernel: str) -> tuple[str, str, str]:
+    axes = "DHW"[-rank:]
+    return f"N{axes}C", axes + kernel, f"N{axes}C"
+
+
+# ---------------------------------------------------------------------- with holes
+def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int):
+    """The places that a window meets are samples of their own, without holes.
+
+    Args:
+        x: ``[batch, *sizes, in]``
+        kernel: ``[*window, in // groups, out]``
+        strides: Ones.
+        pads, dilation: Along each of the sizes.
+        groups: Of channels.
+    """
+    rank, batch, channels = x.ndim - 2, x.shape[0], x.shape[-1]
+    whole = [n + sum(pad) for n, pad in zip(x.shape[1:-1], pads, strict=True)]
+    counts = [-(-n // d) for n, d in zip(whole, dilation, strict=True)]
+    filled = [
+        (low, count * d - n - low)
+        for n, count, d, (low, _) in zip(
+            x.shape[1:-1], counts, dilation, pads, strict=True
+        )
+    ]
+    x = jnp.pad(x, ((0, 0), *filled, (0, 0)))
+    x = x.reshape(batch, *_in_turn(counts, dilation), channels)
+    first = [1 + 2 * axis for axis in range(rank)]
+    second = [axis + 1 for axis in first]
+    x = x.transpose(0, *second, *first, x.ndim - 1)
+    x = x.reshape(batch * math.prod(dilation), *counts, channels)
+    y = _computed(x, kernel, strides, ((0, 0),) * rank, (1,) * rank, groups)
+    counts, out = y.shape[1:-1], y.shape[-1]
+    y = y.reshape(batch, *dilation, *counts, out)
+    order = _in_turn([1 + rank + axis for axis in range(rank)], range(1, 1 + rank))
+    y = y.transpose(0, *order, y.ndim - 1)
+    y = y.reshape(batch, *(n * d for n, d in zip(counts, dilation, strict=True)), out)
+    reach = [(k - 1) * d for k, d in zip(kernel.shape[:rank], dilation, strict=True)]
+    sizes = [n - less for n, less in zip(whole, reach, strict=True)]
+    return y[(slice(None), *(slice(size) for size in sizes))]
+
+
+def _in_turn(first, second) -> list:
+    return [n for pair in zip(first, second, strict=True) for n in pair]
+
+
+# ---------------------------------------------------------------------- volumes
+def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
+    """Images whose channels are those of all planes that a window meets.
+
+    They are made again for the gradients, so that they take no memory in between.
+    """
+    window, edges = (kernel.shape[0], 1), (pads[0], (0, 0))
+    steps, apart = (strides[0], 1), (dilation[0], 1)
+
+    @jax.checkpoint
+    def compute(x, kernel):
+        flat = x.reshape(*x.shape[:2], -1, x.shape[-1])
+        met = [part for _, part in windows(flat, window, steps, edges, apart)]
+        stacked = jnp.concatenate(met, -1)
+        images = stacked.reshape(-1, *x.shape[2:-1], stacked.shape[-1])
+        joined = jnp.concatenate([*kernel], -2)
+        y = _computed(images, joined, strides[1:], pads[1:], dilation[1:])
+        return y.reshape(x.shape[0], stacked.shape[1], *y.shape[1:])
+
+    return compute(x, kernel)
+
+
+# ---------------------------------------------------------------------- depthwise
+def _as_image(x, kernel, strides, pads: Pads, dilation: tuple, groups: int):
+    """A sequence whose channels come in groups, as an image of one row."""
+    more = (1, *strides), ((0, 0), *pads), (1, *dilation)
+    return _computed(x[:, None], kernel[None], *more, groups)[:, 0]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _depthwise(x, kernel, strides, pads: Pads, dilation: tuple):
+    """XLA's own, whose gradient of the kernel is a sum for each tap."""
+    return _own(x, kernel, strides, pads, dilation, groups=x.shape[-1])
+
+
+@functools.partial(_depthwise.defjvp, symbolic_zeros=True)
+def _depthwise_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
+    x, kernel = primals
+    shape = strides, pads, dilation
+
+    def by_taps(dkernel):  # in halves the sums would lose their digits
+        wide = jnp.promote_types(x.dtype, jnp.float32)
+        y = exburn_depthwise(x.astype(wide), dkernel.astype(wide), *shape)
+        return y.astype(x.dtype)
+
+    y = _depthwise(x, kernel, *shape)
+    return y, _moved(lambda dx: _depthwise(dx, kernel, *shape), by_taps, tangents)
+
+
+def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):
+    """What moves if the input does and the kernel does, where they do."""
+    parts = [
+        function(tangent)
+        for function, tangent in zip((by_x, by_kernel), tangents, strict=True)
+        if not isinstance(tangent, SymbolicZero)
+    ]
+    return functools.reduce(jnp.add, parts)
+
+
+# ---------------------------------------------------------------------- transposed
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _transposed(x, kernel, strides, pads: Pads, spread: tuple):
+    """XLA's own, with another gradient of the kernel.
+
+    Args:
+        x: ``[batch, *sizes, in]``, whose entries are ``spread`` apart.
+        kernel: ``[*window, in, out]``
+        strides: Ones.
+        pads, spread: Along each of the sizes.
+    """
+    return _own(x, kernel, strides, pads, None, spread=spread)
+
+
+@functools.partial(_transposed.defjvp, symbolic_zeros=True)
+def _transposed_jvp(strides, pads: Pads, spread: tuple, primals, tangents):
+    x, kernel = primals
+    shape = strides, pads, spread
+    y = _transposed(x, kernel, *shape)
+    slope = functools.partial(_slope, kernel, x, pads, spread)
+
+    def by_kernel(dkernel):  # what is transposed once more gives the slope as it is
+        return jax.linear_transpose(slope, y)(dkernel)[0]
+
+    return y, _moved(lambda dx: _transposed(dx, kernel, *shape), by_kernel, tangents)
+
+
+def _slope(kernel, x, pads: Pads, spread: tuple, dy):
+    """The gradient of the kernel.
+
+    It is that of the convolution which this one transposes, whose strides cuDNN knows:
+    there ``dy`` goes in, and ``x`` comes back.
+    """
+    rank = len(spread)
+    edges = []
+    shapes = zip(
+        x.shape[1:-1], dy.shape[1:-1], kernel.shape[:rank], spread, pads, strict=True
+    )
+    for size, n, k, step, (low, _) in shapes:
+        before = k - 1 - low
+        edges.append((before, (size - 1) * step + k - n - before))
+
+    def compute(kernel):
+        return lax.conv_general_dilated(
+            dy,
+            jnp.flip(kernel, range(rank)),
+            spread,
+            edges,
+            dimension_numbers=_layout(rank, "OI"),
+        )
+
+    return jax.linear_transpose(compute, kernel)(x)[0]
