@@ -24,6 +24,7 @@ from exburn.ops.by_taps import Pads, exburn_depthwise, windows
 __all__ = ["gpu_form"]
 
 _KNOWN = 5  # entries of a depthwise window, along each axis, that cuDNN is quick for
+_FEW_TAPS = 16  # of a sequence's depthwise window
 _TAPS = 64  # of a window; more of them take the compiler seconds
 _STACKED = 1 << 28  # elements of images that hold all planes which a window meets
 
@@ -47,13 +48,12 @@ def gpu_form(
     holes, rank = max(dilation) > 1, len(window)
     if max(spread) > 1:
         return None if groups > 1 or max(strides) > 1 or holes else _transposed
-    if groups > 1:
-        if rank == 1:
-            return functools.partial(_as_image, groups=groups)
-        wide = max(window) > _KNOWN and min(window) > 1 and math.prod(window) <= _TAPS
-        if wide and rank == 2 and groups == shape[-1]:
-            return _depthwise
-    elif rank == 3 and window[0] * _size(shape) <= _STACKED:
+    if groups == shape[-1] > 1 and rank == 1:
+        return _by_taps if window[0] <= _FEW_TAPS else _as_image
+    wide = max(window) > _KNOWN and min(window) > 1 and math.prod(window) <= _TAPS
+    if groups == shape[-1] > 1 and rank == 2 and wide:
+        return _depthwise
+    if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
         return _stacked
     folded = holes and max(strides) == 1
     return functools.partial(_folded, groups=groups) if folded else None
@@ -155,10 +155,17 @@ def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
 
 
 # ---------------------------------------------------------------------- depthwise
-def _as_image(x, kernel, strides, pads: Pads, dilation: tuple, groups: int):
-    """A sequence whose channels come in groups, as an image of one row."""
+def _as_image(x, kernel, strides, pads: Pads, dilation: tuple):
+    """A sequence as an image of one row."""
     more = (1, *strides), ((0, 0), *pads), (1, *dilation)
-    return _computed(x[:, None], kernel[None], *more, groups)[:, 0]
+    return _computed(x[:, None], kernel[None], *more, x.shape[-1])[:, 0]
+
+
+def _by_taps(x, kernel, strides, pads: Pads, dilation: tuple):
+    """A sum for each tap. In halves the sums of gradients would lose their digits."""
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    y = exburn_depthwise(x.astype(wide), kernel.astype(wide), strides, pads, dilation)
+    return y.astype(x.dtype)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -171,14 +178,12 @@ def _depthwise(x, kernel, strides, pads: Pads, dilation: tuple):
 def _depthwise_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
     x, kernel = primals
     shape = strides, pads, dilation
-
-    def by_taps(dkernel):  # in halves the sums would lose their digits
-        wide = jnp.promote_types(x.dtype, jnp.float32)
-        y = exburn_depthwise(x.astype(wide), dkernel.astype(wide), *shape)
-        return y.astype(x.dtype)
-
     y = _depthwise(x, kernel, *shape)
-    return y, _moved(lambda dx: _depthwise(dx, kernel, *shape), by_taps, tangents)
+
+    def by_kernel(dkernel):
+        return _by_taps(x, dkernel, *shape)
+
+    return y, _moved(lambda dx: _depthwise(dx, kernel, *shape), by_kernel, tangents)
 
 
 def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):

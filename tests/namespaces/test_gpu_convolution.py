@@ -3,6 +3,8 @@
 They are ordinary operations of XLA: on a processor they give the same.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,6 +44,7 @@ DENSE = {
     "sequence, by channel": ((9,), (3,), {"groups": 4, "padding": [(2, 0)]}),
     "sequence, by channel, strides": ((9,), (4,), {"groups": 4, "strides": (2,)}),
     "sequence, by channel, dilated": ((9,), (3,), {"groups": 4, "rhs_dilation": (2,)}),
+    "sequence, by channel, wide": ((21,), (17,), {"groups": 4, "rhs_dilation": (2,)}),
     "sequence, groups": ((9,), (3,), {"groups": 2}),
     "image, by channel": ((9, 8), (7, 6), {"groups": 4}),
     "image, by channel, strides": ((9, 9), (6, 7), {"groups": 4, "strides": (2, 1)}),
@@ -220,14 +223,16 @@ def shapes(function, *args):
     return inputs, reductions
 
 
-def test_sequences_by_channel_are_images():
-    x, k, given, options = arrays(("dense", "sequence, by channel"))
-    ours, _ = both(given, options)
-    assert shapes(ours, x, k)[0] == [(2, 1, 9, 4)]
+def test_wide_sequences_by_channel_are_images():
+    for case, inputs in (("", []), (", wide", [(4, 1, 27, 4)])):
+        x, k, given, options = arrays(("dense", f"sequence, by channel{case}"))
+        ours, _ = both(given, options)
+        assert shapes(ours, x, k)[0] == inputs
 
 
 def test_wide_depthwise_kernels_have_a_sum_for_each_tap():
-    for case, wide in (("image, by channel", True), ("sequence, by channel", False)):
+    cases = ("image, by channel", True), ("sequence, by channel, wide", False)
+    for case, wide in cases:
         x, k, given, options = arrays(("dense", case))
         ours, _ = both(given, options)
         slopes = jax.grad(lambda k, f=ours, x=x: f(x, k).sum())
@@ -243,12 +248,16 @@ def test_volumes_are_images_while_there_is_room(monkeypatch):
     np.testing.assert_allclose(ours(x, k), theirs(x, k), rtol=1e-4, atol=1e-4)
 
 
-def test_sums_of_halves_are_taken_in_full():
-    x, k, given, options = arrays(("dense", "image, by channel"), dtype="bfloat16")
-    x = jnp.ones((2, 64, 64, 4), "bfloat16")
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [("image, by channel", (64, 64)), ("sequence, by channel", (512,))],
+)
+def test_sums_of_halves_are_taken_in_full(case, size):
+    _, k, given, options = arrays(("dense", case), dtype="bfloat16")
+    x = jnp.ones((2, *size, 4), "bfloat16")
     ours, _ = both(given, options)
     slope = jax.grad(lambda k: ours(x, k).astype("float32").sum())(k)
-    assert float(slope[3, 2, 0, 0]) == 2 * 64 * 64  # bfloat16 counts to 256
+    assert float(slope.max()) == 2 * math.prod(size)  # bfloat16 counts to 256
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
