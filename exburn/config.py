@@ -256,8 +256,8 @@ def disable_convolution_forms() -> None:
     """Leaves all convolutions to XLA, in programs that are compiled from now on.
 
     Else on a processor pointwise, depthwise, grouped, transposed and three-dimensional
-    ones are sums of products, and on a GPU dilated ones have no holes, and transposed
-    ones a gradient of their own.
+    ones are sums of products, and on a GPU volumes, dilated, transposed and depthwise
+    ones have forms or gradients of their own.
 
     Example:
         >>> disable_convolution_forms()

@@ -4,7 +4,7 @@ XLA leaves convolutions there to cuDNN. Of dilated ones its gradient of the kern
 an H200 13 times as long as that of the same one without holes, for sequences, and four
 times as long for images. That of transposed ones XLA computes as a convolution whose
 window is the image: ten to a hundred times as long. Depthwise ones cuDNN knows for
-images and windows of up to five entries, others took five and ten times as long.
+images and windows of up to five entries, others took five to ten times as long.
 ``benchmarks/convolutions.py`` has the figures.
 """
 
@@ -55,8 +55,11 @@ def gpu_form(
         return _depthwise
     if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
         return _stacked
-    folded = holes and max(strides) == 1
-    return functools.partial(_folded, groups=groups) if folded else None
+    if not holes or max(strides) > 1:
+        return None
+    if groups == 1 and rank > 1:
+        return _with_holes
+    return functools.partial(_folded, groups=groups)
 
 
 def _size(shape: tuple) -> float:
@@ -92,7 +95,35 @@ def _layout(rank: int, kernel: str) -> tuple[str, str, str]:
 
 
 # ---------------------------------------------------------------------- with holes
-def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int):
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _with_holes(x, kernel, strides, pads: Pads, dilation: tuple):
+    """XLA's own, whose gradient of the kernel is that of the form below."""
+    return _own(x, kernel, strides, pads, dilation)
+
+
+@functools.partial(_with_holes.defjvp, symbolic_zeros=True)
+def _with_holes_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
+    x, kernel = primals
+    shape = strides, pads, dilation
+    y = _with_holes(x, kernel, *shape)
+
+    def by_kernel(dkernel):
+        return _folded(x, dkernel, *shape)
+
+    return y, _moved(lambda dx: _with_holes(dx, kernel, *shape), by_kernel, tangents)
+
+
+def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):
+    """What moves if the input does and the kernel does, where they do."""
+    parts = [
+        function(tangent)
+        for function, tangent in zip((by_x, by_kernel), tangents, strict=True)
+        if not isinstance(tangent, SymbolicZero)
+    ]
+    return functools.reduce(jnp.add, parts)
+
+
+def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
     """The places that a window meets are samples of their own, without holes.
 
     Args:
@@ -184,16 +215,6 @@ def _depthwise_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
         return _by_taps(x, dkernel, *shape)
 
     return y, _moved(lambda dx: _depthwise(dx, kernel, *shape), by_kernel, tangents)
-
-
-def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):
-    """What moves if the input does and the kernel does, where they do."""
-    parts = [
-        function(tangent)
-        for function, tangent in zip((by_x, by_kernel), tangents, strict=True)
-        if not isinstance(tangent, SymbolicZero)
-    ]
-    return functools.reduce(jnp.add, parts)
 
 
 # ---------------------------------------------------------------------- transposed
