@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from exburn.ops.by_taps import Pads, exburn_depthwise, windows
+from exburn.ops.by_taps import SHAPE, Pads, exburn_depthwise, windows
 
 __all__ = ["gpu_form"]
 
@@ -65,6 +65,9 @@ def gpu_form(
 def _size(shape: tuple) -> float:
     known = all(isinstance(n, int) for n in shape)
     return math.prod(shape) if known else math.inf
+
+
+_compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
 def _computed(x, kernel, strides, pads, dilation, groups: int = 1):
@@ -123,6 +126,7 @@ def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):
     return functools.reduce(jnp.add, parts)
 
 
+@functools.partial(jax.jit, static_argnames=(*SHAPE, "groups"), inline=True)
 def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
     """The places that a window meets are samples of their own, without holes.
 
@@ -164,6 +168,7 @@ def _in_turn(first, second) -> list:
 
 
 # ---------------------------------------------------------------------- volumes
+@_compiled
 def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
     """Images whose channels are those of all planes that a window meets.
 
@@ -186,12 +191,14 @@ def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
 
 
 # ---------------------------------------------------------------------- depthwise
+@_compiled
 def _as_image(x, kernel, strides, pads: Pads, dilation: tuple):
     """A sequence as an image of one row."""
     more = (1, *strides), ((0, 0), *pads), (1, *dilation)
     return _computed(x[:, None], kernel[None], *more, x.shape[-1])[:, 0]
 
 
+@_compiled
 def _by_taps(x, kernel, strides, pads: Pads, dilation: tuple):
     """A sum for each tap. In halves the sums of gradients would lose their digits."""
     wide = jnp.promote_types(x.dtype, jnp.float32)
