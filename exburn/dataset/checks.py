@@ -145,8 +145,7 @@ def _sum(array: np.ndarray) -> float:
         with np.errstate(all="ignore"):  # holds in one thread only
             return float(rows.sum())
 
-    most = min(os.cpu_count() or 1, _MOST_THREADS)
-    threads = min(most, len(array), array.nbytes // _PART)
+    threads = min(os.cpu_count() or 1, _MOST_THREADS, array.nbytes // _PART)
     if threads < 2:
         return part(array)
     with ThreadPoolExecutor(threads, "exburn-check") as pool:

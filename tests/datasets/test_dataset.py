@@ -16,6 +16,7 @@ from exburn.dataset import (
     as_dataset,
     as_validation_dataset,
     check_finite,
+    checks,
     split,
     with_targets_like,
 )
@@ -225,6 +226,26 @@ def test_opposite_infinities_do_not_cancel():
 def test_a_float64_beyond_float32_is_named():
     with pytest.raises(DataError, match="do not fit float32"):
         check_finite(as_dataset(np.array([1e300])).tree)
+
+
+@pytest.mark.filterwarnings("error")  # of sums that overflow
+def test_large_arrays_are_looked_at_by_threads(monkeypatch):
+    monkeypatch.setattr(checks, "_PART", 64)
+    monkeypatch.setattr(checks.os, "cpu_count", lambda: 5)
+    threads = []
+    pool = checks.ThreadPoolExecutor
+    monkeypatch.setattr(
+        checks, "ThreadPoolExecutor", lambda n, name: (threads.append(n), pool(n))[1]
+    )
+    x = np.full((37, 13), 3e38, np.float32)
+    check_finite(as_dataset(x).tree)
+    check_finite((np.ones((1, 500), np.float32),))  # one row, which is not cut
+    assert threads == [5, 5]
+    for row in (0, 20, 36):
+        spoiled = x.copy()
+        spoiled[row, 12] = np.inf
+        with pytest.raises(DataError, match=f"inf at row {row}, position"):
+            check_finite(as_dataset(spoiled).tree)
 
 
 def test_integers_and_absent_parts_are_finite():
