@@ -2,6 +2,7 @@
 
     python benchmarks/convolutions.py [--only mobilenet,resnext] [--rounds 4]
     python benchmarks/convolutions.py --samples 4096 --batch 128  # on a GPU
+    … --policy mixed_bfloat16
 
 Each model exists three times in this process: with ExBurn's forms, with those of XLA
 alone (``config.disable_convolution_forms()``), and of Keras. They run in turn, epochs
@@ -181,7 +182,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument(
+        "--policy", default="float32", help="of dtypes, in both libraries"
+    )
     args = parser.parse_args()
+    for library in (exburn, keras):
+        library.config.set_dtype_policy(args.policy)
     size = args.samples, args.batch
     for name in args.only.split(","):
         peers = {"exburn": Peer(MODELS[name], exburn, *size)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,11 +40,12 @@ def windows(
 def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """A sum of products of single elements."""
     *window, _, out = kernel.shape
-    x = repeated(x, out)
-    kernel = kernel.reshape(*window, out)
+    met = windows(repeated(x, out), tuple(window), strides, pads, dilation)
+    # split, as the gradient of an index is a whole kernel of zeros for each tap
+    taps = jnp.split(kernel.reshape(-1, out), math.prod(window))
     y: Any = 0
-    for tap, part in windows(x, tuple(window), strides, pads, dilation):
-        y = y + part * kernel[tap]
+    for tap, (_, part) in zip(taps, met, strict=True):
+        y = y + part * lax.broadcast_in_dim(tap[0], part.shape, (x.ndim - 1,))
     return y
 
 

@@ -61,7 +61,7 @@ def convolve(
         steps = tuple(strides), spread, dilation
         if chosen_platform() == "gpu":
             shape = x.shape[0], *sizes, channels
-            form = gpu_form(shape, window, feature_group_count, *steps)
+            form = gpu_form(shape, x.dtype, window, feature_group_count, *steps)
         else:
             form = cpu_form(window, channels, feature_group_count, *steps)
         reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]

@@ -4,7 +4,8 @@ XLA leaves convolutions there to cuDNN. Of dilated ones its gradient of the kern
 an H200 13 times as long as that of the same one without holes, for sequences, and four
 times as long for images. That of transposed ones XLA computes as a convolution whose
 window is the image: ten to a hundred times as long. Depthwise ones cuDNN knows for
-images and windows of up to five entries, others took five to ten times as long.
+images and windows of up to five entries, in halves of up to seven; others took five to
+ten times as long.
 ``benchmarks/convolutions.py`` has the figures.
 """
 
@@ -24,6 +25,7 @@ from exburn.ops.by_taps import SHAPE, Pads, exburn_depthwise, windows
 __all__ = ["gpu_form"]
 
 _KNOWN = 5  # entries of a depthwise window, along each axis, that cuDNN is quick for
+_KNOWN_HALVES = 7  # the same in bfloat16 and float16
 _FEW_TAPS = 16  # of a sequence's depthwise window
 _TAPS = 64  # of a window; more of them take the compiler seconds
 _STACKED = 1 << 28  # elements of images that hold all planes which a window meets
@@ -31,6 +33,7 @@ _STACKED = 1 << 28  # elements of images that hold all planes which a window mee
 
 def gpu_form(
     shape: tuple,
+    dtype: jnp.dtype,
     window: tuple,
     groups: int,
     strides: tuple,
@@ -40,7 +43,7 @@ def gpu_form(
     """What computes such a convolution; ``None`` if that is XLA's own.
 
     Args:
-        shape: Of the input, ``[batch, *sizes, in]``.
+        shape, dtype: Of the input, ``[batch, *sizes, in]``.
         window: Of the kernel.
         groups: Of channels; as many as there are for a depthwise one.
         strides, spread, dilation: Of the window, of the input and of the kernel.
@@ -50,7 +53,8 @@ def gpu_form(
         return None if groups > 1 or max(strides) > 1 or holes else _transposed
     if groups == shape[-1] > 1 and rank == 1:
         return _by_taps if window[0] <= _FEW_TAPS else _as_image
-    wide = max(window) > _KNOWN and min(window) > 1 and math.prod(window) <= _TAPS
+    known = _KNOWN_HALVES if dtype.itemsize == 2 else _KNOWN
+    wide = max(window) > known and min(window) > 1 and math.prod(window) <= _TAPS
     if groups == shape[-1] > 1 and rank == 2 and wide:
         return _depthwise
     if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
@@ -73,7 +77,7 @@ _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 def _computed(x, kernel, strides, pads, dilation, groups: int = 1):
     """In the form that suits it, or by XLA."""
     shape, window, none = x.shape, kernel.shape[:-2], (1,) * len(strides)
-    form = gpu_form(shape, window, groups, strides, none, dilation)
+    form = gpu_form(shape, x.dtype, window, groups, strides, none, dilation)
     form = form or functools.partial(_own, groups=groups)
     return form(x, kernel, strides, pads, dilation)
 

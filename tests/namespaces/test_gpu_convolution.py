@@ -242,6 +242,17 @@ def test_wide_depthwise_kernels_have_a_sum_for_each_tap():
         assert (shapes(slopes, k)[1] >= 42) == wide
 
 
+@pytest.mark.parametrize(("window", "wide"), [((7, 7), False), ((7, 9), True)])
+def test_depthwise_kernels_in_halves_are_those_of_cudnn_up_to_seven(window, wide):
+    x, k = jnp.ones((2, 9, 9, 4), "bfloat16"), jnp.ones((*window, 1, 4), "bfloat16")
+
+    def total(k):
+        layer = exburn.ops.depthwise_conv(x, jnp.swapaxes(k, -1, -2), padding="same")
+        return layer.sum()
+
+    assert (shapes(jax.grad(total), k)[1] >= 49) == wide
+
+
 def test_volumes_are_images_while_there_is_room(monkeypatch):
     x, k, given, options = arrays(("dense", "volume"))
     ours, theirs = both(given, options)
