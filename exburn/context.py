@@ -210,6 +210,7 @@ class _Seeds:
         self.seed: int | None = None
         self.drawn = False
         self.count = itertools.count()
+        self.layers = itertools.count()
 
     def get(self) -> int:
         if self.seed is None:
@@ -246,12 +247,23 @@ def set_random_seed(seed: int) -> None:
         )
     random.seed(int(seed))
     np.random.seed(int(seed))
-    _seeds.seed, _seeds.drawn, _seeds.count = int(seed), False, itertools.count()
+    _seeds.seed, _seeds.drawn = int(seed), False
+    _seeds.count, _seeds.layers = itertools.count(), itertools.count()
 
 
 def global_seed() -> int:
     """The seed of the process; drawn from the operating system when none was set."""
     return _seeds.get()
+
+
+def layer_seed() -> int:
+    """The seed of one more layer that has none of its own."""
+    return path_hash(f"layer {next(_seeds.layers)}", _seeds.get())
+
+
+def in_key_scope() -> bool:
+    """Whether a key was given by ``key_scope``."""
+    return _key_scope.get() is not None
 
 
 def _outer_key() -> jax.Array:

@@ -121,7 +121,7 @@ def _step_key(stream: str) -> jax.Array | None:
     pass_ = context.current()
     if pass_ is not None and pass_.key is not None:
         return pass_.random_key(stream)
-    if context._key_scope.get() is not None:
+    if context.in_key_scope():
         return context.Context().random_key(stream)
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -84,12 +84,16 @@ def module_paths(root: Any) -> dict[int, str]:
 
 
 def iter_weights(
-    root: Any, *, carried: bool = True
+    root: Any,
+    *,
+    carried: bool = True,
+    beside: Callable[[Any], Iterable[tuple[str, Weight]]] | None = None,
 ) -> Iterator[tuple[str, Weight, bool]]:
     """Every weight below ``root`` once: its path, itself, and whether it is trained.
 
     Without ``carried``, the states of stateful layers are left out, which are only
-    carried from call to call. In Keras they are variables, but no weights.
+    carried from call to call. In Keras they are variables, but no weights. ``beside``
+    tells of what belongs to a module and is no part of it.
 
     As in Keras, nothing is if ``root`` is frozen; else the innermost layer that holds a
     weight decides, not those around that one: whoever freezes a layer freezes all in
@@ -122,6 +126,10 @@ def iter_weights(
                     own.append((child_path, child, learned, learns))
         for child_path, child, learned, _ in sorted(own, key=lambda w: not w[3]):
             yield child_path, child, learned
+        for name, variable in beside(module) if beside else ():
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                yield f"{path}/{name}" if path else name, variable, False
         for child, child_path in inner:
             yield from walk(child, child_path, trainable)
 

@@ -18,12 +18,13 @@ from exburn import (
 from exburn.building import clone
 from exburn.errors import GraphError, NotBuiltError
 from exburn.layer.calling import Calling
+from exburn.layer.seeds import iter_variables
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import public_shape, spec_of
 from exburn.symbol import Symbol
-from exburn.traversal import children, iter_weights
+from exburn.traversal import children
 
 __all__ = ["Layer"]
 
@@ -254,7 +255,7 @@ class Layer(Calling):
             >>> y.tolist()
             [[3.0]]
         """
-        if not self.built and not any(True for _ in iter_weights(self)):
+        if not self.built and not any(True for _ in iter_variables(self)):
             raise NotBuiltError(
                 f"{self.name}.stateless_call",
                 "the layer must be built before its variables can be replaced",

@@ -7,11 +7,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from exburn import context
 from exburn.errors import ShapeError
+from exburn.layer.seeds import advanced, iter_variables, key_from
 from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["Bound", "bound", "stateless_call"]
@@ -33,7 +35,8 @@ class Bound:
     @property
     def rest(self) -> list[Any]:
         """Values of its ``non_trainable_variables`` now."""
-        return [weight.get_value() for weight in self._rest]
+        after = advanced if self.pass_.drew else jnp.asarray
+        return [after(v) if is_seed else v.get_value() for v, is_seed in self._rest]
 
 
 @contextlib.contextmanager
@@ -52,7 +55,7 @@ def bound(
     Raises:
         ShapeError: The number of values or a shape differs.
     """
-    weights = list(iter_weights(layer))
+    weights = list(iter_variables(layer))
     values: dict[str, Any] = {}
     for kind, given, learned in (
         ("trainable_variables", trained, True),
@@ -63,14 +66,20 @@ def bound(
     outer = context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     held = {path: weight for path, weight, _ in iter_weights(copy)}
-    for path, value in values.items():
-        held[path].set_raw_value(value)
-    pass_ = context.Context(training=training, key=outer and outer.key)
+    seeds = {path: value for path, value in values.items() if path not in held}
+    for path, weight in held.items():
+        weight.set_raw_value(values[path])
+    key = outer and outer.key
+    if key is None and not context.in_key_scope():
+        key = key_from([*seeds.values()])
+    pass_ = context.Context(training=training, key=key)
     if outer is not None:
         pass_._draws = outer._draws  # a second call in one step draws anew
     pass_.paths, pass_.root = module_paths(copy), copy
+    others = [path for path, _, learns in weights if not learns]
+    after = [(seeds.get(path, held.get(path)), path in seeds) for path in others]
     with context.forward(pass_):
-        yield Bound(copy, pass_, [held[p] for p, _, learns in weights if not learns])
+        yield Bound(copy, pass_, after)
 
 
 def stateless_call(

@@ -14,6 +14,7 @@ from exburn.building import materialize
 from exburn.dtypes import is_float, standardize_dtype
 from exburn.errors import NotBuiltError, ShapeError
 from exburn.layer.base import Base
+from exburn.layer.seeds import iter_variables
 from exburn.traversal import held_metrics, is_abstract, iter_weights
 from exburn.weights import (
     Buffer,
@@ -102,7 +103,9 @@ class Weighted(Base):
     def _weights(
         self, trainable: bool | None = None, *, carried: bool = False
     ) -> list[Weight]:
-        found = list(iter_weights(self, carried=carried))
+        found = list(
+            iter_variables(self) if carried else iter_weights(self, carried=False)
+        )
         if any(is_abstract(weight) for _, weight, _ in found):
             materialize(self)
         return [w for _, w, learns in found if trainable in (None, learns)]
@@ -121,7 +124,7 @@ class Weighted(Base):
 
     @property
     def variables(self) -> list[Weight]:
-        """The weights, and the states of stateful layers."""
+        """The weights, the states of stateful layers, and the seeds of random ones."""
         return self._weights(carried=True)
 
     @property

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
+from exburn.layer.seeds import iter_variables
 from exburn.traversal import iter_weights
 
 __all__ = ["StateTree"]
@@ -19,10 +20,9 @@ _FORMATS = "backend_tensor", "numpy_array"
 class StateTree:
     """Reads and sets every variable by its path; mixed into ``Model``."""
 
-    trainable_variables: Any
-    non_trainable_variables: Any
     metrics_variables: Any
     optimizer: Any
+    _require_weights: Any
     _run: Any
 
     def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
@@ -107,12 +107,16 @@ class StateTree:
     def _by_kind(self) -> dict[str, dict[str, Any]]:
         """Every variable by its path, by what it belongs to."""
         kinds = {
-            "trainable_variables": self.trainable_variables,
-            "non_trainable_variables": self.non_trainable_variables,
             "optimizer_variables": self._slots(),
             "metrics_variables": self.metrics_variables,
         }
-        return {kind: {v.path: v for v in vs} for kind, vs in kinds.items()}
+        self._require_weights()
+        own = list(iter_variables(self))
+        return {
+            "trainable_variables": {path: v for path, v, learns in own if learns},
+            "non_trainable_variables": {path: v for path, v, on in own if not on},
+            **{kind: {v.path: v for v in vs} for kind, vs in kinds.items()},
+        }
 
     def _slots(self) -> Any:
         """The optimizer's variables; there are none before the first step."""

@@ -19,6 +19,7 @@ import numpy as np
 from exburn import context
 from exburn.dataset.packing import pack_x_y_sample_weight
 from exburn.errors import ArgumentError, ShapeError
+from exburn.layer.seeds import iter_variables
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.own_step import own_step
 from exburn.training.state import TrainState
@@ -45,9 +46,11 @@ class CustomSteps:
     def __init__(self, split: SplitModule, optimizer: Any):
         self.split, self.optimizer = split, optimizer
         self.module: Any = split.module
-        weights = list(iter_weights(self.module))
-        self._learned = [path for path, _, learns in weights if learns]
-        self._rest = [path for path, _, learns in weights if not learns]
+        variables = list(iter_variables(self.module))
+        self._learned = [path for path, _, learns in variables if learns]
+        self._rest = [path for path, _, learns in variables if not learns]
+        weights = {path for path, _, _ in iter_weights(self.module)}
+        self._seeds = [path for path, _, _ in variables if path not in weights]
         self._logs: dict[str, tuple[str, ...]] = {}
 
     def has(self, kind: str) -> bool:
@@ -67,8 +70,9 @@ class CustomSteps:
         leaves, treedef = jax.tree.flatten(state.opt_state)
         self.optimizer.adopt(self._learned, treedef, self.split.constraints)
         arrays = {**state.params, **state.frozen, **state.others}
-        parts = [*self._lists(arrays), leaves, state.metrics["variables"]]
-        logs, new = self._call("train", parts, batch, state.key())
+        key = state.key()
+        parts = [*self._lists(key, arrays), leaves, state.metrics["variables"]]
+        logs, new = self._call("train", parts, batch, key)
         arrays |= dict(zip(self._learned, new[0], strict=True))
         arrays |= dict(zip(self._rest, new[1], strict=True))
         opt_state = treedef.unflatten(
@@ -89,14 +93,14 @@ class CustomSteps:
         self, groups: tuple[Arrays, ...], totals: Any, batch: tuple, key: Any
     ) -> Any:
         """The totals after one batch by the model's ``test_step``."""
-        parts = [*self._lists(*groups), totals["variables"]]
+        parts = [*self._lists(key, *groups), totals["variables"]]
         logs, new = self._call("test", parts, batch, key)
         return self._totals(logs, new[2])
 
     def predict(self, groups: tuple[Arrays, ...], x: Any, key: Any) -> Any:
         """The outputs of the model's ``predict_step``."""
         self.split.draws = True  # it may
-        state = self._lists(*groups)
+        state = self._lists(key, *groups)
         outputs, _ = self._step("predict", state, (x, None, None), key)
         rows = jax.tree.leaves(x)[0].shape[0]
         for path, leaf in jax.tree_util.tree_leaves_with_path(outputs):
@@ -110,9 +114,13 @@ class CustomSteps:
                 )
         return jax.tree.map(jnp.asarray, outputs)
 
-    def _lists(self, *groups: Arrays) -> tuple[list[Any], list[Any]]:
-        """The trainable values and the others, in the order of the model's."""
-        arrays = {name: value for group in groups for name, value in group.items()}
+    def _lists(self, key: Any, *groups: Arrays) -> tuple[list[Any], list[Any]]:
+        """The trainable values and the others, in the order of the model's.
+
+        The seeds of layers are those of the step: what they are after it is left out.
+        """
+        arrays = dict.fromkeys(self._seeds, jax.random.key_data(key)[-2:])
+        arrays |= {name: value for group in groups for name, value in group.items()}
         return [arrays[n] for n in self._learned], [arrays[n] for n in self._rest]
 
     def _step(self, kind: str, state: tuple, batch: tuple, key: Any) -> tuple:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.attention.scaled_dot_product import position_mask
 from exburn.layers.attention.softmax import masked_softmax
 from exburn.layers.layout import check_choice
@@ -56,6 +57,8 @@ class Attention(Layer):
 
     scale: Any = None
     concat_score_weight: Any = None
+
+    seed_generator = SeedOfLayer()
 
     def __init__(
         self, use_scale=False, score_mode="dot", dropout=0.0, seed=None, **kwargs
@@ -124,6 +127,10 @@ class Attention(Layer):
         if query_mask is not None:
             output = jnp.where(jnp.asarray(query_mask, bool)[..., None], output, 0)
         return (output, weights) if return_attention_scores else output
+
+    @property
+    def _draws(self) -> bool:
+        return self.dropout > 0
 
     def _drop(self, weights, training):
         if not training or not self.dropout:

@@ -12,6 +12,7 @@ from exburn.arguments import check_count
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.attention.positions import Fold
 from exburn.layers.attention.products import products
 from exburn.layers.attention.scaled_dot_product import (
@@ -36,6 +37,8 @@ class ProjectedAttention(Layer):
     _output_sizes: tuple | None = None
     _attention_axes: tuple | None = None
     gate: Any = None
+
+    seed_generator = SeedOfLayer()
 
     def __init__(
         self,
@@ -276,6 +279,10 @@ class ProjectedAttention(Layer):
         if reason and self.flash_attention:
             raise ArgumentError(self.name, f"flash attention cannot run: {reason}")
         return reason is None
+
+    @property
+    def _draws(self) -> bool:
+        return self.dropout > 0
 
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)

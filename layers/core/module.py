@@ -12,6 +12,7 @@ from flax import nnx
 
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.registry import register_builtin
 
 __all__ = ["ModuleLayer"]
@@ -45,6 +46,8 @@ class ModuleLayer(Layer):
         (3, 2)
     """
 
+    seed_generator = SeedOfLayer()
+
     def __init__(self, module, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(module, nnx.Module):
@@ -54,6 +57,11 @@ class ModuleLayer(Layer):
         self.module = module
         self._tells_training = "training" in inspect.signature(module).parameters
         self.built = True
+
+    @property
+    def _draws(self) -> bool:
+        parts = nnx.iter_graph(self.module)
+        return any(isinstance(part, nnx.RngStream) for _, part in parts)
 
     def call(self, *args, training=False, **kwargs):
         if self._tells_training:

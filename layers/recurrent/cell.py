@@ -11,6 +11,7 @@ from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.recurrent.loop import Step
 
 __all__ = ["RecurrentCell"]
@@ -57,6 +58,7 @@ class RecurrentCell(Layer):
     """
 
     kept_as = dict.fromkeys(("activation", "recurrent_activation"), activations.get)
+    seed_generator = SeedOfLayer()
     gates = 1
     hoist: bool | None = None  # whether the input is projected before the loop
     kernel = None
@@ -182,6 +184,10 @@ class RecurrentCell(Layer):
                 self, self.recurrent_dropout, shape, self.seed
             )
         return w
+
+    @property
+    def _draws(self) -> bool:
+        return self.dropout > 0 or self.recurrent_dropout > 0
 
     def call(self, inputs, states, training=False):
         nested = isinstance(states, list | tuple)

@@ -11,6 +11,7 @@ import numpy as np
 from exburn.arguments import check_number
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.registry import register_builtin
 from exburn.weights import InputSpec
@@ -34,6 +35,8 @@ class Noise(Layer):
     """
 
     supports_masking = True
+    seed_generator = SeedOfLayer()
+    _draws = True
 
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)

@@ -17,6 +17,7 @@ from flax import nnx
 from exburn import context
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format
 from exburn.shapes import describe
 from exburn.symbol import has_symbol
@@ -140,6 +141,9 @@ class ImageAugmentation(ImageLayer):
         seed: Folded into the layer's random key.
         data_format: ``"channels_last"`` or ``"channels_first"``.
     """
+
+    seed_generator = SeedOfLayer()
+    _draws = True
 
     def __init__(self, seed=None, data_format=None, **kwargs):
         super().__init__(data_format, **kwargs)

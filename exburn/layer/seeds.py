@@ -1,0 +1,69 @@
+"""Seeds of random layers, which Keras lists among a layer's variables.
+
+ExBurn's own programs have no use for them: their keys come from the step. A loop by
+hand gives their values to ``stateless_call`` and gets those for the next call back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.context import layer_seed
+from exburn.random import SeedGenerator, key_of
+from exburn.traversal import iter_weights
+from exburn.weights import Weight
+
+__all__ = ["SeedOfLayer", "advanced", "iter_variables", "key_from"]
+
+
+class SeedOfLayer:
+    """The attribute ``seed_generator`` of a layer, unless a subclass sets its own."""
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        if layer is None:
+            return self
+        if layer not in _made:
+            seed = getattr(layer, "seed", None)
+            with jax.ensure_compile_time_eval():
+                _made[layer] = SeedGenerator(layer_seed() if seed is None else seed)
+        return _made[layer]
+
+
+# Apart from the layers: their graph is part of what a program is compiled for.
+_made: weakref.WeakKeyDictionary[Any, SeedGenerator] = weakref.WeakKeyDictionary()
+
+
+def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
+    """As ``iter_weights``, and after each layer's own weights the states of its seeds.
+
+    Args:
+        root: A layer.
+    """
+    return iter_weights(root, beside=_states)
+
+
+def _states(module: Any) -> Iterator[tuple[str, Weight]]:
+    held = {name: v for name, v in vars(module).items() if isinstance(v, SeedGenerator)}
+    if getattr(module, "_draws", False):
+        held["seed_generator"] = module.seed_generator
+    for name, generator in held.items():
+        yield f"{name}/seed_generator_state", generator.state
+
+
+def key_from(seeds: list[Any]) -> jax.Array | None:
+    """The key of a call with these seeds, if there are any.
+
+    What a layer draws depends on its path as well, so that the first one will do.
+    """
+    return key_of(seeds[0]) if seeds else None
+
+
+def advanced(words: Any) -> jax.Array:
+    """The seed of the next call."""
+    return jnp.asarray(words) + np.array([0, 1], np.uint32)
