@@ -56,6 +56,8 @@ class BackupAndRestore(StateCheckpoint):
             background=background,
             on_error=on_error,
         )
+        self.backup_dir = backup_dir
+        self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
 
     def _score(self, point: Any, needed: bool) -> None:

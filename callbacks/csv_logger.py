@@ -55,7 +55,7 @@ class CSVLogger(Callback):
                 {"separator": repr(separator)},
             )
         self.filename = os.fspath(filename)
-        self.separator = separator
+        self.sep = separator
         self.append = append
         self._columns: list[str] = []
         self._rows = 0  # in the file
@@ -90,7 +90,7 @@ class CSVLogger(Callback):
     def _read(self) -> list[dict[str, str]]:
         """Returns the file's rows and takes over its columns."""
         with open(self.filename, newline="") as file:
-            reader = csv.DictReader(file, delimiter=self.separator)
+            reader = csv.DictReader(file, delimiter=self.sep)
             rows = list(reader)
             self._columns = list(reader.fieldnames or [])
         if self._columns and "epoch" not in self._columns:
@@ -111,9 +111,7 @@ class CSVLogger(Callback):
         os.replace(temporary, self.filename)
 
     def _writer(self, file: Any) -> csv.DictWriter:
-        return csv.DictWriter(
-            file, self._columns, restval="NA", delimiter=self.separator
-        )
+        return csv.DictWriter(file, self._columns, restval="NA", delimiter=self.sep)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self._rows}

@@ -107,6 +107,16 @@ class Precision:
             return self.param
         return f"mixed_{self.compute}"
 
+    def get_config(self) -> dict[str, str]:
+        """What ``from_config`` makes this policy from again."""
+        known = self.identifier
+        return {"name": known} if isinstance(known, str) else known
+
+    @classmethod
+    def from_config(cls, config: dict[str, str]) -> Precision:
+        """A policy from ``get_config``'s result."""
+        return cls._of_config(config)
+
     @property
     def identifier(self) -> str | dict[str, str]:
         """What ``Precision.of`` makes this policy from again; JSON-able.

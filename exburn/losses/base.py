@@ -240,6 +240,11 @@ class FormulaLoss(Loss):
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
 
+    @property
+    def fn(self) -> Callable[..., jax.Array]:
+        """The function."""
+        return self.formula
+
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_same(self.name, y_true, y_pred)
 
