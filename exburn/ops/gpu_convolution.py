@@ -63,7 +63,7 @@ def gpu_form(
         return None
     if groups == 1 and rank > 1:
         return _with_holes
-    return functools.partial(_folded, groups=groups)
+    return _folded
 
 
 def _size(shape: tuple) -> float:
@@ -74,25 +74,27 @@ def _size(shape: tuple) -> float:
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
-def _computed(x, kernel, strides, pads, dilation, groups: int = 1):
+def _computed(x, kernel, strides, pads: Pads, dilation: tuple):
     """In the form that suits it, or by XLA."""
     shape, window, none = x.shape, kernel.shape[:-2], (1,) * len(strides)
-    form = gpu_form(shape, x.dtype, window, groups, strides, none, dilation)
-    form = form or functools.partial(_own, groups=groups)
-    return form(x, kernel, strides, pads, dilation)
+    form = gpu_form(shape, x.dtype, window, _groups(x, kernel), strides, none, dilation)
+    return (form or _own)(x, kernel, strides, pads, dilation)
 
 
-def _own(x, kernel, strides, pads, dilation, *, groups: int = 1, spread=None):
+def _groups(x, kernel) -> int:
+    return x.shape[-1] // kernel.shape[-2]
+
+
+def _own(x, kernel, strides, pads: Pads, dilation: tuple):
     """XLA's own."""
     return lax.conv_general_dilated(
         x,
         kernel,
         strides,
         pads,
-        lhs_dilation=spread,
         rhs_dilation=dilation,
         dimension_numbers=_layout(len(strides), "IO"),
-        feature_group_count=groups,
+        feature_group_count=_groups(x, kernel),
     )
 
 
@@ -101,37 +103,34 @@ def _layout(rank: int, kernel: str) -> tuple[str, str, str]:
     return f"N{axes}C", axes + kernel, f"N{axes}C"
 
 
+def _but(compute: Callable, by_kernel: Callable) -> Callable:
+    """``compute``, whose gradient of the kernel is that of ``by_kernel``.
+
+    Both give the same, and take the input, the kernel, and three tuples.
+    """
+
+    @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+    def form(x, kernel, strides, pads: Pads, apart: tuple):
+        return compute(x, kernel, strides, pads, apart)
+
+    @functools.partial(form.defjvp, symbolic_zeros=True)
+    def derivative(strides, pads: Pads, apart: tuple, primals, tangents):
+        x, kernel = primals
+        shape = strides, pads, apart
+        y = form(x, kernel, *shape)
+        moved = []
+        if not isinstance(tangents[0], SymbolicZero):
+            moved.append(form(tangents[0], kernel, *shape))
+        if not isinstance(tangents[1], SymbolicZero):
+            moved.append(by_kernel(x, tangents[1], *shape))
+        return y, functools.reduce(jnp.add, moved)
+
+    return form
+
+
 # ---------------------------------------------------------------------- with holes
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
-def _with_holes(x, kernel, strides, pads: Pads, dilation: tuple):
-    """XLA's own, whose gradient of the kernel is that of the form below."""
-    return _own(x, kernel, strides, pads, dilation)
-
-
-@functools.partial(_with_holes.defjvp, symbolic_zeros=True)
-def _with_holes_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
-    x, kernel = primals
-    shape = strides, pads, dilation
-    y = _with_holes(x, kernel, *shape)
-
-    def by_kernel(dkernel):
-        return _folded(x, dkernel, *shape)
-
-    return y, _moved(lambda dx: _with_holes(dx, kernel, *shape), by_kernel, tangents)
-
-
-def _moved(by_x: Callable, by_kernel: Callable, tangents: tuple):
-    """What moves if the input does and the kernel does, where they do."""
-    parts = [
-        function(tangent)
-        for function, tangent in zip((by_x, by_kernel), tangents, strict=True)
-        if not isinstance(tangent, SymbolicZero)
-    ]
-    return functools.reduce(jnp.add, parts)
-
-
-@functools.partial(jax.jit, static_argnames=(*SHAPE, "groups"), inline=True)
-def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
+@_compiled
+def _folded(x, kernel, strides, pads: Pads, dilation: tuple):
     """The places that a window meets are samples of their own, without holes.
 
     Args:
@@ -139,7 +138,6 @@ def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
         kernel: ``[*window, in // groups, out]``
         strides: Ones.
         pads, dilation: Along each of the sizes.
-        groups: Of channels.
     """
     rank, batch, channels = x.ndim - 2, x.shape[0], x.shape[-1]
     whole = [n + sum(pad) for n, pad in zip(x.shape[1:-1], pads, strict=True)]
@@ -156,7 +154,7 @@ def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
     second = [axis + 1 for axis in first]
     x = x.transpose(0, *second, *first, x.ndim - 1)
     x = x.reshape(batch * math.prod(dilation), *counts, channels)
-    y = _computed(x, kernel, strides, ((0, 0),) * rank, (1,) * rank, groups)
+    y = _computed(x, kernel, strides, ((0, 0),) * rank, (1,) * rank)
     counts, out = y.shape[1:-1], y.shape[-1]
     y = y.reshape(batch, *dilation, *counts, out)
     order = _in_turn([1 + rank + axis for axis in range(rank)], range(1, 1 + rank))
@@ -169,6 +167,9 @@ def _folded(x, kernel, strides, pads: Pads, dilation: tuple, groups: int = 1):
 
 def _in_turn(first, second) -> list:
     return [n for pair in zip(first, second, strict=True) for n in pair]
+
+
+_with_holes = _but(_own, _folded)
 
 
 # ---------------------------------------------------------------------- volumes
@@ -199,7 +200,7 @@ def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
 def _as_image(x, kernel, strides, pads: Pads, dilation: tuple):
     """A sequence as an image of one row."""
     more = (1, *strides), ((0, 0), *pads), (1, *dilation)
-    return _computed(x[:, None], kernel[None], *more, x.shape[-1])[:, 0]
+    return _computed(x[:, None], kernel[None], *more)[:, 0]
 
 
 @_compiled
@@ -210,28 +211,12 @@ def _by_taps(x, kernel, strides, pads: Pads, dilation: tuple):
     return y.astype(x.dtype)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
-def _depthwise(x, kernel, strides, pads: Pads, dilation: tuple):
-    """XLA's own, whose gradient of the kernel is a sum for each tap."""
-    return _own(x, kernel, strides, pads, dilation, groups=x.shape[-1])
-
-
-@functools.partial(_depthwise.defjvp, symbolic_zeros=True)
-def _depthwise_jvp(strides, pads: Pads, dilation: tuple, primals, tangents):
-    x, kernel = primals
-    shape = strides, pads, dilation
-    y = _depthwise(x, kernel, *shape)
-
-    def by_kernel(dkernel):
-        return _by_taps(x, dkernel, *shape)
-
-    return y, _moved(lambda dx: _depthwise(dx, kernel, *shape), by_kernel, tangents)
+_depthwise = _but(_own, _by_taps)
 
 
 # ---------------------------------------------------------------------- transposed
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
-def _transposed(x, kernel, strides, pads: Pads, spread: tuple):
-    """XLA's own, with another gradient of the kernel.
+def _spread_out(x, kernel, strides, pads: Pads, spread: tuple):
+    """XLA's own.
 
     Args:
         x: ``[batch, *sizes, in]``, whose entries are ``spread`` apart.
@@ -239,20 +224,21 @@ def _transposed(x, kernel, strides, pads: Pads, spread: tuple):
         strides: Ones.
         pads, spread: Along each of the sizes.
     """
-    return _own(x, kernel, strides, pads, None, spread=spread)
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        strides,
+        pads,
+        lhs_dilation=spread,
+        dimension_numbers=_layout(len(strides), "IO"),
+    )
 
 
-@functools.partial(_transposed.defjvp, symbolic_zeros=True)
-def _transposed_jvp(strides, pads: Pads, spread: tuple, primals, tangents):
-    x, kernel = primals
-    shape = strides, pads, spread
-    y = _transposed(x, kernel, *shape)
+def _by_slope(x, kernel, strides, pads: Pads, spread: tuple):
+    """Made from its gradient of the kernel: transposed once more it is that one."""
+    y = jax.eval_shape(lambda x, k: _spread_out(x, k, strides, pads, spread), x, kernel)
     slope = functools.partial(_slope, kernel, x, pads, spread)
-
-    def by_kernel(dkernel):  # what is transposed once more gives the slope as it is
-        return jax.linear_transpose(slope, y)(dkernel)[0]
-
-    return y, _moved(lambda dx: _transposed(dx, kernel, *shape), by_kernel, tangents)
+    return jax.linear_transpose(slope, y)(kernel)[0]
 
 
 def _slope(kernel, x, pads: Pads, spread: tuple, dy):
@@ -280,3 +266,6 @@ def _slope(kernel, x, pads: Pads, spread: tuple, dy):
         )
 
     return jax.linear_transpose(compute, kernel)(x)[0]
+
+
+_transposed = _but(_spread_out, _by_slope)
