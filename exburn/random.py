@@ -87,7 +87,7 @@ class SeedGenerator:
         if context.tracing():
             return context.Context().random_key(self.name)  # raises, and says why
         words = np.asarray(self.state.get_value())
-        after = _words(int(words[0]), int(words[1]) + 1)
+        after = jax.device_put(advanced(words))
         self.state.set_raw_value(after, _unsafe_bypass_check=True)
         return key_of(words)
 
@@ -109,6 +109,11 @@ def _check_seed(seed: Any) -> int:
 
 def _words(seed: int, count: int) -> jax.Array:
     return jax.device_put(np.array([seed & 0xFFFFFFFF, count], np.uint32))
+
+
+def advanced(words: Any) -> Any:
+    """The two words of the next draw."""
+    return words + np.array([0, 1], np.uint32)
 
 
 def key_of(words: Any) -> jax.Array:

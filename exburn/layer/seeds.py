@@ -7,23 +7,28 @@ hand gives their values to ``stateless_call`` and gets those for the next call b
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from exburn.context import layer_seed
-from exburn.random import SeedGenerator, key_of
+from exburn.random import SeedGenerator
 from exburn.traversal import iter_weights
 from exburn.weights import Weight
 
-__all__ = ["SeedOfLayer", "advanced", "iter_variables", "key_from"]
+__all__ = ["SeedOfLayer", "iter_variables"]
 
 
 class SeedOfLayer:
-    """The attribute ``seed_generator`` of a layer, unless a subclass sets its own."""
+    """The attribute ``seed_generator`` of a layer, unless a subclass sets its own.
+
+    Args:
+        draws: Whether a layer draws random numbers; by default it does.
+    """
+
+    def __init__(self, draws: Callable[[Any], bool] = lambda layer: True):
+        self.draws = draws
 
     def __get__(self, layer: Any, owner: type | None = None) -> Any:
         if layer is None:
@@ -50,20 +55,8 @@ def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
 
 def _states(module: Any) -> Iterator[tuple[str, Weight]]:
     held = {name: v for name, v in vars(module).items() if isinstance(v, SeedGenerator)}
-    if getattr(module, "_draws", False):
+    seed = getattr(type(module), "seed_generator", None)
+    if isinstance(seed, SeedOfLayer) and seed.draws(module):
         held["seed_generator"] = module.seed_generator
     for name, generator in held.items():
         yield f"{name}/seed_generator_state", generator.state
-
-
-def key_from(seeds: list[Any]) -> jax.Array | None:
-    """The key of a call with these seeds, if there are any.
-
-    What a layer draws depends on its path as well, so that the first one will do.
-    """
-    return key_of(seeds[0]) if seeds else None
-
-
-def advanced(words: Any) -> jax.Array:
-    """The seed of the next call."""
-    return jnp.asarray(words) + np.array([0, 1], np.uint32)

@@ -13,7 +13,8 @@ from flax import nnx
 
 from exburn import context
 from exburn.errors import ShapeError
-from exburn.layer.seeds import advanced, iter_variables, key_from
+from exburn.layer.seeds import iter_variables
+from exburn.random import advanced, key_of
 from exburn.traversal import iter_weights, module_paths
 
 __all__ = ["Bound", "bound", "stateless_call"]
@@ -35,8 +36,11 @@ class Bound:
     @property
     def rest(self) -> list[Any]:
         """Values of its ``non_trainable_variables`` now."""
-        after = advanced if self.pass_.drew else jnp.asarray
-        return [after(v) if is_seed else v.get_value() for v, is_seed in self._rest]
+        drew = self.pass_.drew
+        return [
+            jnp.asarray(advanced(v) if drew else v) if is_seed else v.get_value()
+            for v, is_seed in self._rest
+        ]
 
 
 @contextlib.contextmanager
@@ -70,8 +74,8 @@ def bound(
     for path, weight in held.items():
         weight.set_raw_value(values[path])
     key = outer and outer.key
-    if key is None and not context.in_key_scope():
-        key = key_from([*seeds.values()])
+    if key is None and seeds and not context.in_key_scope():
+        key = key_of(next(iter(seeds.values())))  # draws depend on paths, too
     pass_ = context.Context(training=training, key=key)
     if outer is not None:
         pass_._draws = outer._draws  # a second call in one step draws anew

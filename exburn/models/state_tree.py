@@ -106,16 +106,13 @@ class StateTree:
 
     def _by_kind(self) -> dict[str, dict[str, Any]]:
         """Every variable by its path, by what it belongs to."""
-        kinds = {
-            "optimizer_variables": self._slots(),
-            "metrics_variables": self.metrics_variables,
-        }
         self._require_weights()
         own = list(iter_variables(self))
         return {
             "trainable_variables": {path: v for path, v, learns in own if learns},
             "non_trainable_variables": {path: v for path, v, on in own if not on},
-            **{kind: {v.path: v for v in vs} for kind, vs in kinds.items()},
+            "optimizer_variables": {v.path: v for v in self._slots()},
+            "metrics_variables": {v.path: v for v in self.metrics_variables},
         }
 
     def _slots(self) -> Any:

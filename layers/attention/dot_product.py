@@ -58,7 +58,7 @@ class Attention(Layer):
     scale: Any = None
     concat_score_weight: Any = None
 
-    seed_generator = SeedOfLayer()
+    seed_generator = SeedOfLayer(lambda layer: layer.dropout > 0)
 
     def __init__(
         self, use_scale=False, score_mode="dot", dropout=0.0, seed=None, **kwargs
@@ -127,10 +127,6 @@ class Attention(Layer):
         if query_mask is not None:
             output = jnp.where(jnp.asarray(query_mask, bool)[..., None], output, 0)
         return (output, weights) if return_attention_scores else output
-
-    @property
-    def _draws(self) -> bool:
-        return self.dropout > 0
 
     def _drop(self, weights, training):
         if not training or not self.dropout:

@@ -38,7 +38,7 @@ class ProjectedAttention(Layer):
     _attention_axes: tuple | None = None
     gate: Any = None
 
-    seed_generator = SeedOfLayer()
+    seed_generator = SeedOfLayer(lambda layer: layer.dropout > 0)
 
     def __init__(
         self,
@@ -279,10 +279,6 @@ class ProjectedAttention(Layer):
         if reason and self.flash_attention:
             raise ArgumentError(self.name, f"flash attention cannot run: {reason}")
         return reason is None
-
-    @property
-    def _draws(self) -> bool:
-        return self.dropout > 0
 
     def _drop(self, weights):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)

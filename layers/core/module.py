@@ -46,7 +46,7 @@ class ModuleLayer(Layer):
         (3, 2)
     """
 
-    seed_generator = SeedOfLayer()
+    seed_generator = SeedOfLayer(lambda layer: bool(layer._random_streams()))
 
     def __init__(self, module, **kwargs):
         super().__init__(**kwargs)
@@ -57,11 +57,6 @@ class ModuleLayer(Layer):
         self.module = module
         self._tells_training = "training" in inspect.signature(module).parameters
         self.built = True
-
-    @property
-    def _draws(self) -> bool:
-        parts = nnx.iter_graph(self.module)
-        return any(isinstance(part, nnx.RngStream) for _, part in parts)
 
     def call(self, *args, training=False, **kwargs):
         if self._tells_training:
@@ -86,12 +81,14 @@ class ModuleLayer(Layer):
             dtype=self.precision,
         )
 
+    def _random_streams(self) -> list[nnx.RngStream]:
+        parts = nnx.iter_graph(self.module)
+        return [part for _, part in parts if isinstance(part, nnx.RngStream)]
+
     @contextlib.contextmanager
     def _streams(self, training: bool) -> Iterator[None]:
         """Random streams that start from this call's key, and their state put back."""
-        streams = [
-            m for _, m in nnx.iter_graph(self.module) if isinstance(m, nnx.RngStream)
-        ]
+        streams = self._random_streams()
         if not (training and streams):
             yield
             return

@@ -58,7 +58,9 @@ class RecurrentCell(Layer):
     """
 
     kept_as = dict.fromkeys(("activation", "recurrent_activation"), activations.get)
-    seed_generator = SeedOfLayer()
+    seed_generator = SeedOfLayer(
+        lambda cell: cell.dropout > 0 or cell.recurrent_dropout > 0
+    )
     gates = 1
     hoist: bool | None = None  # whether the input is projected before the loop
     kernel = None
@@ -184,10 +186,6 @@ class RecurrentCell(Layer):
                 self, self.recurrent_dropout, shape, self.seed
             )
         return w
-
-    @property
-    def _draws(self) -> bool:
-        return self.dropout > 0 or self.recurrent_dropout > 0
 
     def call(self, inputs, states, training=False):
         nested = isinstance(states, list | tuple)

@@ -36,7 +36,6 @@ class Noise(Layer):
 
     supports_masking = True
     seed_generator = SeedOfLayer()
-    _draws = True
 
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)

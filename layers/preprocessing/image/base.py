@@ -143,7 +143,6 @@ class ImageAugmentation(ImageLayer):
     """
 
     seed_generator = SeedOfLayer()
-    _draws = True
 
     def __init__(self, seed=None, data_format=None, **kwargs):
         super().__init__(data_format, **kwargs)
