@@ -244,6 +244,7 @@ class Layer(Calling):
         Raises:
             NotBuiltError: The layer has no weights yet.
             ShapeError: The number of values or a shape differs.
+            DTypeError: The seed of a random layer is not of unsigned integers.
 
         Example:
             >>> import jax.numpy as jnp

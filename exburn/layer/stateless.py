@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
-from exburn.errors import ShapeError
+from exburn.errors import DTypeError, ShapeError
 from exburn.layer.seeds import iter_variables
 from exburn.random import advanced, key_of
 from exburn.traversal import iter_weights, module_paths
@@ -58,6 +58,7 @@ def bound(
 
     Raises:
         ShapeError: The number of values or a shape differs.
+        DTypeError: A seed is not of unsigned integers.
     """
     weights = list(iter_variables(layer))
     values: dict[str, Any] = {}
@@ -71,6 +72,14 @@ def bound(
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     held = {path: weight for path, weight, _ in iter_weights(copy)}
     seeds = {path: value for path, value in values.items() if path not in held}
+    for path, value in seeds.items():
+        dtype = getattr(value, "dtype", type(value).__name__)
+        if dtype != np.uint32:
+            raise DTypeError(
+                f"{layer.name}.{op}",
+                f"{path} must be uint32, received {dtype}",
+                hint="Pass what the last call returned, as it is.",
+            )
     for path, weight in held.items():
         weight.set_raw_value(values[path])
     key = outer and outer.key

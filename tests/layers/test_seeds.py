@@ -134,6 +134,21 @@ def test_without_them_the_error_stays():
         jax.jit(lambda x: layer(x, training=True))(X)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "error", "reason"),
+    [
+        ([], keras.errors.ShapeError, "must hold 1 arrays, received 0"),
+        ([np.zeros(3, np.uint32)], keras.errors.ShapeError, r"received \(3,\)"),
+        ([np.zeros(2, np.float32)], keras.errors.DTypeError, "must be uint32"),
+        ([[0, 1]], keras.errors.DTypeError, "must be uint32"),
+    ],
+)
+def test_seeds_are_checked(seeds, error, reason):
+    layer = layers.Dropout(0.5)
+    with pytest.raises(error, match=reason):
+        layer.stateless_call([], seeds, X, training=True)
+
+
 def test_the_seed_of_the_process_decides():
     def seeds():
         keras.set_random_seed(3)
