@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["SHAPE", "Pads", "exburn_depthwise", "repeated", "windows"]
+__all__ = ["SHAPE", "Pads", "exburn_depthwise", "pointwise", "repeated", "windows"]
 
 Pads = tuple[tuple[int, int], ...]
 SHAPE = "strides", "pads", "dilation"
@@ -33,6 +33,15 @@ def windows(
             tap,
             x[(slice(None), *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in cuts))],
         )
+
+
+@functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
+def pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+    """A product of two matrices, for a window of one entry."""
+    inner, out = kernel.shape[-2:]
+    [(_, met)] = windows(x, kernel.shape[:-2], strides, pads, dilation)
+    y = met.reshape(-1, inner) @ kernel.reshape(inner, out)
+    return y.reshape(*met.shape[:-1], out)
 
 
 # Not inlined: by its name ``flops.count`` knows what it is.

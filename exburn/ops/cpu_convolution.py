@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.ops.by_taps import SHAPE, Pads, windows
+from exburn.ops.by_taps import SHAPE, Pads, pointwise, windows
 from exburn.ops.cpu_depthwise import depthwise
 
 __all__ = ["cpu_form"]
@@ -54,7 +54,7 @@ def cpu_form(
     if groups > 1:
         return _wide(functools.partial(_grouped, groups=groups))
     if taps == 1:
-        return _wide(_pointwise)
+        return _wide(pointwise)
     return _wide(_in_planes) if len(window) == 3 else None
 
 
@@ -69,15 +69,6 @@ def _wide(compute: Callable) -> Callable:
 
 
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
-
-
-@_compiled
-def _pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
-    """A product of two matrices."""
-    inner, out = kernel.shape[-2:]
-    [(_, met)] = windows(x, kernel.shape[:-2], strides, pads, dilation)
-    y = met.reshape(-1, inner) @ kernel.reshape(inner, out)
-    return y.reshape(*met.shape[:-1], out)
 
 
 @functools.partial(jax.jit, static_argnames=(*SHAPE, "groups"), inline=True)
@@ -108,7 +99,7 @@ def _in_planes(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     for (tap, _), part in windows(flat, depth, steps, edges, apart):
         images = part.reshape(-1, *x.shape[2:])
         one = math.prod(kernel.shape[1:3]) == 1
-        compute = _pointwise if one else _in_two_dimensions
+        compute = pointwise if one else _in_two_dimensions
         plane = compute(images, kernel[tap], strides[1:], pads[1:], dilation[1:])
         sizes = part.shape[1], *plane.shape[1:]
         y = y + plane

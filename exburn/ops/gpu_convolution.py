@@ -5,7 +5,7 @@ an H200 13 times as long as that of the same one without holes, for sequences, a
 times as long for images. That of transposed ones XLA computes as a convolution whose
 window is the image: ten to a hundred times as long. Depthwise ones cuDNN knows for
 images and windows of up to five entries, in halves of up to seven; others took five to
-ten times as long.
+ten times as long. In halves cuDNN's gradients of kernels take seconds to compile.
 ``benchmarks/convolutions.py`` has the figures.
 """
 
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from exburn.ops.by_taps import SHAPE, Pads, exburn_depthwise, windows
+from exburn.ops.by_taps import SHAPE, Pads, exburn_depthwise, pointwise, windows
 
 __all__ = ["gpu_form"]
 
@@ -51,12 +51,17 @@ def gpu_form(
     holes, rank = max(dilation) > 1, len(window)
     if max(spread) > 1:
         return None if groups > 1 or max(strides) > 1 or holes else _transposed
+    halves = dtype.itemsize == 2
     if groups == shape[-1] > 1 and rank == 1:
         return _by_taps if window[0] <= _FEW_TAPS else _as_image
-    known = _KNOWN_HALVES if dtype.itemsize == 2 else _KNOWN
-    wide = max(window) > known and min(window) > 1 and math.prod(window) <= _TAPS
-    if groups == shape[-1] > 1 and rank == 2 and wide:
-        return _depthwise
+    known = _KNOWN_HALVES if halves else _KNOWN
+    if groups == shape[-1] > 1 and rank == 2 and min(window) > 1:
+        if max(window) > known and math.prod(window) <= _TAPS:
+            return _wide
+        if halves and max(window) <= _KNOWN and not holes:
+            return _narrow if max(strides) == 1 else _narrow_apart
+    if groups == 1 and halves and math.prod(window) == 1:
+        return pointwise
     if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
         return _stacked
     if not holes or max(strides) > 1:
@@ -103,10 +108,12 @@ def _layout(rank: int, kernel: str) -> tuple[str, str, str]:
     return f"N{axes}C", axes + kernel, f"N{axes}C"
 
 
-def _but(compute: Callable, by_kernel: Callable) -> Callable:
-    """``compute``, whose gradient of the kernel is that of ``by_kernel``.
+def _but(
+    compute: Callable, by_kernel: Callable, by_input: Callable | None = None
+) -> Callable:
+    """``compute``, with the gradients of the others: of the kernel, and of the input.
 
-    Both give the same, and take the input, the kernel, and three tuples.
+    All give the same, and take the input, the kernel, and three tuples.
     """
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -120,7 +127,7 @@ def _but(compute: Callable, by_kernel: Callable) -> Callable:
         y = form(x, kernel, *shape)
         moved = []
         if not isinstance(tangents[0], SymbolicZero):
-            moved.append(form(tangents[0], kernel, *shape))
+            moved.append((by_input or form)(tangents[0], kernel, *shape))
         if not isinstance(tangents[1], SymbolicZero):
             moved.append(by_kernel(x, tangents[1], *shape))
         return y, functools.reduce(jnp.add, moved)
@@ -211,7 +218,15 @@ def _by_taps(x, kernel, strides, pads: Pads, dilation: tuple):
     return y.astype(x.dtype)
 
 
-_depthwise = _but(_own, _by_taps)
+def _in_full(x, kernel, strides, pads: Pads, dilation: tuple):
+    """XLA's own, in float32."""
+    wide = x.astype(jnp.float32), kernel.astype(jnp.float32)
+    return _own(*wide, strides, pads, dilation).astype(x.dtype)
+
+
+_wide = _but(_own, _by_taps)
+_narrow = _but(_own, _in_full)
+_narrow_apart = _but(_by_taps, _in_full, _own)  # with strides
 
 
 # ---------------------------------------------------------------------- transposed

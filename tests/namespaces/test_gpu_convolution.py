@@ -53,6 +53,16 @@ DENSE = {
         (2, 6),
         {"groups": 4, "rhs_dilation": (1, 2)},
     ),
+    "image, by channel, narrow": ((9, 8), (3, 5), {"groups": 4}),
+    "image, by channel, narrow, strides": (
+        (9, 8),
+        (5, 3),
+        {"groups": 4, "strides": (2, 2)},
+    ),
+    "sequence, pointwise": ((9,), (1,), {}),
+    "image, pointwise": ((9, 8), (1, 1), {"strides": (2, 3)}),
+    "image, pointwise, padded": ((5, 4), (1, 1), {"padding": [(1, 0), (0, 2)]}),
+    "volume, pointwise": ((5, 6, 4), (1, 1, 1), {}),
     "volume": ((5, 6, 4), (3, 2, 3), {}),
     "volume, strides": ((6, 5, 6), (2, 3, 3), {"strides": (2, 1, 2)}),
     "volume, planes apart": ((6, 5, 6), (2, 3, 3), {"rhs_dilation": (3, 1, 1)}),
@@ -133,18 +143,39 @@ def test_values_and_gradients_are_those_of_xla(case, data):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_halves_are_those_of_xla_in_float32(case):
+    """But for what each of them rounds: outputs, and gradients."""
+    x, k, given, options = arrays(case, dtype="bfloat16")
+    ours, theirs = (
+        pulled(f, x.astype(dtype), k.astype(dtype))
+        for f, dtype in zip(both(given, options), ("bfloat16", "float32"), strict=True)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        near = 0.02 * float(abs(b).max())
+        np.testing.assert_allclose(a.astype("float32"), b, rtol=0, atol=near)
+
+
+def pulled(function, x, k):
+    """The outputs, and what comes back for numbers that do not depend on them."""
+    y, back = jax.vjp(function, x, k)
+    dy = jax.random.randint(jax.random.key(0), y.shape, -4, 5)
+    return y, *back(dy.astype(y.dtype))
+
+
 def strides(function, *args):
     return convolutions(function, *args, names=("window_strides", "lhs_dilation"))
 
 
-def convolutions(function, *args, names=("lhs_dilation", "rhs_dilation")):
-    """The dilations of a program's convolutions."""
+def convolutions(function, *args, names=("lhs_dilation", "rhs_dilation"), of=None):
+    """The dilations of a program's convolutions, or what else is asked of them."""
     found = []
 
     def look(jaxpr):
         for eqn in jaxpr.eqns:
             if eqn.primitive.name == "conv_general_dilated":
-                found.append(tuple(max(eqn.params[name]) for name in names))
+                dilations = tuple(max(eqn.params[name]) for name in names)
+                found.append(of(eqn.outvars[0].aval) if of else dilations)
             for value in eqn.params.values():
                 inner = getattr(value, "jaxpr", value)
                 look(inner) if hasattr(inner, "eqns") else None
@@ -251,6 +282,31 @@ def test_depthwise_kernels_in_halves_are_those_of_cudnn_up_to_seven(window, wide
         return exburn.ops.depthwise_conv(x, turned, padding="same").sum()
 
     assert (shapes(jax.grad(total), k)[1] >= 49) == wide
+
+
+@pytest.mark.parametrize("apart", [1, 2])
+def test_narrow_depthwise_kernels_in_halves_are_those_of_cudnn_in_full(apart):
+    x, k = jnp.ones((2, 8, 8, 4), "bfloat16"), jnp.ones((3, 3, 1, 4), "bfloat16")
+
+    def total(x, k):
+        turned = jnp.swapaxes(k, -1, -2)
+        return exburn.ops.depthwise_conv(x, turned, apart, padding="same").sum()
+
+    def dtypes(argument):
+        return convolutions(jax.grad(total, argument), x, k, of=lambda y: y.dtype)
+
+    by_input, by_kernel = dtypes(0), dtypes(1)
+    forward = ["bfloat16"] * (apart == 1)  # with strides: by taps
+    assert by_input == [*forward, "bfloat16"]
+    assert by_kernel == [*forward, "float32"]
+
+
+@pytest.mark.parametrize("kind", ["sequence", "image", "volume"])
+def test_pointwise_ones_in_halves_are_products(kind):
+    for dtype, left in (("bfloat16", 0), ("float16", 0), ("float32", 1)):
+        x, k, given, options = arrays(("dense", f"{kind}, pointwise"), dtype=dtype)
+        ours, _ = both(given, options)
+        assert len(convolutions(ours, x, k)) == left
 
 
 def test_volumes_are_images_while_there_is_room(monkeypatch):
