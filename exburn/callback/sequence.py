@@ -9,6 +9,7 @@ from exburn.callback.base import Callback, Logs
 from exburn.callback.foreign import ForeignCallback
 from exburn.callback.function import FunctionCallback
 from exburn.callback.history import History
+from exburn.callback.reading import reads_logs
 from exburn.errors import CallbackError, ExBurnError
 
 __all__ = ["CallbackList"]
@@ -180,6 +181,10 @@ class CallbackList:
     def listens(self, hook: str) -> bool:
         """Whether any callback overrides the hook of this name."""
         return bool(self._hooks[hook])
+
+    def reads_logs(self, *hooks: str) -> bool:
+        """Whether any callback may look at the logs that these hooks are given."""
+        return any(reads_logs(getattr(c, h)) for h in hooks for c in self._hooks[h])
 
     def batch_interval(self, kind: str = "train") -> int | None:
         """Returns after how many steps the batch hooks must run, None for never.

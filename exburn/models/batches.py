@@ -60,6 +60,6 @@ class Batches:
         Each ``*_on_batch`` call returns its batch's values alone, also without this.
         """
         if (trainer := self._run.value.trainer) is not None:
-            trainer.last_logs = None
+            trainer.readings = None
         for metric in self.metrics:
             metric.reset_state()

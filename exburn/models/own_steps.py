@@ -176,7 +176,7 @@ class OwnSteps:
             specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
             names = self._output_names_of(specs[0])
             trainer.objective.build(*specs, names, self._ends_in_probabilities)
-            trainer.last_logs, pass_ = None, context.Context()
+            trainer.readings, pass_ = None, context.Context()
         masks = pass_.attached(y_pred)[1]
         trainer.objective.measure(y, y_pred, sample_weight, masks)
         return self.get_metrics_result()
@@ -191,8 +191,8 @@ class OwnSteps:
         trainer = self._run.value.trainer
         if trainer is None:
             return {}
-        if context.current() is None and trainer.last_logs is not None:
-            return dict(trainer.last_logs)
+        if context.current() is None and (logs := trainer.last_logs) is not None:
+            return logs
         found: dict[str, Any] = {}
         for metric, name in self._named_metrics():
             value = metric.result()

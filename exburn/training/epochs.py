@@ -203,7 +203,8 @@ class Epochs:
         owner, timing = self.owner, self.timing
         per_batch = callbacks.batch_interval("train") is not None
         begins_light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
-        ends_light = callbacks.light_in("on_train_batch_end", "on_batch_end")
+        ends = "on_train_batch_end", "on_batch_end"
+        ends_light, reads = callbacks.light_in(*ends), callbacks.reads_logs(*ends)
         glances = callbacks.listens("on_chunk_end")
         running: deque[Readings] = deque()
         done, self._pending, last = start, None, time.perf_counter()
@@ -214,9 +215,9 @@ class Epochs:
         if start and owner.stop_training:  # the saved run had been stopped here
             return done, trainer.read_logs(readings)
         phase = phase_of(trainer, self.feed.group, start)
-        ends = epoch == self._last
+        is_last = epoch == self._last
         self.feed.waiting = self._wait
-        chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=ends)
+        chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=is_last)
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
@@ -225,7 +226,8 @@ class Epochs:
                 readings = self._step(chunk, done)
                 done += chunk.steps
                 if per_batch:
-                    logs = trainer.read_logs(readings.sent())
+                    trainer.readings = readings
+                    logs = trainer.read_logs(readings.sent()) if reads else {}
                     hook = callbacks.on_train_batch_end
                     trainer.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
@@ -242,7 +244,7 @@ class Epochs:
                     self._pending = done, readings
         if readings is None:  # the source gave no batch any more
             return done, None
-        if ends:  # the run's end asks for it, and shall not wait
+        if is_last:  # the run's end asks for it, and shall not wait
             trainer.state.step.copy_to_host_async()
         with timing.on("device"):
             # Not for each chunk: what sends them keeps the next one from being begun.

@@ -60,6 +60,7 @@ def evaluate(
     tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
     per_batch = callbacks.batch_interval("test") is not None
+    reads = callbacks.reads_logs("on_test_batch_end")
     glances = callbacks.listens("on_test_chunk_end")
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
     readings: Any = None  # there is a chunk: no source is empty
@@ -79,7 +80,8 @@ def evaluate(
             if len(flight) > IN_FLIGHT:
                 jax.block_until_ready(flight.popleft())
             if per_batch:
-                logs = prepared.read_logs(readings.sent())
+                prepared.readings = readings
+                logs = prepared.read_logs(readings.sent()) if reads else {}
                 tell(callbacks.on_test_batch_end, done - 1, logs)
             if glances and time.perf_counter() - last > GLANCE:
                 last = time.perf_counter()

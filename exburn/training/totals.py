@@ -23,7 +23,7 @@ class Totals(LiveState):
 
     Attributes:
         custom: The module's own steps.
-        last_logs: What was read last.
+        readings: What there is of logs, of the last step.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Totals(LiveState):
         super().__init__(module, optimizer, seed, auto_scale_loss)
         self.objective = objective or Objective()
         self.custom: CustomSteps | None = None
-        self.last_logs: dict[str, Any] | None = None
+        self.readings: Readings | None = None
 
     def owns(self, kind: str) -> bool:
         """Whether what the module brings itself runs as its step."""
@@ -62,10 +62,14 @@ class Totals(LiveState):
             return own.names("train")
         return self.objective.names
 
+    @property
+    def last_logs(self) -> dict[str, Any] | None:
+        """Those of the last step, for which this waits."""
+        return None if self.readings is None else self.read_logs(self.readings)
+
     def read_logs(self, readings: Readings) -> dict[str, Any]:
         """Python floats in the order of the logs; other values are NumPy arrays."""
+        self.readings = readings
         host = readings.read()
         order = [n for n in (*self.names, *self.objective.names) if n in host]
-        logs = {name: host[name] for name in dict.fromkeys([*order, *host])}
-        self.last_logs = logs
-        return dict(logs)
+        return {name: host[name] for name in dict.fromkeys([*order, *host])}
