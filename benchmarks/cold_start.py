@@ -8,6 +8,8 @@ transfer, to the end of a ``fit`` of ``--steps`` steps with a metric, and with
 validation data of as many rows where ``--validation`` is given. ExBurn runs twice: with
 an empty folder for compiled programs, and again with what the first process left
 there. Keras has no such folder by default; ``--peers …,keras-cached`` gives it JAX's.
+``hand-written`` and ``hand-written-second`` are the convnet in JAX and optax, with
+JAX's folder: what a start takes that nothing but JAX has a part in.
 Each library is imported once before: its files are in memory, and their bytecode is on
 disk, as that of an installed package is.
 
@@ -17,6 +19,7 @@ With ``--json`` what is there already is not measured again.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -33,7 +36,7 @@ import numpy as np
 import workloads
 from process import environment_of, options, read, result_of, write
 
-PEERS = ("exburn", "exburn-second", "keras")
+PEERS = ("exburn", "exburn-second", "keras", "hand-written", "hand-written-second")
 WORK = ("convnet", "mlp50", "transformer12", "resnet50")
 PARTS = ("import", "build", "fit", "trace", "lower", "compile", "processor")
 WIDTHS = [64 + 3 * i for i in range(50)]
@@ -101,8 +104,9 @@ def resnet50(k: Any, layers: Any) -> Any:
 
 
 def child(work: str, peer: str, steps: int, validation: bool) -> dict[str, Any]:
-    rows = BATCH[work] * steps
-    x, y = data(work, rows)
+    x, y = data(work, BATCH[work] * steps)
+    if peer.startswith("hand-written"):
+        return by_hand(x, y, BATCH[work])
     times = [time.perf_counter()]
     if peer.startswith("exburn"):
         import exburn as library
@@ -120,11 +124,49 @@ def child(work: str, peer: str, steps: int, validation: bool) -> dict[str, Any]:
     history = model.fit(x, y, batch_size=BATCH[work], epochs=1, verbose=0, **extra)
     assert np.isfinite(history.history["loss"]).all()
     times.append(time.perf_counter())
+    return measured(times, int(model.count_params()), phases)
+
+
+def by_hand(x: np.ndarray, y: np.ndarray, batch: int) -> dict[str, Any]:
+    """The convnet as a JAX user writes it: one compiled call a step."""
+    times = [time.perf_counter()]
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    times.append(time.perf_counter())
+    phases = watch_compiler()
+    params, forward = workloads.hand_written("cnn")
+    optimizer = optax.adam(1e-3)
+    state = optimizer.init(params)
+    times.append(time.perf_counter())
+
+    def loss_of(params, x, y):
+        scores = forward(params, x)
+        losses = optax.softmax_cross_entropy_with_integer_labels(scores, y)
+        return losses.mean(), jnp.mean(scores.argmax(-1) == y)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, state, x, y):
+        (loss, hits), slopes = jax.value_and_grad(loss_of, has_aux=True)(params, x, y)
+        updates, state = optimizer.update(slopes, state)
+        return optax.apply_updates(params, updates), state, (loss, hits)
+
+    for start in range(0, len(x), batch):
+        rows = slice(start, start + batch)
+        params, state, logs = step(params, state, x[rows], y[rows])
+    assert np.isfinite(jax.device_get(logs)).all()
+    times.append(time.perf_counter())
+    return measured(times, sum(p.size for p in jax.tree.leaves(params)), phases)
+
+
+def measured(times: list[float], parameters: int, phases: dict) -> dict[str, Any]:
+    """The result: times are before and after import, after building, at the end."""
     spans = [b - a for a, b in zip(times, times[1:], strict=False)]
     return {
         "seconds": times[-1] - times[0],
         "processor": time.process_time(),
-        "parameters": int(model.count_params()),
+        "parameters": parameters,
         **dict(zip(("import", "build", "fit"), spans, strict=True)),
         **phases,
     }
@@ -152,17 +194,18 @@ def watch_compiler() -> dict[str, float]:
 def import_once(peers: list[str]) -> None:
     """So that no process that is measured compiles Python or waits for a disk."""
     env = environment_of(PYTHONDONTWRITEBYTECODE="", KERAS_BACKEND="jax")
-    for library in sorted({peer.split("-")[0] for peer in peers}):
+    for library in sorted({peer.split("-")[0] for peer in peers} - {"hand"}):
         subprocess.run([sys.executable, "-c", f"import {library}"], env=env)
 
 
 def measure(work: str, peer: str, args: argparse.Namespace, folder: str) -> Any:
     """One process; the folder is emptied before, but for a second one."""
     env = {"EXBURN_COMPILATION_CACHE": folder}
-    if peer == "keras-cached":
-        env = {"JAX_COMPILATION_CACHE_DIR": folder}
-        env["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    if peer != "exburn-second":
+    if not peer.startswith("exburn"):
+        env = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.02"}
+    if peer == "keras-cached" or peer.startswith("hand"):
+        env["JAX_COMPILATION_CACHE_DIR"] = folder
+    if not peer.endswith("-second"):
         shutil.rmtree(folder, ignore_errors=True)
     words = ["--steps", str(args.steps)]
     words += ["--validation"] if args.validation else []
@@ -188,6 +231,8 @@ def main() -> None:
             runs = results.setdefault(work, {})
             for turn in range(args.rounds):
                 for peer in args.peers.split(","):
+                    if peer.startswith("hand") and work != "convnet":
+                        continue
                     if len(runs.setdefault(peer, [])) > turn:
                         continue
                     out = measure(work, peer, args, f"{home}/{work}")
@@ -209,7 +254,8 @@ def show(work: str, runs: dict[str, list]) -> None:
             for part in PARTS
         )
         line = f"{work:14} {peer:14} {seconds:6.2f} s ({parts})"
-        base = "exburn" if peer == "exburn-second" else "keras"
+        base = peer.removesuffix("-second")
+        base = "keras" if base == peer else base
         if base in median and peer != base:
             line += f"  {seconds / median[base]:.2f} × {base}"
         print(line, flush=True)

@@ -20,6 +20,7 @@ class Cost:
 
     Attributes:
         flops: Multiplications and additions of contractions and convolutions.
+        products: Those of contractions alone.
         convolutions: Number of convolutions.
         turned: Of these, such as have another layout than images and kernels with their
             channels last, or spread what they read: transposed ones.
@@ -34,10 +35,11 @@ class Cost:
     elements: float = 0.0
     turned: int = 0
     outputs: float = 0.0
+    products: float = 0.0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
-        names = ("flops", "elements", "outputs")
+        names = ("flops", "elements", "outputs", "products")
         larger = {name: getattr(self, name) * factor for name in names}
         return dataclasses.replace(self, **larger)
 
@@ -51,7 +53,7 @@ def count(jaxpr: Any) -> Cost:
         >>> count(jaxpr).flops
         48.0
     """
-    flops, convolutions, equations, turned = 0.0, 0, 0, 0
+    flops, products, convolutions, equations, turned = 0.0, 0.0, 0, 0, 0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
 
@@ -65,7 +67,7 @@ def count(jaxpr: Any) -> Cost:
         if name == "dot_general":
             (contract, _), _ = equation.params["dimension_numbers"]
             shape = _shape(equation.invars[0])
-            flops += times * 2.0 * out * size(shape[d] for d in contract)
+            products += times * 2.0 * out * size(shape[d] for d in contract)
         elif name == "conv_general_dilated":
             kernel = _shape(equation.invars[1])
             numbers = equation.params["dimension_numbers"]
@@ -86,7 +88,8 @@ def count(jaxpr: Any) -> Cost:
             flops += times * 2.0 * out * math.prod(window)
     outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
     written = _written(jaxpr, size)
-    return Cost(flops, convolutions, equations, written, turned, outputs)
+    flops += products
+    return Cost(flops, convolutions, equations, written, turned, outputs, products)
 
 
 def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:

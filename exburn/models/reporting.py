@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
-from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER
+from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER, TRITON
 from exburn.config import is_flash_attention_enabled
 from exburn.device import chosen_platform
 from exburn.errors import ArgumentError
@@ -128,7 +128,7 @@ class Reporting:
             decisions = [*decisions, _attention()]
         if any(hasattr(module, "kernel_size") for module in modules):
             decisions = [*decisions, _convolutions()]
-        options = trainer.compiler_options or {}
+        options = trainer.compiler_options() or {}
         of_xla = [_kernels(), _schedules(options), _trials(options)]
         return ExecutionPlan([*decisions, *of_xla])
 
@@ -182,13 +182,17 @@ def _schedules(options: dict[str, Any]) -> Decision:
 
 def _trials(options: dict[str, Any]) -> Decision:
     platform = jax.default_backend()
-    few = FEWER_PRODUCTS in options
+    few, none = FEWER_PRODUCTS in options, TRITON in options
     reason = "a small model" if few else "a large model, an older JAX, or XLA_FLAGS"
+    if none:
+        reason += "; of convolutions, in training"
+    tried = "two of cuBLAS'" if few else "all of cuBLAS'"
+    tried += f", {'none' if none else 'all'} of Triton's"
     return Decision(
         "products that XLA tries",
-        "two of cuBLAS', all of Triton's" if few else "all that it has",
+        tried if few or none else "all that it has",
         reason if platform == "gpu" else f"the device is a {platform}",
-        f"--{FEWER_PRODUCTS}=n in XLA_FLAGS",
+        f"--{FEWER_PRODUCTS}=n, --{TRITON}=true in XLA_FLAGS",
     )
 
 

@@ -17,10 +17,19 @@ from exburn.ops.cpu_convolution import cpu_form
 from exburn.ops.gpu_convolution import gpu_form
 from exburn.scoped import scoped
 
-__all__ = ["convolve", "for_other_platforms", "runs_on_cpu", "why_not"]
+__all__ = [
+    "convolve",
+    "for_other_platforms",
+    "pointwise_products",
+    "runs_on_cpu",
+    "why_not",
+]
 
 _elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_elsewhere", default=False
+)
+_products: contextvars.ContextVar[bool | None] = contextvars.ContextVar(
+    "exburn_pointwise_products", default=None
 )
 
 
@@ -61,7 +70,8 @@ def convolve(
         steps = tuple(strides), spread, dilation
         if chosen_platform() == "gpu":
             shape = x.shape[0], *sizes, channels
-            form = gpu_form(shape, x.dtype, window, feature_group_count, *steps)
+            groups, products = feature_group_count, _products.get()
+            form = gpu_form(shape, x.dtype, window, groups, *steps, products)
         else:
             form = cpu_form(window, channels, feature_group_count, *steps)
         reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
@@ -96,6 +106,15 @@ def convolve(
 def for_other_platforms() -> AbstractContextManager[Any]:
     """Within the block convolutions are left to XLA: the program will run elsewhere."""
     return scoped(_elsewhere, True)
+
+
+def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
+    """Within the block pointwise convolutions on a GPU are products, or none of them.
+
+    With ``None``, and elsewhere, those in halves are. In float32 XLA takes longer to
+    try kernels for them than for convolutions, unless it leaves Triton's out.
+    """
+    return scoped(_products, wanted)
 
 
 def runs_on_cpu() -> bool:

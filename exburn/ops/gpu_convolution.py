@@ -39,6 +39,7 @@ def gpu_form(
     strides: tuple,
     spread: tuple,
     dilation: tuple,
+    products: bool | None = None,
 ) -> Callable | None:
     """What computes such a convolution; ``None`` if that is XLA's own.
 
@@ -47,6 +48,7 @@ def gpu_form(
         window: Of the kernel.
         groups: Of channels; as many as there are for a depthwise one.
         strides, spread, dilation: Of the window, of the input and of the kernel.
+        products: Whether pointwise ones are products of matrices; else those in halves.
     """
     holes, rank = max(dilation) > 1, len(window)
     if max(spread) > 1:
@@ -60,7 +62,7 @@ def gpu_form(
             return _wide
         if halves and max(window) <= _KNOWN and not holes:
             return _narrow if max(strides) == 1 else _narrow_apart
-    if groups == 1 and halves and math.prod(window) == 1:
+    if math.prod(window) == groups == 1 and (halves if products is None else products):
         return pointwise
     if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
         return _stacked

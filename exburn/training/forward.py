@@ -12,6 +12,7 @@ from exburn import context
 from exburn.building import spec_like, untouched_metrics
 from exburn.errors import ExBurnError
 from exburn.flops import Cost, count
+from exburn.ops.convolving import pointwise_products
 from exburn.shapes import plain
 from exburn.training.mixing import model_mixes_rows
 from exburn.training.module import SplitModule
@@ -63,7 +64,7 @@ def trace(split: SplitModule, x: Any) -> Forward:
 
     groups = jax.tree.map(spec_like, split.peek())
     try:
-        with untouched_metrics(split.module):
+        with untouched_metrics(split.module), pointwise_products(False):
             jaxpr, specs = jax.make_jaxpr(forward, return_shape=True)(groups, x)
             cost = count(jaxpr)  # of these rows
             mixes = model_mixes_rows(split.module, forward, groups, x)

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from exburn.building import build_for, materialize, spec_like
-from exburn.compiler_options import compiler_options
+from exburn.compiler_options import compiler_options, convolutional
 from exburn.dataset import check_finite
 from exburn.errors import ExBurnError
 from exburn.flops import Cost
@@ -346,11 +346,9 @@ class Preparation(Totals):
         cost = self.first_cost()
         return 1 if cost is None else unrolled(cost, jax.default_backend())
 
-    @property
-    def compiler_options(self) -> dict[str, Any] | None:
-        """What XLA is told when it compiles the programs."""
-        cost = self.first_cost()
-        return compiler_options(cost and cost.flops, jax.default_backend())
+    def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
+        """What XLA is told of the programs that train, or of the others."""
+        return compiler_options(self.first_cost(), jax.default_backend(), training)
 
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""
@@ -412,6 +410,7 @@ class Preparation(Totals):
                 custom=self.custom,
                 unroll=self.unroll,
                 options=self.compiler_options,
+                pointwise=convolutional(self.first_cost()) or None,
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from exburn import context
 from exburn.building import untouched_metrics
 from exburn.errors import ShapeError
+from exburn.ops.convolving import pointwise_products
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import LOGS, CustomSteps, own_steps
@@ -39,7 +40,8 @@ class Programs:
         settings: What the programs have built in, for the log.
         custom: Steps that the model's class defines itself, if any.
         unroll: Steps of a chunk that are compiled into one iteration of the loop.
-        options: What the compiler is told.
+        options: What the compiler is told of the programs that train, and of others.
+        pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
         eager: Runs without compiling, for debugging.
         log: Where compilations are noted.
         compiling: Called with a program's name before it is compiled.
@@ -56,13 +58,15 @@ class Programs:
         settings: Settings,
         custom: CustomSteps | None = None,
         unroll: int = 1,
-        options: dict[str, Any] | None = None,
+        options: Callable[[bool], dict[str, Any] | None] = lambda training: None,
+        pointwise: bool | None = None,
         eager: bool = False,
         log: CompileLog | None = None,
         compiling: Callable[[str], None] | None = None,
         like: Programs | None = None,
     ):
         self._compiling, self._options = compiling, options
+        self._pointwise = pointwise
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
@@ -121,15 +125,15 @@ class Programs:
             if self._compiling is not None:
                 self._compiling(name)
             # Losses, optax and the optimizers promote; layers were traced before.
-            with jax.numpy_dtype_promotion("standard"):
+            standard = jax.numpy_dtype_promotion("standard")
+            with standard, pointwise_products(self._pointwise):
                 return fn(*args)
 
         counted.__name__ = f"exburn_{name}"
         if self.eager:
             return fn
-        compiled = jax.jit(
-            counted, donate_argnums=donate, compiler_options=self._options
-        )
+        options = self._options(name == "train")
+        compiled = jax.jit(counted, donate_argnums=donate, compiler_options=options)
         if name not in _DATA:
             return compiled
         return self.log.watched(
@@ -144,12 +148,13 @@ class Programs:
             state: Specs of a ``TrainState``, or of the module's arrays.
             data: Specs of a chunk of one batch.
         """
-        if kind == "train":
-            step = jax.jit(self._train, donate_argnums=(0,))
-            bare, totals = state.replace(metrics=None), state.metrics
-            return step.trace(bare, totals, data, None, None)
-        start = jax.ShapeDtypeStruct((), jnp.int32)
-        return jax.jit(self._predict).trace(state, data, None, start)
+        with pointwise_products(self._pointwise):
+            if kind == "train":
+                step = jax.jit(self._train, donate_argnums=(0,))
+                bare, totals = state.replace(metrics=None), state.metrics
+                return step.trace(bare, totals, data, None, None)
+            start = jax.ShapeDtypeStruct((), jnp.int32)
+            return jax.jit(self._predict).trace(state, data, None, start)
 
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:

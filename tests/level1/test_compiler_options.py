@@ -8,27 +8,49 @@ import pytest
 
 import exburn as keras
 from exburn import compiler_options as module
-from exburn.compiler_options import compiler_options, known_options
+from exburn.compiler_options import compiler_options, convolutional, known_options
+from exburn.flops import Cost
 
 FEWER = module.FEWER_PRODUCTS
+SMALL = Cost(1e9)
 
 
 @pytest.fixture
 def knows_all(monkeypatch):
-    names = {*module._ALWAYS, *module._SMALL}
+    names = {*module._ALWAYS, *module._SMALL, *module._CONVOLUTIONAL}
     monkeypatch.setattr(module, "known_options", lambda: names)
 
 
 @pytest.mark.parametrize(("flops", "few"), [(1e9, True), (1e12, False)])
 def test_fewer_products_are_tried_for_small_models(knows_all, flops, few):
-    options: Any = compiler_options(flops, "gpu")
+    options: Any = compiler_options(Cost(flops), "gpu")
     assert (FEWER in options) == few
     assert module._ALWAYS.items() <= options.items()
 
 
 def test_the_users_flags_come_first(knows_all, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=/tmp --{FEWER}=64")
-    assert compiler_options(1e9, "gpu") == module._ALWAYS
+    assert compiler_options(SMALL, "gpu") == module._ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("share", "equations", "without"),
+    [(0.01, 200, True), (0.1, 33, True), (0.2, 200, False), (0.01, 32, False)],
+)
+def test_products_of_convolutions_are_cublas_in_training(
+    knows_all, share, equations, without
+):
+    cost = Cost(1e12, convolutions=9, equations=equations, products=share * 1e12)
+    assert convolutional(cost) == without
+    options: Any = compiler_options(cost, "gpu")
+    assert options.get(module.TRITON, True) != without
+    assert compiler_options(cost, "gpu", training=False) == module._ALWAYS
+
+
+def test_a_model_without_convolutions_has_all_of_tritons(knows_all):
+    cost = Cost(1e12, equations=200)
+    assert not convolutional(cost) and not convolutional(None)
+    assert compiler_options(cost, "gpu") == module._ALWAYS
 
 
 def test_of_an_unknown_model_all_are_tried(knows_all):
@@ -36,14 +58,14 @@ def test_of_an_unknown_model_all_are_tried(knows_all):
 
 
 def test_other_platforms_get_none(knows_all):
-    assert compiler_options(1e9, "cpu") is None
+    assert compiler_options(SMALL, "cpu") is None
 
 
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.setattr(module, "_SMALL", {"xla_gpu_of_tomorrow": 1, "xla_of_old": 2})
     known_options.cache_clear()
     try:
-        assert compiler_options(1.0, "gpu") == module._ALWAYS
+        assert compiler_options(SMALL, "gpu") == module._ALWAYS
     finally:
         known_options.cache_clear()
 
@@ -62,9 +84,9 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 
-    def noted(flops, platform):
-        given.append((flops, platform))
-        return {"xla_llvm_disable_expensive_passes": True}
+    def noted(cost, platform, training):
+        given.append((cost.flops, platform, training))
+        return {"xla_llvm_disable_expensive_passes": training}
 
     jit, told = jax.jit, []
 
@@ -77,5 +99,6 @@ def test_programs_are_compiled_with_them(monkeypatch):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("sgd", "mse")
     model.fit(np.ones((8, 3)), np.ones((8, 2)), verbose=0)
-    assert given == [(2 * 8 * 3 * 2, "cpu")]
-    assert {"xla_llvm_disable_expensive_passes": True} in told
+    assert set(given) == {(2 * 8 * 3 * 2, "cpu", flag) for flag in (True, False)}
+    for training in (True, False):
+        assert {"xla_llvm_disable_expensive_passes": training} in told

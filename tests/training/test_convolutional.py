@@ -1,0 +1,119 @@
+"""Models of convolutions: their pointwise ones are products in programs for a GPU."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.compiler_options import convolutional
+from exburn.flops import count
+from exburn.ops import convolving
+from exburn.ops.convolving import convolve, pointwise_products
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    monkeypatch.setattr(convolving, "chosen_platform", lambda: "gpu")
+
+
+def bottlenecks(units=4, policy="float32"):
+    """Blocks of convolutions, and a product of matrices of so many units."""
+    x = h = exburn.Input((8, 8, 16))
+    typed = {"dtype": policy}
+    for _ in range(3):
+        z = layers.Conv2D(8, 1, **typed)(h)
+        z = layers.ReLU(**typed)(layers.BatchNormalization(**typed)(z))
+        z = layers.Conv2D(16, 3, padding="same", **typed)(z)
+        h = layers.Add(**typed)([h, layers.BatchNormalization(**typed)(z)])
+    h = layers.Dense(units, **typed)(layers.Flatten(**typed)(h))
+    model = exburn.Model(x, h)
+    model.compile("sgd", "mse", seed=0)
+    return model
+
+
+def trained(model):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 8, 8, 16)).astype(np.float32)
+    y = rng.standard_normal((8, *model.output_shape[1:])).astype(np.float32)
+    model.fit(x, y, batch_size=4, verbose=0)
+    return model.get_weights(), model.predict(x, verbose=0)
+
+
+def windows(program, *args):
+    """The windows of a program's convolutions."""
+    found = []
+
+    def look(jaxpr):
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "conv_general_dilated":
+                numbers = eqn.params["dimension_numbers"]
+                shape = eqn.invars[1].aval.shape
+                found.append(tuple(shape[axis] for axis in numbers.rhs_spec[2:]))
+            for value in eqn.params.values():
+                inner = getattr(value, "jaxpr", value)
+                look(inner) if hasattr(inner, "eqns") else None
+
+    look(jax.make_jaxpr(program)(*args).jaxpr)
+    return found
+
+
+def windows_of_training(model):
+    trainer = model._run.value.trainer
+    shapes = model.input_shape, model.output_shape
+    x, y = (np.ones((1, 4, *shape[1:]), np.float32) for shape in shapes)
+    state = trainer.initial_state()
+    return windows(trainer.programs.train, state, (x, y, None), None, None)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])
+def test_pointwise_ones_are_products_where_there_are_few_others(
+    on_gpu, units, wanted, policy
+):
+    model = bottlenecks(units, policy)
+    trained(model)
+    cost = model._run.value.trainer.first_cost()
+    assert convolutional(cost) == wanted
+    assert cost.products == 2 * 4 * 8 * 8 * 16 * units  # no convolution among them
+    found = windows_of_training(model)
+    assert (3, 3) in found
+    assert ((1, 1) not in found) == (wanted or policy != "float32")
+
+
+def test_the_numbers_are_those_of_convolutions(on_gpu, monkeypatch):
+    ours = trained(bottlenecks())
+    monkeypatch.setattr(convolving, "why_not", lambda: "XLA's, to compare")
+    theirs = trained(bottlenecks())
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_what_is_wanted_holds_within_its_block(on_gpu, dtype, wanted):
+    x, kernel = jnp.ones((2, 4, 4, 3), dtype), jnp.ones((1, 1, 3, 5), dtype)
+    layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+
+    def pointwise(x, kernel):
+        return convolve(x, kernel, (1, 1), "SAME", **layout)
+
+    usual = [] if dtype == "bfloat16" else [(1, 1)]
+    with pointwise_products(wanted):
+        found = windows(pointwise, x, kernel)
+    assert found == ([(1, 1)] if wanted is False else [] if wanted else usual)
+    assert windows(lambda x, k: pointwise(x, k), x, kernel) == usual
+
+
+def test_products_are_counted_apart():
+    def both(x, kernel, weight):
+        y = jax.lax.conv_general_dilated(
+            x, kernel, (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")
+        )
+        return y @ weight
+
+    cost = count(jax.make_jaxpr(both)(*map(jnp.ones, ((2, 8, 3), (5, 3, 4), (4, 6)))))
+    assert cost.products == 2 * 2 * 8 * 4 * 6
+    assert cost.flops == cost.products + 2 * 2 * 8 * 4 * 3 * 5
+    assert cost.times(3).products == 3 * cost.products
