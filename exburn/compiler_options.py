@@ -1,4 +1,4 @@
-"""What XLA is told when it compiles programs for a GPU."""
+"""What XLA is told when it compiles programs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "FEWER_PRODUCTS",
     "SCHEDULER",
     "TRITON",
+    "YNNPACK",
     "compiler_options",
     "convolutional",
     "known_options",
@@ -23,8 +24,16 @@ __all__ = [
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 TRITON = "xla_gpu_enable_triton_gemm"
+YNNPACK = "xla_cpu_experimental_ynn_fusion_type"
 
-_ALWAYS: dict[str, Any] = {
+_KIND = "LIBRARY_FUSION_TYPE_"
+_CPU: dict[str, Any] = {
+    # XLA leaves to YNNPACK what this lists, and convolutions, in whose gradients it is
+    # slow: with XLA's own a small convnet trains 2.7 times as fast, one of dilated
+    # images 5.9 times, and both compile sooner.
+    YNNPACK: f"{_KIND}DOT,{_KIND}REDUCE,{_KIND}INDIVIDUAL_DOT",
+}
+_GPU: dict[str, Any] = {
     # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
     # to see whether they write there: most of the peak of memory of small models.
     "xla_gpu_redzone_padding_bytes": 1 << 20,
@@ -36,17 +45,19 @@ _ALWAYS: dict[str, Any] = {
     # processor time that convolutions take to compile. There is one GPU.
     "xla_gpu_enable_analytical_sol_latency_estimator": False,
     SCHEDULER: False,
+    # For small models. cuBLAS offers six to eight ways to multiply two matrices, the
+    # likeliest first. For 214 products of such models the best of the first two and of
+    # Triton's took 0.13 % longer than the best of all; to try all was a sixth of the
+    # time that 50 layers compiled.
+    FEWER_PRODUCTS: 2,
+    # Where all products but a few are pointwise convolutions. cuBLAS' kernels are as
+    # quick as Triton's there, each of which XLA compiles to try it: a third of the time
+    # that the step of a ResNet-50 in halves compiled. Models of few operations keep
+    # Triton's, which compute what is around a product, too: without them a small
+    # convnet took 1.09 times as long.
+    TRITON: False,
 }
-# cuBLAS offers six to eight ways to multiply two matrices, the likeliest first. For 214
-# products of small models the best of the first two and of Triton's took 0.13 % longer
-# than the best of all; to try all was a sixth of the time that 50 layers compiled.
-_SMALL: dict[str, Any] = {FEWER_PRODUCTS: 2}
 _SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
-# Where all products but a few are pointwise convolutions, cuBLAS' kernels are as quick
-# as Triton's, each of which XLA compiles to try it: half of the time that the step of a
-# ResNet-50 in halves compiled. In a few large steps, that is; small ones want Triton's,
-# which compute what is around a product, too.
-_CONVOLUTIONAL: dict[str, Any] = {TRITON: False}
 _FEW_PRODUCTS, _FEW_EQUATIONS = 0.1, 32  # of all operations, and of a forward pass
 
 
@@ -75,40 +86,45 @@ def compiler_options(
     Args:
         cost: Cost of the forward pass of one batch, if that is known.
         platform: ``"cpu"``, ``"gpu"`` …
-        training: Whether they are those that train. The others have a third of the
-            kernels to try, and are up to a tenth slower in halves without Triton's.
+        training: Whether they are those that train. In halves the others are a tenth
+            slower without Triton's kernels, of which they try a third as many.
 
     Returns:
         Those of them that this version of XLA knows, and ``XLA_FLAGS`` does not set.
 
     Example:
-        >>> print(compiler_options(None, "cpu"))
+        >>> print(compiler_options(Cost(1e9), "cpu"))
         None
     """
-    if platform != "gpu":
+    if platform == "cpu" and (cost is None or cost.convolutions):
+        wanted = _CPU
+    elif platform == "gpu":
+        halves = cost is not None and cost.halves > 0
+        fitting = {
+            FEWER_PRODUCTS: cost is not None and cost.flops < _SMALL_FLOPS,
+            TRITON: convolutional(cost) and (training or not halves),
+        }
+        wanted = {k: value for k, value in _GPU.items() if fitting.get(k, True)}
+    else:
         return None
-    small = cost is not None and cost.flops < _SMALL_FLOPS
-    options = {**_ALWAYS, **(_SMALL if small else {})}
-    if training and convolutional(cost):
-        options |= _CONVOLUTIONAL
-    given = os.environ.get("XLA_FLAGS", "")
-    free = known_options() - {name for name in options if f"--{name}" in given}
-    return {name: value for name, value in options.items() if name in free}
+    given, known = os.environ.get("XLA_FLAGS", ""), known_options(platform)
+    free = known - {name for name in wanted if f"--{name}" in given}
+    return {name: value for name, value in wanted.items() if name in free}
 
 
 @functools.cache
-def known_options() -> set[str]:
+def known_options(platform: str) -> set[str]:
     """Those of our options that this version of XLA has: else nothing would compile.
 
     The host's compiler is asked: it is of the same version, and need not be waited for.
     """
-    options = {**_ALWAYS, **_SMALL, **_CONVOLUTIONAL}
+    options = dict(_CPU if platform == "cpu" else _GPU)
     while True:
         try:
             with jax.default_device(host()):
                 jax.jit(lambda: ()).lower().compile(options)
         except jax.errors.JaxRuntimeError as error:
-            strange = [name for name in options if f"'{name}'" in str(error)]
+            strange = [name for name in options if name in str(error)]
             if not strange:
                 raise
             del options[strange[0]]

@@ -24,6 +24,7 @@ class Cost:
         convolutions: Number of convolutions.
         turned: Of these, such as have another layout than images and kernels with their
             channels last, or spread what they read: transposed ones.
+        halves: Of these, such as are in 16 bits.
         equations: Number of primitive operations, a measure of launch overhead.
         elements: Array elements written; of a loop those of one turn, and its results.
         outputs: Bytes of the results.
@@ -36,6 +37,7 @@ class Cost:
     turned: int = 0
     outputs: float = 0.0
     products: float = 0.0
+    halves: int = 0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
@@ -53,7 +55,7 @@ def count(jaxpr: Any) -> Cost:
         >>> count(jaxpr).flops
         48.0
     """
-    flops, products, convolutions, equations, turned = 0.0, 0.0, 0, 0, 0
+    flops, products, convolutions, equations, turned, halves = 0.0, 0.0, 0, 0, 0, 0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
 
@@ -83,13 +85,15 @@ def count(jaxpr: Any) -> Cost:
             last = (len(kernel) - 1, len(kernel) - 2)
             straight = numbers.rhs_spec[:2] == last and numbers.lhs_spec[1] == last[0]
             turned += times * (spread or not straight)
+            halves += times * (equation.invars[0].aval.dtype.itemsize == 2)
         elif equation.params.get("name") == _DEPTHWISE:
             *window, _, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window)
     outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
     written = _written(jaxpr, size)
     flops += products
-    return Cost(flops, convolutions, equations, written, turned, outputs, products)
+    counts = flops, convolutions, equations, written, turned, outputs
+    return Cost(*counts, products, halves)
 
 
 def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:

@@ -185,7 +185,7 @@ def _trials(options: dict[str, Any]) -> Decision:
     few, none = FEWER_PRODUCTS in options, TRITON in options
     reason = "a small model" if few else "a large model, an older JAX, or XLA_FLAGS"
     if none:
-        reason += "; of convolutions, in training"
+        reason += ", of convolutions"
     tried = "two of cuBLAS'" if few else "all of cuBLAS'"
     tried += f", {'none' if none else 'all'} of Triton's"
     return Decision(

@@ -13,44 +13,48 @@ from exburn.flops import Cost
 
 FEWER = module.FEWER_PRODUCTS
 SMALL = Cost(1e9)
+SOMETIMES = {FEWER, module.TRITON}
+ALWAYS = {k: v for k, v in module._GPU.items() if k not in SOMETIMES}
 
 
 @pytest.fixture
 def knows_all(monkeypatch):
-    names = {*module._ALWAYS, *module._SMALL, *module._CONVOLUTIONAL}
-    monkeypatch.setattr(module, "known_options", lambda: names)
+    names = {*module._CPU, *module._GPU}
+    monkeypatch.setattr(module, "known_options", lambda platform: names)
 
 
 @pytest.mark.parametrize(("flops", "few"), [(1e9, True), (1e12, False)])
 def test_fewer_products_are_tried_for_small_models(knows_all, flops, few):
     options: Any = compiler_options(Cost(flops), "gpu")
     assert (FEWER in options) == few
-    assert module._ALWAYS.items() <= options.items()
+    assert ALWAYS.items() <= options.items()
 
 
 def test_the_users_flags_come_first(knows_all, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=/tmp --{FEWER}=64")
-    assert compiler_options(SMALL, "gpu") == module._ALWAYS
+    assert compiler_options(SMALL, "gpu") == ALWAYS
 
 
 @pytest.mark.parametrize(
     ("share", "equations", "without"),
     [(0.01, 200, True), (0.1, 33, True), (0.2, 200, False), (0.01, 32, False)],
 )
-def test_products_of_convolutions_are_cublas_in_training(
-    knows_all, share, equations, without
+@pytest.mark.parametrize("halves", [0, 9])
+def test_products_of_convolutions_are_those_of_cublas(
+    knows_all, share, equations, without, halves
 ):
-    cost = Cost(1e12, convolutions=9, equations=equations, products=share * 1e12)
+    cost = Cost(1e12, 9, equations, products=share * 1e12, halves=halves)
     assert convolutional(cost) == without
-    options: Any = compiler_options(cost, "gpu")
-    assert options.get(module.TRITON, True) != without
-    assert compiler_options(cost, "gpu", training=False) == module._ALWAYS
+    for training in (True, False):
+        options: Any = compiler_options(cost, "gpu", training)
+        left_out = without and (training or not halves)
+        assert options.get(module.TRITON, True) != left_out
 
 
 def test_a_model_without_convolutions_has_all_of_tritons(knows_all):
     cost = Cost(1e12, equations=200)
     assert not convolutional(cost) and not convolutional(None)
-    assert compiler_options(cost, "gpu") == module._ALWAYS
+    assert compiler_options(cost, "gpu") == ALWAYS
 
 
 def test_of_an_unknown_model_all_are_tried(knows_all):
@@ -58,14 +62,24 @@ def test_of_an_unknown_model_all_are_tried(knows_all):
 
 
 def test_other_platforms_get_none(knows_all):
+    assert compiler_options(SMALL, "tpu") is None
+
+
+@pytest.mark.parametrize("cost", [None, Cost(1e9, convolutions=1)])
+def test_convolutions_on_a_cpu_are_those_of_xla(cost, monkeypatch):
+    assert "CONVOLUTION" not in compiler_options(cost, "cpu")[module.YNNPACK]
     assert compiler_options(SMALL, "cpu") is None
+    monkeypatch.setenv("XLA_FLAGS", f"--{module.YNNPACK}=")
+    assert compiler_options(cost, "cpu") == {}
 
 
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
-    monkeypatch.setattr(module, "_SMALL", {"xla_gpu_of_tomorrow": 1, "xla_of_old": 2})
+    strange = {"xla_gpu_of_tomorrow": 1, "xla_of_old": 2}
+    strange |= {module.YNNPACK: "LIBRARY_FUSION_TYPE_OF_TOMORROW"}
+    monkeypatch.setattr(module, "_GPU", module._GPU | strange)
     known_options.cache_clear()
     try:
-        assert compiler_options(SMALL, "gpu") == module._ALWAYS
+        assert not strange.keys() & (compiler_options(SMALL, "gpu") or {}).keys()
     finally:
         known_options.cache_clear()
 
@@ -77,7 +91,7 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
     monkeypatch.setattr(jax.stages.Lowered, "compile", fails)
     known_options.cache_clear()
     with pytest.raises(jax.errors.JaxRuntimeError, match="out of luck"):
-        known_options()
+        known_options("gpu")
 
 
 @pytest.mark.cpu
@@ -102,3 +116,21 @@ def test_programs_are_compiled_with_them(monkeypatch):
     assert set(given) == {(2 * 8 * 3 * 2, "cpu", flag) for flag in (True, False)}
     for training in (True, False):
         assert {"xla_llvm_disable_expensive_passes": training} in told
+
+
+@pytest.mark.cpu
+def test_xla_does_not_give_convolutions_away():
+    def convolved(x, kernel):
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, kernel, (1, 1), "SAME", dimension_numbers=layout
+        )
+
+    def slopes(x, kernel, dy):
+        return jax.vjp(convolved, x, kernel)[1](dy)
+
+    shapes = (32, 14, 14, 32), (3, 3, 32, 64), (32, 14, 14, 64)
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    for function, args in ((convolved, arrays[:2]), (slopes, arrays)):
+        program = jax.jit(function, compiler_options=compiler_options(None, "cpu"))
+        assert "ynn" not in program.lower(*args).compile().as_text()

@@ -7,8 +7,9 @@ import pytest
 
 import exburn
 from exburn import layers
+from exburn.building import spec_like
 from exburn.compiler_options import convolutional
-from exburn.flops import count
+from exburn.flops import count, inner_jaxprs
 from exburn.ops import convolving
 from exburn.ops.convolving import convolve, pointwise_products
 
@@ -41,30 +42,25 @@ def trained(model):
     return model.get_weights(), model.predict(x, verbose=0)
 
 
-def windows(program, *args):
+def windows(jaxpr):
     """The windows of a program's convolutions."""
     found = []
-
-    def look(jaxpr):
-        for eqn in jaxpr.eqns:
-            if eqn.primitive.name == "conv_general_dilated":
-                numbers = eqn.params["dimension_numbers"]
-                shape = eqn.invars[1].aval.shape
-                found.append(tuple(shape[axis] for axis in numbers.rhs_spec[2:]))
-            for value in eqn.params.values():
-                inner = getattr(value, "jaxpr", value)
-                look(inner) if hasattr(inner, "eqns") else None
-
-    look(jax.make_jaxpr(program)(*args).jaxpr)
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "conv_general_dilated":
+            numbers, shape = eqn.params["dimension_numbers"], eqn.invars[1].aval.shape
+            found.append(tuple(shape[axis] for axis in numbers.rhs_spec[2:]))
+        for inner in inner_jaxprs(eqn.params):
+            found += windows(inner)
     return found
 
 
 def windows_of_training(model):
     trainer = model._run.value.trainer
     shapes = model.input_shape, model.output_shape
-    x, y = (np.ones((1, 4, *shape[1:]), np.float32) for shape in shapes)
-    state = trainer.initial_state()
-    return windows(trainer.programs.train, state, (x, y, None), None, None)
+    specs = [jax.ShapeDtypeStruct((1, 4, *shape[1:]), np.float32) for shape in shapes]
+    state = jax.tree.map(spec_like, trainer.initial_state())
+    traced = trainer.programs.trace("train", state, (*specs, None))
+    return windows(traced.jaxpr.jaxpr)
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
@@ -76,6 +72,7 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
     trained(model)
     cost = model._run.value.trainer.first_cost()
     assert convolutional(cost) == wanted
+    assert (cost.halves == cost.convolutions) == (policy != "float32")
     assert cost.products == 2 * 4 * 8 * 8 * 16 * units  # no convolution among them
     found = windows_of_training(model)
     assert (3, 3) in found
@@ -101,9 +98,10 @@ def test_what_is_wanted_holds_within_its_block(on_gpu, dtype, wanted):
 
     usual = [] if dtype == "bfloat16" else [(1, 1)]
     with pointwise_products(wanted):
-        found = windows(pointwise, x, kernel)
+        found = windows(jax.make_jaxpr(pointwise)(x, kernel).jaxpr)
     assert found == ([(1, 1)] if wanted is False else [] if wanted else usual)
-    assert windows(lambda x, k: pointwise(x, k), x, kernel) == usual
+    again = jax.make_jaxpr(lambda x, kernel: pointwise(x, kernel))(x, kernel)
+    assert windows(again.jaxpr) == usual
 
 
 def test_products_are_counted_apart():
