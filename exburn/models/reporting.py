@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exburn.compilation_cache import compilation_cache
-from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER, TRITON
+from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.config import is_flash_attention_enabled
 from exburn.device import chosen_platform
 from exburn.errors import ArgumentError
@@ -124,11 +124,11 @@ class Reporting:
                 "explain_plan", "nothing was planned yet", hint="Call fit first."
             )
         modules = [module for _, module in iter_modules(self)]
+        options = trainer.compiler_options() or {}
         if any(hasattr(module, "flash_attention") for module in modules):
             decisions = [*decisions, _attention()]
         if any(hasattr(module, "kernel_size") for module in modules):
-            decisions = [*decisions, _convolutions()]
-        options = trainer.compiler_options() or {}
+            decisions = [*decisions, _convolutions(options)]
         of_xla = [_kernels(), _schedules(options), _trials(options)]
         return ExecutionPlan([*decisions, *of_xla])
 
@@ -148,13 +148,14 @@ def _attention() -> Decision:
     )
 
 
-def _convolutions() -> Decision:
+def _convolutions(options: dict[str, Any]) -> Decision:
     reason = convolving.why_not()
+    taken = "XLA's" if reason else "forms of ExBurn, where XLA's are slow"
     return Decision(
         "convolutions",
-        "XLA's" if reason else "forms of ExBurn, where XLA's are slow",
+        f"{taken}; none of YNNPACK's" if YNNPACK in options else taken,
         reason or f"the device is a {chosen_platform()}",
-        "config.disable_convolution_forms()",
+        f"config.disable_convolution_forms(), --{YNNPACK}= in XLA_FLAGS",
     )
 
 

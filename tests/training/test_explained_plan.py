@@ -148,8 +148,11 @@ def test_convolutions_on_a_cpu_run_one_step_a_call():
     )
     model.compile("sgd", loss="mse")
     model.fit(np.ones((16, 8, 8, 1)), np.ones((16, 1)), batch_size=4, verbose=0)
-    steps = model.explain_plan()[1]
+    plan = {d.choice: d for d in model.explain_plan()}
+    steps = plan["steps per call"]
     assert steps.taken == "1" and "convolutions" in steps.reason
+    assert plan["convolutions"].taken.endswith("none of YNNPACK's")
+    assert compiler_options.YNNPACK in plan["convolutions"].switch
 
 
 def test_resident_and_streamed_runs_end_alike():
