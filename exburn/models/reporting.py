@@ -155,7 +155,7 @@ def _convolutions(options: dict[str, Any]) -> Decision:
         "convolutions",
         f"{taken}; none of YNNPACK's" if YNNPACK in options else taken,
         reason or f"the device is a {chosen_platform()}",
-        "config.disable_convolution_forms(); XLA_FLAGS, see docs/planning.md",
+        "XLA_FLAGS, see docs/planning.md; config.disable_convolution_forms()",
     )
 
 
