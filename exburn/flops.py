@@ -24,7 +24,7 @@ class Cost:
         convolutions: Number of convolutions.
         turned: Of these, such as have another layout than images and kernels with their
             channels last, or spread what they read: transposed ones.
-        halves: Of these, such as are in 16 bits.
+        halves: Of the convolutions, such as are in 16 bits.
         equations: Number of primitive operations, a measure of launch overhead.
         elements: Array elements written; of a loop those of one turn, and its results.
         outputs: Bytes of the results.
