@@ -78,6 +78,15 @@ def pytest_runtest_setup(item):
         pytest.skip("is about programs for a CPU")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def full_float32():
+    """A GPU's products are TF32's otherwise, and compared with NumPy's."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        jax.config.update("jax_default_matmul_precision", "float32")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(request):
     """Compiles tiny programs fast rather than well."""

@@ -16,13 +16,6 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((24, 4)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def full_float32():
-    """Products are compared with NumPy's: a GPU's by default are TF32's."""
-    with jax.default_matmul_precision("float32"):
-        yield
-
-
 def two_headed():
     a, b = exburn.Input((4,), name="a"), exburn.Input((4,), name="b")
     shared = layers.Dense(5, activation="tanh", name="shared")

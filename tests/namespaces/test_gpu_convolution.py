@@ -22,8 +22,6 @@ from exburn.row_mixing import mixes_rows
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch):
     monkeypatch.setattr(convolving, "chosen_platform", lambda: "gpu")
-    with jax.default_matmul_precision("float32"):
-        yield
 
 
 # Sizes, window, and further arguments.

@@ -80,10 +80,9 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
 
 
 def test_the_numbers_are_those_of_convolutions(on_gpu, monkeypatch):
-    with jax.default_matmul_precision("float32"):
-        ours = trained(bottlenecks())
-        monkeypatch.setattr(convolving, "why_not", lambda: "XLA's, to compare")
-        theirs = trained(bottlenecks())
+    ours = trained(bottlenecks())
+    monkeypatch.setattr(convolving, "why_not", lambda: "XLA's, to compare")
+    theirs = trained(bottlenecks())
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
