@@ -21,7 +21,7 @@ from exburn.scoped import scoped
 
 __all__ = ["Context", "current", "forward", "key_scope", "set_random_seed"]
 
-_MASK = "_keras_mask"  # the name of Keras' attribute
+MASK = "_keras_mask"  # the name of Keras' attribute
 
 
 class Context:
@@ -104,7 +104,7 @@ class Context:
         entry = self._masks.get(id(value))
         if entry is not None and entry[0] is value:
             return entry[1]
-        return None if isinstance(value, Tracer) else getattr(value, _MASK, None)
+        return None if isinstance(value, Tracer) else getattr(value, MASK, None)
 
     def set_mask(self, value: Any, mask: Any) -> None:
         self._masks[id(value)] = (value, mask)
@@ -118,7 +118,7 @@ class Context:
             mask = self.mask_of(value)
             traced = isinstance(value, Tracer) or isinstance(mask, Tracer)
             if mask is not None and not traced:
-                setattr(value, _MASK, mask)
+                setattr(value, MASK, mask)
 
     def filled(self, scores: Any) -> Any:
         """The array that scores were cut and cast from.

@@ -59,6 +59,7 @@ class Graph:
         output_tree: Structure in which they are returned.
         output_names: A name for each, used in logs.
         axes: The names of each input's axes, where the user gave some.
+        optional: Which inputs may be ``None``.
         order: Names of the layers and numbers of the inputs and, as ``-1 - number``,
             nodes of operations in Keras' order: the furthest from the outputs first.
     """
@@ -71,6 +72,7 @@ class Graph:
     output_tree: Any
     output_names: tuple[str, ...]
     axes: tuple[tuple[str, ...] | None, ...]
+    optional: tuple[bool, ...]
     order: tuple[str | int, ...]
 
     def run(self, layers: Mapping[str, Any], inputs: Any) -> Any:
@@ -121,24 +123,37 @@ class Graph:
             DataError: Their number or names differ.
             ShapeError: A rank or a known size differs.
         """
+        named = isinstance(inputs, Mapping)
+        if named:
+            names = zip(self.input_names, self.optional, strict=True)
+            inputs = {name: None for name, free in names if free} | dict(inputs)
         values = in_order(inputs, self.input_names)
         if values is inputs:
-            values, named = jax.tree.leaves(inputs), isinstance(inputs, Mapping)
-            by_place = not named or jax.tree.structure(inputs) == self.input_tree
+            whole = lambda v: v is None  # noqa: E731 - no input, but in its place
+            values, tree = jax.tree.flatten(inputs, is_leaf=whole)
+            by_place = not named or tree == self.input_tree
             if not by_place or len(values) != len(self.inputs):
                 raise self._wrong_inputs(inputs, len(values))
-        return [
-            _fit(value, spec, name, axes, learnt)
-            for value, spec, name, axes in zip(
-                values, self.inputs, self.input_names, self.axes, strict=True
+        matched = []
+        for value, spec, name, axes, free in zip(
+            values, self.inputs, self.input_names, self.axes, self.optional, strict=True
+        ):
+            if value is None and not free:
+                raise DataError(
+                    "model",
+                    f"the input {name!r} is None",
+                    hint="Pass an array, or make it Input(…, optional=True).",
+                )
+            matched.append(
+                None if value is None else _fit(value, spec, name, axes, learnt)
             )
-        ]
+        return matched
 
 
 def _fit(
     value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool
 ) -> Any:
-    """Checks one input; adds Keras' missing last axis of size 1; casts."""
+    """Checks one input; adds or drops a last axis of size 1, as Keras; casts."""
     rank = len(spec.shape)
     if isinstance(value, Symbol):
         return value
@@ -147,6 +162,8 @@ def _fit(
         mask = context.mask_of(value)
     if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
         value = jnp.expand_dims(value, -1)
+    elif len(value.shape) == rank + 1 and value.shape[-1] == 1 and not learnt:
+        value = jnp.squeeze(value, -1)
     fits = len(value.shape) == rank and all(
         learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
         for want, got in zip(spec.shape, value.shape, strict=True)
@@ -254,6 +271,10 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         output_tree,
         _output_names(outputs, output_symbols, nodes, ref),
         tuple(s.call and getattr(s.call.callee, "axes", None) for s in input_symbols),
+        tuple(
+            bool(s.call and getattr(s.call.callee, "optional", False))
+            for s in input_symbols
+        ),
         tuple(order),
     )
     by_name = {keys[id(layer)]: layer for layer in layers}

@@ -228,7 +228,7 @@ def get(identifier: Any) -> Any:
         (L2(l2=0.01), L1(l1=0.5))
     """
     if isinstance(identifier, str):
-        if identifier in ("l1_l2", "L1L2"):
+        if identifier in ("l1_l2", "l1l2", "L1L2"):
             return L1L2(0.01, 0.01)
         identifier = _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):

@@ -16,13 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import ExBurnError
+from exburn.errors import ArgumentError, ExBurnError
 
 __all__ = [
+    "checked_sizes",
     "common_sizes",
     "describe",
     "dim",
     "held",
+    "is_shape",
     "plain",
     "public_shape",
     "spec_of",
@@ -56,6 +58,25 @@ def dim(axis: int) -> Any:
     return _dims[name]
 
 
+def checked_sizes(op: str, shape: Any) -> tuple[int | None, ...]:
+    """The shape as a tuple of integers and ``None``.
+
+    Raises:
+        ArgumentError: A size is neither ``None`` nor an integer ≥ 0.
+
+    Example:
+        >>> checked_sizes("Input", [None, 3])
+        (None, 3)
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if not (size is None or (hasattr(size, "__index__") and int(size) >= 0)):
+            raise ArgumentError(
+                op, f"sizes are integers or None, received {size!r} in {sizes}"
+            )
+    return tuple(None if size is None else int(size) for size in sizes)
+
+
 def spec_of(shape: tuple, dtype: Any) -> jax.ShapeDtypeStruct:
     """A spec whose ``None`` dimensions are symbolic."""
     dims = tuple(dim(i) if d is None else d for i, d in enumerate(shape))
@@ -70,11 +91,17 @@ def specs_of(shapes: Any, dtype: Any) -> Any:
         ShapeDtypeStruct(shape=(2,), dtype=float32)
     """
     return jax.tree.map(
-        lambda shape: spec_of(tuple(shape), dtype), shapes, is_leaf=_is_shape
+        lambda shape: spec_of(tuple(shape), dtype), shapes, is_leaf=is_shape
     )
 
 
-def _is_shape(value: Any) -> bool:
+def is_shape(value: Any) -> bool:
+    """Whether it is one shape, and no list of shapes.
+
+    Example:
+        >>> is_shape((None, 3)), is_shape([(2, 3), (2,)])
+        (True, False)
+    """
     return isinstance(value, list | tuple) and all(
         size is None or isinstance(size, int) for size in value
     )

@@ -19,6 +19,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import jax_functions, registry
+from exburn.dtypes import standardize_dtype
 from exburn.errors import (
     ArgumentError,
     DTypeError,
@@ -28,7 +29,13 @@ from exburn.errors import (
     ShapeError,
 )
 from exburn.integer_products import matmul
-from exburn.shapes import describe, public_shape, trace_shapes
+from exburn.shapes import (
+    checked_sizes,
+    describe,
+    public_shape,
+    spec_of,
+    trace_shapes,
+)
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift"]
 
@@ -49,14 +56,26 @@ class Call:
 
 
 class Symbol:
-    """A tensor of a model under construction.
+    """A tensor of a model under construction; ``exburn.KerasTensor``.
 
     Arithmetic, comparisons, indexing, ``exburn.ops``, the functions of ``jax.numpy``,
-    ``jax.nn`` and ``jax.lax``, and NumPy's, work on it.
+    ``jax.nn`` and ``jax.lax``, and NumPy's, work on it. ``Input`` makes those that a
+    model begins with; one made by hand stands for a shape and dtype alone, which layers
+    and operations infer theirs from.
+
+    Args:
+        shape: Sizes of all axes, the batch's too; ``None`` where one is not known.
+        dtype: Dtype of the values.
+        sparse, ragged: For Keras code, which passes ``False``: tensors are dense.
+        record_history: For Keras code; calls are always noted.
+        name: Name of the tensor.
+
+    Raises:
+        ArgumentError: A size is neither an integer ≥ 0 nor ``None``, or a sparse or
+            ragged tensor is asked for.
 
     Example:
-        >>> from exburn.shapes import spec_of
-        >>> x = Symbol(spec_of((None, 4), "float32"))
+        >>> x = Symbol((None, 4))
         >>> (x * 2 + 1)[:, :3].shape
         (None, 3)
     """
@@ -64,7 +83,30 @@ class Symbol:
     __slots__ = ("__weakref__", "call", "index", "mask", "name", "spec")
     __array_priority__ = 1000
 
-    def __init__(self, spec, call: Call | None = None, index: int = 0, name=None):
+    def __init__(
+        self,
+        shape,
+        dtype="float32",
+        sparse=False,
+        ragged=False,
+        record_history=True,
+        name=None,
+    ):
+        if sparse or ragged:
+            raise ArgumentError(
+                "KerasTensor", "tensors are dense, received sparse or ragged=True"
+            )
+        sizes = checked_sizes("KerasTensor", shape)
+        self._take(spec_of(sizes, standardize_dtype(dtype)), None, 0, name)
+
+    @classmethod
+    def of(cls, spec, call: Call, index: int, name: str | None) -> Symbol:
+        """The output of a call at a place among its outputs."""
+        symbol = cls.__new__(cls)
+        symbol._take(spec, call, index, name)
+        return symbol
+
+    def _take(self, spec, call: Call | None, index: int, name: str | None) -> None:
         if not jax_functions.extended():
             jax_functions.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
@@ -265,8 +307,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
         ShapeError: The symbols' shapes do not fit the function.
 
     Example:
-        >>> from exburn.shapes import spec_of
-        >>> x = Symbol(spec_of((None, 4), "float32"))
+        >>> x = Symbol((None, 4))
         >>> lift(jnp.concatenate)([x, x], axis=-1).shape
         (None, 8)
     """
@@ -372,7 +413,7 @@ def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:
     if registry.from_file():
         _check_claims(leaves)
     name = getattr(callee, "name", None)
-    symbols = [Symbol(s, call, i, name) for i, s in enumerate(leaves)]
+    symbols = [Symbol.of(s, call, i, name) for i, s in enumerate(leaves)]
     call.outputs = jax.tree.unflatten(treedef, symbols)
     return call.outputs
 

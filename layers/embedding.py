@@ -116,7 +116,7 @@ class Embedding(Adaptable):
     def _rows(self, indices):
         return self.cast(jnp.take(self.embeddings.get_value(), indices, 0, mode="clip"))
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         return inputs != 0 if self.mask_zero else None
 
 
@@ -204,7 +204,7 @@ class ReversibleEmbedding(Embedding):
         """Products of the vectors with all rows of the table."""
         return wide_product(x, self.cast(self.embeddings, x.dtype).T)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         if jnp.issubdtype(inputs.dtype, jnp.floating):  # the way back
             return None
-        return super().compute_mask(inputs, previous_mask)
+        return super().compute_mask(inputs, mask)

@@ -37,7 +37,7 @@ class Masking(Layer):
     def call(self, inputs):
         return jnp.where(self._used(inputs)[..., None], inputs, 0)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         return self._used(inputs)
 
     def _used(self, inputs):

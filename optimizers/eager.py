@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.building import spec_like
 from exburn.constraints import constrained, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.variable import OptimizerVariable, variables_of
 
 __all__ = ["Eager"]
@@ -29,6 +32,8 @@ class Eager:
     _treedef: Any
     _constraints: dict[str, Callable] = {}
     _compiled: tuple[int, Any] | None = None
+    _undecayed: Sequence[Any] = ()  # given to exclude_from_weight_decay
+    weight_decay_exclusions: Sequence[str]
 
     init: Any
     update: Any
@@ -65,6 +70,8 @@ class Eager:
         unique = len(set(paths)) == len(paths)
         names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
         params = dict(zip(names, map(_value, variables), strict=True))
+        if not unique:
+            self._tell_apart(dict(zip(names, variables, strict=True)))
         state = self._shared_state(params)
         if state is None:
             state = self.init(params)
@@ -72,6 +79,15 @@ class Eager:
             self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
         self._variables = variables
         self.adopt(names, jax.tree.structure(state), constraints_of(names, variables))
+
+    def _tell_apart(self, variables: dict[str, Any]) -> None:
+        """Excludes the variables that were given, not all that have their paths."""
+        given = {id(v) for v in self._undecayed}
+        paths = {exactly(v.path) for v in self._undecayed}
+        self.weight_decay_exclusions = (
+            *(p for p in self.weight_decay_exclusions if p not in paths),
+            *(exactly(name) for name, v in variables.items() if id(v) in given),
+        )
 
     def _shared_state(self, params: dict[str, Any]) -> Any:
         """The state of the model that the optimizer trains, if it is for these."""
@@ -195,19 +211,51 @@ class Eager:
         state = self._need_state("apply")
         if self._compiled is None or self._compiled[0] != self.revision:
             self._compiled = (self.revision, jax.jit(self._update_constrained))
+        grads = self._checked(grads, len(self._names or ()), "gradients")
+        moved = self._moved(grads)
         values = [_value(v) for v in self._variables]
-        params, state = self._compiled[1](
+        grads = [
+            jnp.zeros_like(v) if g is None else g
+            for g, v in zip(grads, values, strict=True)
+        ]
+        params, new = self._compiled[1](
             self._named(grads, "gradients"), state, self._named(values, "parameters")
         )
         for name, variable in zip(self._names or (), self._variables, strict=True):
-            _assign(variable, params[name])
-        self._set_state(state)
+            if name in moved:
+                _assign(variable, params[name])
+        if len(moved) < len(grads):
+            idle = {*(self._names or ())} - {*moved}
+            new = jax.tree.map_with_path(
+                lambda path, old, v: old if idle & {*map(_key, path)} else v, state, new
+            )
+        self._set_state(new)
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> int:
-        """``apply`` for pairs of gradient and variable; returns the update count."""
+        """``apply`` for pairs of gradient and variable; returns the update count.
+
+        A variable whose gradient is ``None`` stays as it is, as do its slots; a warning
+        names it.
+
+        Raises:
+            ArgumentError: No variable has a gradient.
+        """
         pairs = list(grads_and_vars)
         self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
+
+    def _moved(self, grads: Sequence[Any]) -> list[str]:
+        """Names of the variables that have a gradient."""
+        names = self._names or []
+        moved = [n for n, g in zip(names, grads, strict=True) if g is not None]
+        if not moved:
+            raise ArgumentError("apply", "no variable has a gradient")
+        if idle := [name for name in names if name not in moved]:
+            warnings.warn(
+                f"no gradients for {', '.join(idle)}: they stay as they are",
+                stacklevel=3,
+            )
+        return moved
 
     def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
         """Assigns the moving average to the variables, if the optimizer keeps one."""
@@ -245,6 +293,11 @@ class Eager:
                 f"the optimizer was built for {wanted} {what}, received {len(values)}",
             )
         return values
+
+
+def _key(entry: Any) -> Any:
+    """The key of a step into a tree."""
+    return getattr(entry, "key", None)
 
 
 def _value(variable: Any) -> Any:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["decays"]
+__all__ = ["decays", "exactly"]
+
+
+def exactly(path: str) -> str:
+    """The pattern of one path.
+
+    Example:
+        >>> decays("dense/bias", [exactly("dense/bias")])
+        False
+    """
+    return f"^{re.escape(path)}$"
 
 
 def decays(path: str, exclusions: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from exburn import registry
 from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
+from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import Live
 from exburn.optimizers.stepwise import Stepwise, adopt_rule
 from exburn.optimizers.update import Update
@@ -255,7 +256,8 @@ class Optimizer(Stepwise, Live, Eager, Update):
         """Leaves parameters out of both kinds of weight decay.
 
         Args:
-            var_list: Paths of parameters, or objects with a ``path``.
+            var_list: Paths of parameters, or objects with a ``path``, which are told
+                apart from others of the same path where ``build`` is given them.
             var_names: Regular expressions, searched in a parameter's name (the last
                 part of its path) or, if they contain a slash, in its whole path.
 
@@ -275,8 +277,9 @@ class Optimizer(Stepwise, Live, Eager, Update):
                 "weight decay cannot change once the optimizer has a state",
                 hint="Call it before compile().",
             )
-        paths = [getattr(v, "path", v) for v in var_list or ()]
-        exact = [f"^{re.escape(path)}$" for path in paths]
+        given = list(var_list or ())
+        self._undecayed = [v for v in given if hasattr(v, "path")]
+        exact = [exactly(getattr(v, "path", v)) for v in given]
         self.weight_decay_exclusions = (*exact, *(var_names or ()))
 
     # Configuration

@@ -154,10 +154,10 @@ def _sum(array: np.ndarray) -> float:
 
 def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tuple:
     """The three trees with their leaves as arrays that fit each other."""
-    if absent := [path for path, leaf in leaves(x, "x", nones=True) if leaf is None]:
+    if not list(leaves(x, "x")):  # some may be None, if the model takes that
         raise DataError(
             op,
-            f"the {what} lacks inputs: {absent[0]} is None",
+            f"the {what} lacks inputs: x is {'None' if x is None else 'empty'}",
             hint="Pass arrays as x, or a loader of batches.",
         )
 

@@ -375,9 +375,8 @@ class Calling(Buildable):
         return kwargs["mask"] if kwargs.get("mask") is not None else mask
 
     def _attach_masks(self, outputs, mask, pass_):
-        leaves = jax.tree.leaves(outputs)
-        masks = mask if isinstance(mask, list | tuple) else [mask] * len(leaves)
-        for leaf, m in zip(leaves, masks, strict=False):
+        masks = mask if isinstance(mask, list | tuple) else [mask]
+        for leaf, m in zip(jax.tree.leaves(outputs), masks, strict=False):
             if m is not None:
                 pass_.set_mask(leaf, m)
 

@@ -16,13 +16,13 @@ from exburn import (
     transforms,
 )
 from exburn.building import clone
-from exburn.errors import GraphError, NotBuiltError
+from exburn.errors import ArgumentError, GraphError, NotBuiltError
 from exburn.layer.calling import Calling
 from exburn.layer.seeds import iter_variables
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
 from exburn.row_mixing import is_foreign, our_class
-from exburn.shapes import public_shape, spec_of
+from exburn.shapes import is_shape, public_shape
 from exburn.symbol import Symbol
 from exburn.traversal import children
 
@@ -152,25 +152,55 @@ class Layer(Calling):
         return jax.tree.map(lambda s: s.shape, self.output)
 
     def compute_output_spec(self, *args, **kwargs):
-        """Specs of the outputs for symbols or specs, without computing anything."""
-        to_symbol = lambda v: Symbol(v) if isinstance(v, jax.ShapeDtypeStruct) else v  # noqa: E731
-        args, kwargs = jax.tree.map(to_symbol, (args, kwargs))
-        out = self._call_symbols(args, kwargs)
-        return jax.tree.map(lambda s: s.spec, out)
+        """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
 
-    def compute_output_shape(self, *shapes):
-        """Output shape for input shapes (tuples with ``None``), as in Keras."""
+        Inputs may be ``KerasTensor`` or ``jax.ShapeDtypeStruct``.
 
-        def is_shape(v):
-            return isinstance(v, tuple) and all(
-                d is None or isinstance(d, int) for d in v
+        Example:
+            >>> import exburn
+            >>> layer = exburn.layers.Dense(2)
+            >>> layer.compute_output_spec(exburn.KerasTensor((None, 3))).shape
+            (None, 2)
+        """
+
+        def symbol(v):
+            if not isinstance(v, jax.ShapeDtypeStruct):
+                return v
+            return Symbol(public_shape(v.shape), v.dtype)
+
+        return self._call_symbols(*jax.tree.map(symbol, (args, kwargs)))
+
+    def compute_output_shape(self, *shapes, **named):
+        """Output shape for input shapes (tuples with ``None``).
+
+        By name they are Keras': ``input_shape``, or that of an argument of ``call``, as
+        ``query_shape``.
+
+        Raises:
+            ArgumentError: Another name is given.
+
+        Example:
+            >>> from exburn.layers import Dense
+            >>> Dense(2).compute_output_shape(input_shape=(None, 3))
+            (None, 2)
+        """
+        first, *others = type(self)._call_info.order or ("input",)
+        names = {"input_shape": first, "sequences_shape": first}
+        names |= {f"{name}_shape": name for name in (first, *others)}
+        if unknown := named.keys() - names:
+            raise ArgumentError(
+                f"{self.name}.compute_output_shape",
+                f"unknown argument {min(unknown)!r}",
+                {"known": ", ".join(names)},
             )
-
-        symbols = jax.tree.map(
-            lambda s: Symbol(spec_of(s, self.compute_dtype)), shapes, is_leaf=is_shape
+        given = {names[key]: shape for key, shape in named.items()}
+        if not shapes and first in given:
+            shapes = (given.pop(first),)
+        args, kwargs = jax.tree.map(
+            lambda s: Symbol(s, self.compute_dtype), (shapes, given), is_leaf=is_shape
         )
-        out = self.compute_output_spec(*symbols)
-        return jax.tree.map(lambda s: public_shape(s.shape), out)
+        out = self.compute_output_spec(*args, **kwargs)
+        return jax.tree.map(lambda s: s.shape, out)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments; the input of ``from_config``.

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from exburn import registry
+from exburn.context import MASK
 from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.long_rows import (
@@ -126,11 +128,14 @@ class Loss:
             y_true: Targets.
             y_pred: Predictions.
             sample_weight: ``[batch]`` or ``[batch, …]`` weights.
-            mask: ``[batch, …]`` booleans; false entries are left out of the mean.
+            mask: ``[batch, …]`` booleans; false entries are left out of the mean. By
+                default the one that came with the predictions, if any.
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
-        y_true, y_pred = self._converted(y_true, y_pred)
         mask = self._mask if mask is None else mask
+        if mask is None and not isinstance(y_pred, Tracer):
+            mask = getattr(y_pred, MASK, None)
+        y_true, y_pred = self._converted(y_true, y_pred)
         reduce = functools.partial(
             self._reduced, y_true, y_pred, sample_weight, mask, row_mask
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,23 +24,27 @@ def clone_model(
     model: Model,
     input_tensors: Any = None,
     clone_function: Callable[[Layer], Layer] | None = None,
+    call_function: Callable[..., Any] | None = None,
     recursive: bool = False,
 ) -> Any:
     """A model of the same architecture with fresh weights; see ``model.clone()``.
 
     It has the adapters and the quantized layers of the model, unless a function makes
-    its layers.
+    its layers, and is compiled as the model is.
 
     Args:
         model: The model.
         input_tensors: Symbols to start from, instead of new inputs.
         clone_function: Makes a new layer of each, for example another one in its place;
             for Sequential and functional models.
+        call_function: Calls a new layer in the place of an old one, as
+            ``call_function(layer, *args, **kwargs)``; for functional models.
         recursive: Whether models inside are gone through as well; they are otherwise
             given to ``clone_function`` as a whole.
 
     Raises:
-        ArgumentError: A subclassed model with ``clone_function`` or ``input_tensors``.
+        ArgumentError: A subclassed model with ``clone_function``, ``call_function`` or
+            ``input_tensors``, or a Sequential one with ``call_function``.
 
     Example:
         >>> from exburn.layers import Dense, Dropout
@@ -54,38 +59,72 @@ def clone_model(
         >>> clone_model(model, clone_function=stronger).layers[-1].rate
         0.5
     """
-    if clone_function is None and input_tensors is None:
+    made = _made(model, input_tensors, clone_function, call_function, recursive)
+    made._compile_like(model, {})
+    return made
+
+
+def _made(
+    model: Model,
+    input_tensors: Any,
+    clone_function: Callable[[Layer], Layer] | None,
+    call_function: Callable[..., Any] | None,
+    recursive: bool,
+) -> Any:
+    if clone_function is call_function is input_tensors is None:
         return fresh_clone(model)
+    if call_function is not None and isinstance(model, Sequential):
+        raise ArgumentError(
+            "clone_model",
+            "the layers of a Sequential model are not called one by one",
+            hint="Leave call_function out.",
+        )
     graph = model.graph
     if graph is None:
         raise ArgumentError(
             "clone_model",
-            "clone_function and input_tensors need a Sequential or functional model",
+            "its functions and input_tensors need a Sequential or functional model",
             {"received": type(model).__name__},
         )
 
     def clone(layer: Any) -> Any:
+        if isinstance(layer, Model) and recursive and layer.graph is not None:
+            call = None if isinstance(layer, Sequential) else call_function
+            return clone_model(layer, None, clone_function, call, True)
         if clone_function is None:
             return type(layer).from_config(layer.get_config())
-        if isinstance(layer, Model) and recursive and layer.graph is not None:
-            return clone_model(layer, None, clone_function, True)
         return clone_function(layer)
 
-    made = _over(model, clone, input_tensors)
+    made = _over(model, clone, call_function, input_tensors)
     if clone_function is None:
         made.repeat_changes(model.changes)
     return made
 
 
-def _over(model: Model, clone: Callable[[Any], Any], input_tensors: Any) -> Model:
+def _over(
+    model: Model,
+    clone: Callable[[Any], Any],
+    call: Callable[..., Any] | None,
+    input_tensors: Any,
+) -> Model:
     """The graph of a model over clones of its layers."""
     graph: Any = model.graph
     inputs = input_tensors
     if inputs is None:
         symbols = [
-            Input(batch_shape=public_shape(s.shape), dtype=s.dtype, name=n, axes=axes)
-            for s, n, axes in zip(
-                graph.inputs, graph.input_names, graph.axes, strict=True
+            Input(
+                batch_shape=public_shape(s.shape),
+                dtype=s.dtype,
+                name=name,
+                axes=axes,
+                optional=free,
+            )
+            for s, name, axes, free in zip(
+                graph.inputs,
+                graph.input_names,
+                graph.axes,
+                graph.optional,
+                strict=True,
             )
         ]
         inputs = jax.tree.unflatten(graph.input_tree, symbols)
@@ -96,5 +135,6 @@ def _over(model: Model, clone: Callable[[Any], Any], input_tensors: Any) -> Mode
         made._learnt = model._learnt and input_tensors is None
         return made
     nodes = {key: clone(layer) for key, layer in model._node_items()}
+    calls = nodes if call is None else {k: partial(call, v) for k, v in nodes.items()}
     with named_by(nodes):
-        return Model(inputs, graph.run(nodes, inputs), name=model.name)
+        return Model(inputs, graph.run(calls, inputs), name=model.name)

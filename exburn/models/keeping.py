@@ -179,12 +179,17 @@ class Keeping:
 
     def _compile_as(self, other: Keeping, memo: dict[int, Any]) -> None:
         """Goes on as the model would that this one is a deep copy of."""
+        if self._compile_like(other, memo):
+            self._set_training_state(jax.tree.map(own_copy, other._training_state()))
+
+    def _compile_like(self, other: Keeping, memo: dict[int, Any]) -> bool:
+        """Compiles with copies of what the other was given, if that is known."""
         arguments = other._compile_arguments()
         if arguments is None:
-            return
+            return False
         device = arguments.pop("device")  # not to be copied
         self.compile(**copy.deepcopy(arguments, memo), device=device)
-        self._set_training_state(jax.tree.map(own_copy, other._training_state()))
+        return True
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
         """Compiles the model as ``get_compile_config`` says.

@@ -23,7 +23,7 @@ from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
-from exburn.shapes import public_shape, specs_of
+from exburn.shapes import is_shape, public_shape
 from exburn.symbol import Operation, Symbol
 from exburn.weights import Static
 
@@ -154,7 +154,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         """
         if self.built or input_shape is None or self._own_build == "running":
             return
-        self(jax.tree.map(Symbol, specs_of(input_shape, "float32")))
+        self(jax.tree.map(Symbol, input_shape, is_leaf=is_shape))
         materialize(self)
 
     def _build(self, shapes: tuple) -> None:

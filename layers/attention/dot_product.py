@@ -134,10 +134,8 @@ class Attention(Layer):
         keep, share = self._keep_mask(self.dropout, weights.shape, self.seed)
         return jnp.where(keep, weights / share, 0)
 
-    def compute_mask(self, inputs, previous_mask=None):
-        if not isinstance(previous_mask, list | tuple):
-            return None
-        return [previous_mask[0]]  # of the output; the weights have none
+    def compute_mask(self, inputs, mask=None):
+        return mask[0] if isinstance(mask, list | tuple) else None
 
 
 @register_builtin

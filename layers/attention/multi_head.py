@@ -119,7 +119,9 @@ class MultiHeadAttention(ProjectedAttention):
         self.num_heads = check_count(op, "num_heads", num_heads)
         self.key_dim = check_count(op, "key_dim", key_dim)
         self.value_dim = (
-            check_count(op, "value_dim", value_dim) if value_dim else self.key_dim
+            self.key_dim
+            if value_dim is None
+            else check_count(op, "value_dim", value_dim)
         )
         self._heads = (num_heads, num_heads, self.key_dim, self.value_dim)
         if output_shape is not None:

@@ -186,7 +186,7 @@ class ProjectedAttention(Layer):
         return (out, fold.scores(weights)) if return_attention_scores else out
 
     def compute_mask(self, inputs, previous_mask=None):
-        return [previous_mask]  # of the output; the scores have none
+        return previous_mask
 
     def _project(self, query, key, value, same: bool):
         """Heads of query, key and value; by joint products if the input is one."""

@@ -63,9 +63,9 @@ class Lambda(Layer):
             extra["mask"] = mask
         return self.function(inputs, **extra)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         if callable(self.mask):
-            return self.mask(inputs, previous_mask)
+            return self.mask(inputs, mask)
         return self.mask
 
 

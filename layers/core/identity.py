@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from exburn.config import image_data_format
 from exburn.layer import Layer
 from exburn.registry import register_builtin
 
@@ -36,8 +37,9 @@ class Rescaling(Layer):
     ``y = x * scale + offset``
 
     Args:
-        scale: A number, or a list of numbers, one a channel.
-        offset: A number, or a list of numbers, one a channel.
+        scale: A number, or a list of numbers, one a channel: of the last axis, or of
+            the one that ``config.image_data_format()`` says, for images.
+        offset: A number, or such a list.
 
     Shape:
         x: [batch, …] → [batch, …], in the compute dtype
@@ -56,5 +58,14 @@ class Rescaling(Layer):
         self.offset = tuple(offset) if isinstance(offset, list) else offset
 
     def call(self, inputs):
-        scale, offset = jnp.asarray(self.scale), jnp.asarray(self.offset)
+        scale, offset = (
+            _by_channel(jnp.asarray(v), inputs.ndim) for v in (self.scale, self.offset)
+        )
         return self.cast(inputs) * self.cast(scale) + self.cast(offset)
+
+
+def _by_channel(values, ndim: int):
+    """Numbers for the channels of images, whichever axis these are."""
+    if values.ndim != 1 or ndim < 4 or image_data_format() == "channels_last":
+        return values
+    return values.reshape(-1, *(1,) * (ndim - 2))

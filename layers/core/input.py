@@ -8,7 +8,7 @@ from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, DTypeError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.shapes import spec_of
+from exburn.shapes import checked_sizes, spec_of
 from exburn.symbol import Symbol, record
 
 __all__ = ["Input", "InputLayer"]
@@ -76,7 +76,7 @@ class InputLayer(Layer):
         if batch_shape is None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             batch_shape = (batch_size, *shape)
-        self.batch_shape = tuple(_size(d, batch_shape) for d in batch_shape)
+        self.batch_shape = checked_sizes("Input", batch_shape)
         self.input_dtype = _dtype(dtype)
         self.optional = bool(optional)
         self.axes = None if axes is None else _axes(axes, self.batch_shape)
@@ -88,7 +88,7 @@ class InputLayer(Layer):
     def dtype(self) -> str:
         return self.input_dtype
 
-    def call(self, x):
+    def call(self, x=None):
         return x
 
     def get_config(self) -> dict[str, Any]:
@@ -99,16 +99,6 @@ class InputLayer(Layer):
             "optional": self.optional,
         }
         return config if self.axes is None else config | {"axes": list(self.axes)}
-
-
-def _size(value, shape):
-    if value is None or (isinstance(value, int) and value >= 0):
-        return value
-    if hasattr(value, "__index__") and int(value) >= 0:
-        return int(value)
-    raise ArgumentError(
-        "Input", f"sizes are integers or None, received {value!r} in {tuple(shape)}"
-    )
 
 
 def _dtype(dtype) -> str:

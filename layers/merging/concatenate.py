@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.merging.elementwise import Merge
+from exburn.layers.merging.elementwise import Merge, over_entries
 from exburn.registry import register_builtin
 from exburn.shapes import describe
 
@@ -48,15 +48,14 @@ class Concatenate(Merge):
                 hint="Choose another axis, or bring the other sizes together.",
             ) from error
 
-    def compute_mask(self, inputs, previous_mask=None):
-        if previous_mask is None or all(m is None for m in previous_mask):
+    def compute_mask(self, inputs, mask=None):
+        masks = self._masks(inputs, mask)
+        if all(m is None for m in masks):
             return None
-        full = []
-        for x, mask in zip(inputs, previous_mask, strict=True):
-            mask = jnp.ones((), bool) if mask is None else jnp.asarray(mask, bool)
-            if mask.ndim:
-                mask = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-            full.append(jnp.broadcast_to(mask, x.shape))
+        full = [
+            jnp.broadcast_to(True if m is None else over_entries(m, x), x.shape)
+            for x, m in zip(inputs, masks, strict=True)
+        ]
         return jnp.concatenate(full, self.axis).any(-1)
 
 
@@ -120,7 +119,7 @@ class Dot(Merge):
         z = jax.lax.dot_general(x, y, (contract, ((0,), (0,))))
         return z if z.ndim > 1 else z[:, None]
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 import jax.numpy as jnp
 
@@ -33,11 +33,18 @@ class Merge(Layer):
                 hint=f"{type(self).__name__}()([a, b])",
             )
 
-    def call(self, inputs):
+    def call(self, inputs, mask=None):
         ndim = max(x.ndim for x in inputs)
         wide = [_widen(x, ndim) for x in inputs]
+        masks = self._masks(inputs, mask)
         try:
-            return self._merge(wide)
+            if all(m is None for m in masks):
+                return self._merge(wide)
+            masks = [
+                None if m is None else _widen(over_entries(m, x), ndim)
+                for x, m in zip(inputs, masks, strict=True)
+            ]
+            return self._merge_masked(wide, masks)
         except (TypeError, ValueError) as error:
             if isinstance(error, ShapeError):
                 raise
@@ -51,10 +58,45 @@ class Merge(Layer):
     def _merge(self, inputs):
         raise NotImplementedError
 
-    def compute_mask(self, inputs, previous_mask=None):
-        if previous_mask is None or any(m is None for m in previous_mask):
-            return None
-        return reduce(jnp.logical_or, previous_mask)
+    def _merge_masked(self, inputs, masks):
+        """The same where some masks are given; they broadcast to their inputs."""
+        return self._merge(inputs)
+
+    def _masks(self, inputs, mask) -> list:
+        """One for each input.
+
+        Raises:
+            ArgumentError: There are others.
+        """
+        masks = [None] * len(inputs) if mask is None else mask
+        if not isinstance(masks, list | tuple) or len(masks) != len(inputs):
+            raise ArgumentError(
+                self.name, f"{len(inputs)} inputs have a list of as many masks"
+            )
+        return list(masks)
+
+    def compute_mask(self, inputs, mask=None):
+        masks = self._masks(inputs, mask)
+        return None if any(m is None for m in masks) else reduce(jnp.logical_or, masks)
+
+
+def over_entries(mask, x):
+    """A mask of the first axes as one that broadcasts to all axes of an array."""
+    mask = jnp.asarray(mask, bool)
+    return jnp.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+
+
+def _either(mask, other):
+    return None if mask is None or other is None else mask | other
+
+
+def _extreme(pair, other, choose):
+    """The extreme of two inputs, each with its mask, where both count; else the one
+    that counts."""
+    (x, mask), (y, other_mask) = pair, other
+    y = y if other_mask is None else jnp.where(other_mask, y, x)
+    x = x if mask is None else jnp.where(mask, x, y)
+    return choose(x, y), _either(mask, other_mask)
 
 
 def _widen(x, ndim: int):
@@ -114,7 +156,9 @@ class Subtract(Merge):
 
 @register_builtin
 class Multiply(Merge):
-    """Product of the inputs, entry by entry.
+    """Product of the inputs, entry by entry; those that are masked count as ones.
+
+    Where all are masked it is 0.
 
     Shape:
         [x, …]: shapes that broadcast → their common shape
@@ -131,6 +175,12 @@ class Multiply(Merge):
 
     def _merge(self, inputs):
         return reduce(jnp.multiply, inputs)
+
+    def _merge_masked(self, inputs, masks):
+        pairs = list(zip(inputs, masks, strict=True))
+        out = self._merge([x if m is None else jnp.where(m, x, 1) for x, m in pairs])
+        mask = reduce(_either, masks)
+        return out if mask is None else jnp.where(mask, out, 0)
 
 
 @register_builtin
@@ -156,7 +206,7 @@ class Average(Merge):
 
 @register_builtin
 class Maximum(Merge):
-    """Largest of the inputs, entry by entry.
+    """Largest of the inputs, entry by entry, masked ones left out.
 
     Shape:
         [x, …]: shapes that broadcast → their common shape
@@ -174,10 +224,14 @@ class Maximum(Merge):
     def _merge(self, inputs):
         return reduce(jnp.maximum, inputs)
 
+    def _merge_masked(self, inputs, masks):
+        join = partial(_extreme, choose=jnp.maximum)
+        return reduce(join, zip(inputs, masks, strict=True))[0]
+
 
 @register_builtin
 class Minimum(Merge):
-    """Smallest of the inputs, entry by entry.
+    """Smallest of the inputs, entry by entry, masked ones left out.
 
     Shape:
         [x, …]: shapes that broadcast → their common shape
@@ -194,3 +248,7 @@ class Minimum(Merge):
 
     def _merge(self, inputs):
         return reduce(jnp.minimum, inputs)
+
+    def _merge_masked(self, inputs, masks):
+        join = partial(_extreme, choose=jnp.minimum)
+        return reduce(join, zip(inputs, masks, strict=True))[0]

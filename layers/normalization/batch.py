@@ -208,10 +208,11 @@ class BatchNormalization(Layer):
         if mask is None:
             return rows
         mask = jnp.asarray(mask, bool)
-        if mask.ndim >= x.ndim or mask.shape != x.shape[: mask.ndim]:
+        sizes = zip(mask.shape, x.shape, strict=False)
+        if mask.ndim >= x.ndim or any(m != 1 and m != n for m, n in sizes):
             raise ShapeError(
                 self.name,
-                "the mask's shape must be that of the input's first axes",
+                "the mask's shape must be that of the input's first axes, or 1",
                 {"mask": describe(mask), "input": describe(x)},
             )
         keep = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))

@@ -83,7 +83,7 @@ class GlobalAveragePooling1D(GlobalAveragePooling):
         # a row that is masked everywhere has the mean 0
         return (total / jnp.maximum(count, 1)).astype(x.dtype)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs, mask=None):
         return None
 
 

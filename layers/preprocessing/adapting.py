@@ -65,7 +65,8 @@ def _parts(op: str, data: Any) -> Iterator[Any]:
     if isinstance(data, Mapping) or hasattr(data, "shape"):
         return iter([data])
     if isinstance(data, list | tuple):
-        arrays = bool(data) and all(getattr(v, "ndim", 0) for v in data)
+        firsts = [v[0] if isinstance(v, tuple) and v else v for v in data]
+        arrays = bool(data) and all(getattr(v, "ndim", 0) for v in firsts)
         return iter(data if arrays or not data else [list(data)])
     if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
         if hasattr(data, "__array__"):

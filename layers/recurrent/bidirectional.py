@@ -155,11 +155,10 @@ class Bidirectional(Layer):
                 return (y + z) / 2
         return y, z
 
-    def compute_mask(self, inputs, previous_mask=None):
-        if isinstance(previous_mask, list | tuple):
-            previous_mask = previous_mask[0]
-        mask = previous_mask if self.return_sequences else None
-        return [mask, mask] if self.merge_mode is None else [mask]
+    def compute_mask(self, inputs, mask=None):
+        mask = mask[0] if isinstance(mask, list | tuple) else mask
+        mask = mask if self.return_sequences else None
+        return [mask, mask] if self.merge_mode is None else mask
 
 
 class _Weights:

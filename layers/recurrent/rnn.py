@@ -180,10 +180,9 @@ class RNN(Layer):
         last = jax.tree.map(lambda s: s.astype(self.compute_dtype), last)
         return (output, *last)
 
-    def compute_mask(self, inputs, previous_mask=None):
-        if isinstance(previous_mask, list | tuple):
-            previous_mask = previous_mask[0]
-        return [previous_mask if self.return_sequences else None]
+    def compute_mask(self, inputs, mask=None):
+        mask = mask[0] if isinstance(mask, list | tuple) else mask
+        return mask if self.return_sequences else None
 
     # ------------------------------------------------------------------ states
     def _first_states(self, sequences, initial_state) -> list:

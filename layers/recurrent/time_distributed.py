@@ -29,7 +29,7 @@ class TimeDistributed(Wrapper):
 
     Raises:
         ArgumentError: ``layer`` is no layer.
-        ShapeError: The input has no time axis.
+        ShapeError: The input has no time axis, or the mask another one.
 
     Example:
         >>> import numpy as np
@@ -54,6 +54,13 @@ class TimeDistributed(Wrapper):
                     f"[batch, time, …] of rank >= 3 is needed, not {describe(leaf)}",
                 )
         batch, time = leaves[0].shape[:2]
+        for leaf in jax.tree.leaves(mask):
+            if leaf.shape[:2] != (batch, time):
+                raise ShapeError(
+                    self.name,
+                    "the mask has other rows or steps than the input",
+                    {"mask": describe(leaf), "input": describe(leaves[0])},
+                )
 
         def fold(x):
             return x.reshape(batch * time, *x.shape[2:])

@@ -140,7 +140,7 @@ class RepeatVector(Layer):
         x: [batch, features] → [batch, n, features]
 
     Raises:
-        ArgumentError: ``n`` is no integer.
+        ArgumentError: ``n`` is no integer ≥ 1.
         ShapeError: The input has another rank than 2.
 
     Example:
@@ -151,7 +151,7 @@ class RepeatVector(Layer):
 
     def __init__(self, n, **kwargs):
         super().__init__(**kwargs)
-        self.n = check_count("RepeatVector", "n", n, least=0)
+        self.n = check_count("RepeatVector", "n", n)
         self.input_spec = InputSpec(ndim=2)
 
     def call(self, inputs):

@@ -33,11 +33,9 @@ ABSENT = {
 
 #: Parameters that are left out, or have another name.
 OTHERWISE = {
-    ".KerasTensor": "shape dtype sparse ragged record_history",  # made by Input
     ".remat": "f",  # fn
     "callbacks.CallbackList": "add_progbar",
     "layers.EinsumDense": "gptq_unpacked_column_size",
-    "models.clone_model": "call_function",
     "quantizers.serialize": "initializer",  # quantizer
 }
 

@@ -15,7 +15,6 @@ from flax import nnx
 
 from exburn import context, registry
 from exburn.layer import Layer
-from exburn.shapes import spec_of
 from exburn.symbol import Symbol
 from exburn.traversal import module_paths
 
@@ -88,7 +87,7 @@ def check_shapes(make, layer, inputs, free, call):
 
     def symbol(x):
         shape = tuple(None if i in unknown else d for i, d in enumerate(x.shape))
-        return Symbol(spec_of(shape, jnp.result_type(x)))
+        return Symbol(shape, jnp.result_type(x))
 
     inferred = layer(*jax.tree.map(symbol, inputs), **call)
     assert layer.built

@@ -11,7 +11,6 @@ from tests.layers.peer import data, run
 from exburn import config, context, errors, layers
 from exburn.layers.attention import projected
 from exburn.layers.attention.scaled_dot_product import attend, why_not_cudnn
-from exburn.shapes import spec_of
 from exburn.symbol import Symbol
 
 X = data(4, 6, 8)
@@ -182,13 +181,13 @@ def test_the_projections_have_the_names_of_keras():
 
 
 def test_symbols():
-    x = Symbol(spec_of((None, None, 8), "float32"))
-    other = Symbol(spec_of((None, 7, 4), "float32"))
+    x = Symbol((None, None, 8), "float32")
+    other = Symbol((None, 7, 4), "float32")
     layer = layers.MultiHeadAttention(2, 4)
     y, scores = layer(x, other, return_attention_scores=True)
     assert y.shape == (None, None, 8)
     assert scores.shape == (None, 2, None, 7)
-    plane = Symbol(spec_of((None, None, None, 8), "float32"))
+    plane = Symbol((None, None, None, 8), "float32")
     assert layers.MultiHeadAttention(2, 4)(plane, plane).shape == (None, None, None, 8)
 
 

@@ -8,7 +8,6 @@ from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
 from exburn import context, errors, layers
-from exburn.shapes import spec_of
 from exburn.symbol import Symbol
 
 IDS = np.array([[1, 0, 5], [6, 2, 0], [3, 3, 3], [0, 0, 0]], "int32")
@@ -74,7 +73,7 @@ def test_indices_as_floats_and_first_weights():
 
 
 def test_symbols_and_errors():
-    ids = Symbol(spec_of((None, None), "int32"))
+    ids = Symbol((None, None), "int32")
     assert layers.Embedding(7, 5)(ids).shape == (None, None, 5)
     with pytest.raises(errors.ArgumentError, match="input_dim"):
         layers.Embedding(0, 5)

@@ -10,7 +10,6 @@ from tests.layers.peer import close, data, run
 
 from exburn import context, errors, layers
 from exburn.layer import Layer
-from exburn.shapes import spec_of
 from exburn.symbol import Symbol
 
 X = data(4, 5, 3)
@@ -208,7 +207,7 @@ def test_own_cell():
     y = rnn(x)
     kernel, bias = rnn.get_weights()
     np.testing.assert_allclose(y, np.cumsum(X @ kernel + bias, 1), rtol=1e-4, atol=1e-5)
-    assert rnn(Symbol(spec_of((None, None, 3), "float32"))).shape == (None, None, 4)
+    assert rnn(Symbol((None, None, 3), "float32")).shape == (None, None, 4)
     dropped = np.diff(np.array(rnn(x, training=True)), axis=1)
     assert ((np.abs(dropped) < 1e-6).all(axis=1)).any()  # the same units at all steps
     both = layers.Bidirectional(rnn)  # copies the cell, which is not registered
@@ -325,7 +324,7 @@ ERRORS = {
     ),
     "rank": (lambda: layers.LSTM(2)(X[0]), errors.ShapeError, "rank 3"),
     "no-batch": (
-        lambda: layers.LSTM(2, stateful=True)(Symbol(spec_of((None, 5, 3), "float32"))),
+        lambda: layers.LSTM(2, stateful=True)(Symbol((None, 5, 3), "float32")),
         errors.ArgumentError,
         "batch size",
     ),

@@ -195,3 +195,23 @@ def test_classes_may_write_call_as_keras_code_does(which, weighted):
         model.compile("sgd", classes_with_a_call(package)[which])
         found.append(model.evaluate(x, y, 5, sample_weight=weights, verbose=0))
     assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
+def test_the_mask_that_comes_with_predictions_counts(reduction):
+    """In a loop of one's own: ``loss(y, model(x))``."""
+    ids = np.array([[1, 2, 0], [3, 0, 0]])
+    targets = np.arange(6, dtype="float32").reshape(2, 3, 1)
+
+    def run(library):
+        model = library.Sequential(
+            [
+                library.layers.Embedding(4, 2, "ones", mask_zero=True),
+                library.layers.Dense(1, kernel_initializer="ones"),
+            ]
+        )
+        loss = library.losses.MeanSquaredError(reduction=reduction)
+        return float(loss(targets, model(ids)))
+
+    assert run(keras_api) == pytest.approx(run(keras))
+    assert run(keras_api) == pytest.approx(6.0 / (1 if reduction == "sum" else 3))
