@@ -184,7 +184,9 @@ def _fit(
                 context.lookups.append((before, None, name))
             else:
                 _check_whole(value, name, spec.dtype)
-        if not (is_float(spec.dtype) and is_float(value.dtype)):
+        both = is_float(spec.dtype) and is_float(value.dtype)
+        # Floats of another size are what the layers cast, unless one was asked for.
+        if not both or spec.dtype != jnp.float32:
             # 64 bits are 32, unless jax_enable_x64 is set.
             value = jnp.asarray(value, jax.dtypes.canonicalize_dtype(spec.dtype))
     if value is not before and context is not None:

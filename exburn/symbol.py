@@ -7,6 +7,7 @@ abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -100,7 +101,7 @@ class Symbol:
         self._take(spec_of(sizes, standardize_dtype(dtype)), None, 0, name)
 
     @classmethod
-    def of(cls, spec, call: Call, index: int, name: str | None) -> Symbol:
+    def of(cls, spec, call: Call | None, index: int, name: str | None) -> Symbol:
         """The output of a call at a place among its outputs."""
         symbol = cls.__new__(cls)
         symbol._take(spec, call, index, name)
@@ -323,10 +324,14 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     def lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
-        operation = Operation(fn, label)
+        operation, where = Operation(fn, label), f"operation {label!r}"
         try:
-            specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
+            specs = abstract_eval(operation, args, kwargs, where=where)
         except (TypeError, ValueError) as error:
+            if (alike := _with_sizes_of_each_other((args, kwargs))) is not None:
+                with contextlib.suppress(TypeError, ValueError):
+                    specs = abstract_eval(operation, *alike, where=where)
+                    return record(operation, args, kwargs, specs)
             known = any(fn is own for own in OPERATIONS.values())
             known = known or jax_functions.name_of(fn) is not None
             misfit = "shape" in str(error) or "dimensions" in str(error)
@@ -349,6 +354,39 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
     return lifted
+
+
+def _with_sizes_of_each_other(arguments: tuple) -> Any:
+    """The arguments with unknown sizes as those that other operands have there.
+
+    Axes count from the last one, as in broadcasting; ``None`` if that changes nothing.
+    A size that turns out to be another one is an error when data come.
+    """
+    leaves, treedef = jax.tree.flatten(arguments, is_leaf=_is_symbol)
+    known: dict[int, set[int]] = {}
+    for leaf in leaves:
+        shape = leaf.spec.shape if _is_symbol(leaf) else np.shape(leaf)
+        for axis, size in enumerate(reversed(shape)):
+            if isinstance(size, int) and size != 1:
+                known.setdefault(axis, set()).add(size)
+    sizes = {axis: min(found) for axis, found in known.items() if len(found) == 1}
+
+    def filled(leaf: Any) -> Any:
+        if not _is_symbol(leaf):
+            return leaf
+        shape = leaf.spec.shape
+        shape = [
+            size if isinstance(size, int) else sizes.get(len(shape) - 1 - i, size)
+            for i, size in enumerate(shape)
+        ]
+        return Symbol.of(jax.ShapeDtypeStruct(shape, leaf.spec.dtype), None, 0, None)
+
+    alike = [filled(leaf) for leaf in leaves]
+    same = all(
+        not _is_symbol(a) or a.spec.shape == b.spec.shape
+        for a, b in zip(alike, leaves, strict=True)
+    )
+    return None if same else jax.tree.unflatten(treedef, alike)
 
 
 def _size(x: Symbol, axis: Any = None) -> int:

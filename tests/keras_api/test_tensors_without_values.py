@@ -134,3 +134,29 @@ def test_adapt_takes_the_inputs_of_a_list_of_batches():
     layer.adapt([(x[i : i + 8], np.zeros(8)) for i in range(0, 24, 8)])
     np.testing.assert_allclose(np.ravel(layer.mean), x.mean(0), rtol=1e-6)
     np.testing.assert_allclose(np.ravel(layer.variance), x.var(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((None, 3), (2, None)),
+        ((None, 3, 4), (2, 3, 4)),
+        ((None, None, 8), (None, 16, 8)),
+        ((None, None, 8), (16, 8)),
+    ],
+)
+def test_an_unknown_size_is_the_one_that_it_meets(first, second):
+    found = keras.KerasTensor(first) * keras.KerasTensor(second)
+    expected = peer.KerasTensor(first) * peer.KerasTensor(second)
+    assert found.shape == tuple(expected.shape)
+
+
+def test_sizes_that_meet_are_compared_when_data_come():
+    x, y = keras.Input((None, 8)), keras.Input((16, 8))
+    model = keras.Model([x, y], keras.ops.maximum(x, y))
+    ones = np.ones((2, 16, 8), "float32")
+    assert model([ones, ones]).shape == (2, 16, 8)
+    with pytest.raises(TypeError, match="incompatible shapes"):
+        model([ones[:, 1:], ones])
+    with pytest.raises(ValueError, match="do not fit together"):
+        keras.ops.maximum(keras.KerasTensor((None, 3)), keras.KerasTensor((2, 4)))

@@ -370,3 +370,19 @@ def test_an_input_layer_starts_a_stack(added):
         model.add(start)
         model.add(layers.Dense(2))
     assert model.output_shape == (None, 2)
+
+
+def test_inputs_are_what_was_asked_for():
+    """Of the dtype; a last axis of size 1 that is one too many is dropped."""
+    half, whole = exburn.Input((2,), dtype="float16"), exburn.Input((2,), dtype="int32")
+    model = exburn.Model((half, whole), (half + 2, whole + 2))
+    ones = np.ones((3, 2), "float32")
+    for outputs in (model((ones, ones)), model.predict((ones, ones), verbose=0)):
+        assert [str(y.dtype) for y in outputs] == ["float16", "int32"]
+    x = exburn.Input((3,))
+    model = exburn.Model(x, layers.Dense(2)(x))
+    data = np.random.default_rng(0).standard_normal((4, 3)).astype("float32")
+    np.testing.assert_array_equal(model(data[..., None]), model(data))
+    np.testing.assert_array_equal(
+        model.predict(data[..., None], verbose=0), model.predict(data, verbose=0)
+    )
