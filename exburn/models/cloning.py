@@ -59,56 +59,46 @@ def clone_model(
         >>> clone_model(model, clone_function=stronger).layers[-1].rate
         0.5
     """
-    made = _made(model, input_tensors, clone_function, call_function, recursive)
+    if clone_function is call_function is input_tensors is None:
+        made = fresh_clone(model)
+    else:
+        made = _over(model, input_tensors, clone_function, call_function, recursive)
+        if clone_function is None:
+            made.repeat_changes(model.changes)
     made._compile_like(model, {})
     return made
 
 
-def _made(
+def _over(
     model: Model,
     input_tensors: Any,
     clone_function: Callable[[Layer], Layer] | None,
     call_function: Callable[..., Any] | None,
     recursive: bool,
-) -> Any:
-    if clone_function is call_function is input_tensors is None:
-        return fresh_clone(model)
-    if call_function is not None and isinstance(model, Sequential):
-        raise ArgumentError(
-            "clone_model",
-            "the layers of a Sequential model are not called one by one",
-            hint="Leave call_function out.",
-        )
-    graph = model.graph
+) -> Model:
+    """The graph of a model over clones of its layers."""
+    graph: Any = model.graph
     if graph is None:
         raise ArgumentError(
             "clone_model",
             "its functions and input_tensors need a Sequential or functional model",
             {"received": type(model).__name__},
         )
+    if call_function is not None and isinstance(model, Sequential):
+        raise ArgumentError(
+            "clone_model",
+            "the layers of a Sequential model are not called one by one",
+            hint="Leave call_function out.",
+        )
 
     def clone(layer: Any) -> Any:
         if isinstance(layer, Model) and recursive and layer.graph is not None:
             call = None if isinstance(layer, Sequential) else call_function
-            return clone_model(layer, None, clone_function, call, True)
+            return _over(layer, None, clone_function, call, True)
         if clone_function is None:
             return type(layer).from_config(layer.get_config())
         return clone_function(layer)
 
-    made = _over(model, clone, call_function, input_tensors)
-    if clone_function is None:
-        made.repeat_changes(model.changes)
-    return made
-
-
-def _over(
-    model: Model,
-    clone: Callable[[Any], Any],
-    call: Callable[..., Any] | None,
-    input_tensors: Any,
-) -> Model:
-    """The graph of a model over clones of its layers."""
-    graph: Any = model.graph
     inputs = input_tensors
     if inputs is None:
         symbols = [
@@ -135,6 +125,8 @@ def _over(
         made._learnt = model._learnt and input_tensors is None
         return made
     nodes = {key: clone(layer) for key, layer in model._node_items()}
-    calls = nodes if call is None else {k: partial(call, v) for k, v in nodes.items()}
+    calls: Any = nodes
+    if call_function is not None:
+        calls = {key: partial(call_function, layer) for key, layer in nodes.items()}
     with named_by(nodes):
         return Model(inputs, graph.run(calls, inputs), name=model.name)
