@@ -154,10 +154,11 @@ def _sum(array: np.ndarray) -> float:
 
 def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tuple:
     """The three trees with their leaves as arrays that fit each other."""
-    if not list(leaves(x, "x")):  # some may be None, if the model takes that
+    inputs = list(leaves(x, "x", nones=True))
+    if inputs and all(leaf is None for _, leaf in inputs):  # the model may take some
         raise DataError(
             op,
-            f"the {what} lacks inputs: x is {'None' if x is None else 'empty'}",
+            f"the {what} lacks inputs: {inputs[0][0]} is None",
             hint="Pass arrays as x, or a loader of batches.",
         )
 

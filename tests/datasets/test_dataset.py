@@ -62,7 +62,7 @@ BAD = {
     "empty": ((X[:0],), DataError, "the data is empty"),
     "empty dict": (({},), DataError, "holds no arrays"),
     "no x": ((None,), DataError, "lacks inputs: x is None"),
-    "None inside x": (({"a": X, "b": None},), DataError, "x['b'] is None"),
+    "only None inside x": (({"a": None, "b": None},), DataError, "x['a'] is None"),
     "strings": ((np.array(["a", "b"]),), DTypeError, "holds strings"),
     "object strings": ((np.array(["a", 1], object),), DTypeError, "holds strings"),
     "objects": ((np.array([1.0, None], object),), DTypeError, "Python objects"),

@@ -52,9 +52,9 @@ def feature_width_of_train_on_batch(b):
     b.model.train_on_batch(b.x[:, :7], b.y)
 
 
-@bad(ShapeError, "float32[None, 8]", "float32[12, 8, 1]")
+@bad(ShapeError, "float32[None, 8]", "float32[12, 1, 8]")
 def rank_of_features(b):
-    b.model.fit(b.x[:, :, None], b.y)
+    b.model.fit(b.x[:, None], b.y)
 
 
 @bad(ShapeError, "float32[None, 8]", "float32[8]")

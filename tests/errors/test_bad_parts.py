@@ -102,7 +102,7 @@ def inputs_in_the_wrong_order(b):
     b.model.fit([b.x["right"], b.x["left"]], b.y)
 
 
-@bad(DataError, "x['right'] is None", make=pair)
+@bad(DataError, "the input 'right' is None", make=pair)
 def an_input_that_is_none(b):
     b.model.fit({**b.x, "right": None}, b.y)
 

@@ -114,7 +114,7 @@ def test_orthogonal_needs_a_matrix():
 
 def test_unknown_names_say_what_is_meant():
     with pytest.raises(UnknownNameError, match="Did you mean 'l1_l2'"):
-        regularizers.get("l1l2")
+        regularizers.get("l1-l2")
     with pytest.raises(UnknownNameError, match="unknown regularizer 'L3'"):
         regularizers.get({"class_name": "L3", "config": {}})
 
