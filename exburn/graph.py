@@ -124,7 +124,7 @@ class Graph:
             ShapeError: A rank or a known size differs.
         """
         named = isinstance(inputs, Mapping)
-        if named:
+        if named and any(self.optional):
             names = zip(self.input_names, self.optional, strict=True)
             inputs = {name: None for name, free in names if free} | dict(inputs)
         values = in_order(inputs, self.input_names)

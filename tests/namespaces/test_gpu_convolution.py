@@ -143,7 +143,20 @@ def test_values_and_gradients_are_those_of_xla(case, data):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+# Halves have forms of their own here; elsewhere they go the ways of float32.
+OWN_HALVES = ("pointwise", "by channel")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        if any(kind in case[1] for kind in OWN_HALVES)
+        else pytest.param(case, marks=[pytest.mark.slow, pytest.mark.longest])
+        for case in CASES
+    ],
+    ids="-".join,
+)
 def test_halves_are_those_of_xla_in_float32(case):
     """But for what each of them rounds: outputs, and gradients."""
     x, k, given, options = arrays(case, dtype="bfloat16")

@@ -82,7 +82,12 @@ def accuracy(make, policy, halves):
 
 
 @pytest.mark.parametrize(
-    "make", [cnn, lstm, pytest.param(transformer, marks=pytest.mark.longest)]
+    "make",
+    [
+        cnn,
+        pytest.param(lstm, marks=pytest.mark.longest),
+        pytest.param(transformer, marks=pytest.mark.longest),
+    ],
 )
 def test_within_half_a_point_of_float32(make, halves):
     exact, whole = accuracy(make, "float32", halves)

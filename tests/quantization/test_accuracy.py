@@ -97,7 +97,7 @@ def test_a_cnn_in_int4(digits, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "epochs"),
-    [(cnn, 6), (lstm, 12), (transformer, 8)],
+    [(cnn, 6), (lstm, 12), pytest.param(transformer, 8, marks=pytest.mark.longest)],
     ids=["cnn", "lstm", "transformer"],
 )
 def test_every_scheme_keeps_accuracy(build, epochs, digits, tmp_path):
