@@ -19,9 +19,21 @@ from jax.core import Tracer
 from exburn.errors import ArgumentError
 from exburn.scoped import scoped
 
-__all__ = ["Context", "current", "forward", "key_scope", "set_random_seed"]
+__all__ = [
+    "Context",
+    "carried_mask",
+    "current",
+    "forward",
+    "key_scope",
+    "set_random_seed",
+]
 
-MASK = "_keras_mask"  # the name of Keras' attribute
+_MASK = "_keras_mask"  # the name of Keras' attribute
+
+
+def carried_mask(value: Any) -> Any:
+    """The mask that an array brought from the pass that returned it, or ``None``."""
+    return None if isinstance(value, Tracer) else getattr(value, _MASK, None)
 
 
 class Context:
@@ -104,7 +116,7 @@ class Context:
         entry = self._masks.get(id(value))
         if entry is not None and entry[0] is value:
             return entry[1]
-        return None if isinstance(value, Tracer) else getattr(value, MASK, None)
+        return carried_mask(value)
 
     def set_mask(self, value: Any, mask: Any) -> None:
         self._masks[id(value)] = (value, mask)
@@ -118,7 +130,7 @@ class Context:
             mask = self.mask_of(value)
             traced = isinstance(value, Tracer) or isinstance(mask, Tracer)
             if mask is not None and not traced:
-                setattr(value, MASK, mask)
+                setattr(value, _MASK, mask)
 
     def filled(self, scores: Any) -> Any:
         """The array that scores were cut and cast from.

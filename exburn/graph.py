@@ -129,14 +129,12 @@ class Graph:
             inputs = {name: None for name, free in names if free} | dict(inputs)
         values = in_order(inputs, self.input_names)
         if values is inputs:
-            whole = lambda v: v is None  # noqa: E731 - no input, but in its place
-            values, tree = jax.tree.flatten(inputs, is_leaf=whole)
+            values, tree = jax.tree.flatten(inputs, is_leaf=lambda v: v is None)
             by_place = not named or tree == self.input_tree
             if not by_place or len(values) != len(self.inputs):
                 raise self._wrong_inputs(inputs, len(values))
-        matched = []
-        for value, spec, name, axes, free in zip(
-            values, self.inputs, self.input_names, self.axes, self.optional, strict=True
+        for value, name, free in zip(
+            values, self.input_names, self.optional, strict=True
         ):
             if value is None and not free:
                 raise DataError(
@@ -144,10 +142,12 @@ class Graph:
                     f"the input {name!r} is None",
                     hint="Pass an array, or make it Input(…, optional=True).",
                 )
-            matched.append(
-                None if value is None else _fit(value, spec, name, axes, learnt)
+        return [
+            value if value is None else _fit(value, spec, name, axes, learnt)
+            for value, spec, name, axes in zip(
+                values, self.inputs, self.input_names, self.axes, strict=True
             )
-        return matched
+        ]
 
 
 def _fit(
@@ -264,6 +264,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         nodes.append(Node(target, refs, treedef, name, shapes))
     ends = tuple(ref(s) for s in output_symbols)
     order = _by_depth(nodes, ends, len(input_symbols))
+    makers = [s.call and s.call.callee for s in input_symbols]
     graph = Graph(
         tuple(s.spec for s in input_symbols),
         _input_names(inputs, input_symbols),
@@ -272,11 +273,8 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         ends,
         output_tree,
         _output_names(outputs, output_symbols, nodes, ref),
-        tuple(s.call and getattr(s.call.callee, "axes", None) for s in input_symbols),
-        tuple(
-            bool(s.call and getattr(s.call.callee, "optional", False))
-            for s in input_symbols
-        ),
+        tuple(getattr(maker, "axes", None) for maker in makers),
+        tuple(bool(getattr(maker, "optional", False)) for maker in makers),
         tuple(order),
     )
     by_name = {keys[id(layer)]: layer for layer in layers}

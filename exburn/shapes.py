@@ -27,6 +27,7 @@ __all__ = [
     "is_shape",
     "plain",
     "public_shape",
+    "sizes_that_meet",
     "spec_of",
     "specs_of",
     "trace_shapes",
@@ -118,6 +119,31 @@ def held(spec: Any) -> jax.ShapeDtypeStruct:
     """
     dtype = jax.dtypes.canonicalize_dtype(spec.dtype, allow_extended_dtype=True)
     return jax.ShapeDtypeStruct(spec.shape, dtype)
+
+
+def sizes_that_meet(shapes: list[tuple]) -> list[tuple]:
+    """The shapes with unknown sizes as the one that the others have on that axis.
+
+    Axes count from the last one, as in broadcasting.
+
+    Example:
+        >>> sizes_that_meet([(dim(0), dim(1), 8), (16, 8)])
+        [(batch, 16, 8), (16, 8)]
+    """
+    known: dict[int, set[int]] = {}
+    for shape in shapes:
+        for axis, size in enumerate(reversed(shape)):
+            if isinstance(size, int) and size != 1:
+                known.setdefault(axis, set()).add(size)
+
+    def met(size: Any, axis: int) -> Any:
+        others = known.get(axis, set())
+        return size if isinstance(size, int) or len(others) != 1 else min(others)
+
+    return [
+        tuple(met(size, len(shape) - 1 - i) for i, size in enumerate(shape))
+        for shape in shapes
+    ]
 
 
 def public_shape(shape: tuple) -> tuple[int | None, ...]:

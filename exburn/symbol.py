@@ -34,6 +34,7 @@ from exburn.shapes import (
     checked_sizes,
     describe,
     public_shape,
+    sizes_that_meet,
     spec_of,
     trace_shapes,
 )
@@ -101,7 +102,7 @@ class Symbol:
         self._take(spec_of(sizes, standardize_dtype(dtype)), None, 0, name)
 
     @classmethod
-    def of(cls, spec, call: Call | None, index: int, name: str | None) -> Symbol:
+    def of(cls, spec, call: Call, index: int, name: str | None) -> Symbol:
         """The output of a call at a place among its outputs."""
         symbol = cls.__new__(cls)
         symbol._take(spec, call, index, name)
@@ -324,14 +325,10 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     def lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
-        operation, where = Operation(fn, label), f"operation {label!r}"
+        operation = Operation(fn, label)
         try:
-            specs = abstract_eval(operation, args, kwargs, where=where)
+            specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
         except (TypeError, ValueError) as error:
-            if (alike := _with_sizes_of_each_other((args, kwargs))) is not None:
-                with contextlib.suppress(TypeError, ValueError):
-                    specs = abstract_eval(operation, *alike, where=where)
-                    return record(operation, args, kwargs, specs)
             known = any(fn is own for own in OPERATIONS.values())
             known = known or jax_functions.name_of(fn) is not None
             misfit = "shape" in str(error) or "dimensions" in str(error)
@@ -354,39 +351,6 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
     return lifted
-
-
-def _with_sizes_of_each_other(arguments: tuple) -> Any:
-    """The arguments with unknown sizes as those that other operands have there.
-
-    Axes count from the last one, as in broadcasting; ``None`` if that changes nothing.
-    A size that turns out to be another one is an error when data come.
-    """
-    leaves, treedef = jax.tree.flatten(arguments, is_leaf=_is_symbol)
-    known: dict[int, set[int]] = {}
-    for leaf in leaves:
-        shape = leaf.spec.shape if _is_symbol(leaf) else np.shape(leaf)
-        for axis, size in enumerate(reversed(shape)):
-            if isinstance(size, int) and size != 1:
-                known.setdefault(axis, set()).add(size)
-    sizes = {axis: min(found) for axis, found in known.items() if len(found) == 1}
-
-    def filled(leaf: Any) -> Any:
-        if not _is_symbol(leaf):
-            return leaf
-        shape = leaf.spec.shape
-        shape = [
-            size if isinstance(size, int) else sizes.get(len(shape) - 1 - i, size)
-            for i, size in enumerate(shape)
-        ]
-        return Symbol.of(jax.ShapeDtypeStruct(shape, leaf.spec.dtype), None, 0, None)
-
-    alike = [filled(leaf) for leaf in leaves]
-    same = all(
-        not _is_symbol(a) or a.spec.shape == b.spec.shape
-        for a, b in zip(alike, leaves, strict=True)
-    )
-    return None if same else jax.tree.unflatten(treedef, alike)
 
 
 def _size(x: Symbol, axis: Any = None) -> int:
@@ -428,7 +392,8 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     """Output specs of ``fn`` on arguments that hold symbols, by tracing.
 
     Sizes that JAX cannot reason about symbolically are found by tracing with two
-    concrete sizes: what differs between the two is unknown.
+    concrete sizes: what differs between the two is unknown. Operands that do not fit
+    so are taken to have the sizes of each other; others are an error when data come.
     """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=_is_symbol)
     slots = [i for i, leaf in enumerate(leaves) if _is_symbol(leaf)]
@@ -441,7 +406,20 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
         args, kwargs = jax.tree.unflatten(treedef, full)
         return fn(*args, **kwargs)
 
-    return trace_shapes(run, specs, where=where)
+    try:
+        return trace_shapes(run, specs, where=where)
+    except (TypeError, ValueError):
+        shapes = [v.spec.shape if _is_symbol(v) else np.shape(v) for v in leaves]
+        met = sizes_that_meet(shapes)
+        if met == shapes:
+            raise
+        alike = [
+            jax.ShapeDtypeStruct(met[i], spec.dtype)
+            for i, spec in zip(slots, specs, strict=True)
+        ]
+        with contextlib.suppress(TypeError, ValueError):
+            return trace_shapes(run, alike, where=where)
+        raise
 
 
 def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:

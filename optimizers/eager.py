@@ -182,12 +182,16 @@ class Eager:
     ) -> None:
         """Updates variables in place.
 
+        A variable whose gradient is ``None`` stays as it is, as do its slots; a warning
+        names it.
+
         Args:
             grads: One gradient per variable.
             trainable_variables: Needed in the first call, unless ``build`` was called.
 
         Raises:
             NotBuiltError: There are no variables yet.
+            ArgumentError: No variable has a gradient.
             DTypeError: A variable is a plain array, which nothing can be assigned to.
 
         Example:
@@ -211,51 +215,37 @@ class Eager:
         state = self._need_state("apply")
         if self._compiled is None or self._compiled[0] != self.revision:
             self._compiled = (self.revision, jax.jit(self._update_constrained))
-        grads = self._checked(grads, len(self._names or ()), "gradients")
-        moved = self._moved(grads)
-        values = [_value(v) for v in self._variables]
-        grads = [
-            jnp.zeros_like(v) if g is None else g
-            for g, v in zip(grads, values, strict=True)
-        ]
-        params, new = self._compiled[1](
-            self._named(grads, "gradients"), state, self._named(values, "parameters")
-        )
-        for name, variable in zip(self._names or (), self._variables, strict=True):
-            if name in moved:
-                _assign(variable, params[name])
-        if len(moved) < len(grads):
-            idle = {*(self._names or ())} - {*moved}
+        named = self._named(grads, "gradients")
+        values = self._named(self._variables, "parameters")
+        idle = self._idle(named)
+        full = named | {name: jnp.zeros_like(values[name]) for name in idle}
+        params, new = self._compiled[1](full, state, values)
+        if idle:
             new = jax.tree.map_with_path(
                 lambda path, old, v: old if idle & {*map(_key, path)} else v, state, new
             )
+        for name, variable in zip(named, self._variables, strict=True):
+            if name not in idle:
+                _assign(variable, params[name])
         self._set_state(new)
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> int:
-        """``apply`` for pairs of gradient and variable; returns the update count.
-
-        A variable whose gradient is ``None`` stays as it is, as do its slots; a warning
-        names it.
-
-        Raises:
-            ArgumentError: No variable has a gradient.
-        """
+        """``apply`` for pairs of gradient and variable; returns the update count."""
         pairs = list(grads_and_vars)
         self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
         return self.iterations
 
-    def _moved(self, grads: Sequence[Any]) -> list[str]:
-        """Names of the variables that have a gradient."""
-        names = self._names or []
-        moved = [n for n, g in zip(names, grads, strict=True) if g is not None]
-        if not moved:
+    def _idle(self, grads: dict[str, Any]) -> set[str]:
+        """Names of the variables that have no gradient; a warning tells them."""
+        idle = [name for name, grad in grads.items() if grad is None]
+        if idle and len(idle) == len(grads):
             raise ArgumentError("apply", "no variable has a gradient")
-        if idle := [name for name in names if name not in moved]:
+        if idle:
             warnings.warn(
                 f"no gradients for {', '.join(idle)}: they stay as they are",
                 stacklevel=3,
             )
-        return moved
+        return set(idle)
 
     def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
         """Assigns the moving average to the variables, if the optimizer keeps one."""

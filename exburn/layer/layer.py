@@ -184,9 +184,10 @@ class Layer(Calling):
             >>> Dense(2).compute_output_shape(input_shape=(None, 3))
             (None, 2)
         """
-        first, *others = type(self)._call_info.order or ("input",)
-        names = {"input_shape": first, "sequences_shape": first}
-        names |= {f"{name}_shape": name for name in (first, *others)}
+        order = type(self)._call_info.order or ["input"]
+        first = order[0]
+        names = dict.fromkeys(("input_shape", "sequences_shape"), first)
+        names |= {f"{name}_shape": name for name in order}
         if unknown := named.keys() - names:
             raise ArgumentError(
                 f"{self.name}.compute_output_shape",

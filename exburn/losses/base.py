@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from exburn import registry
-from exburn.context import MASK
+from exburn.context import carried_mask
 from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.long_rows import (
@@ -133,8 +132,7 @@ class Loss:
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         mask = self._mask if mask is None else mask
-        if mask is None and not isinstance(y_pred, Tracer):
-            mask = getattr(y_pred, MASK, None)
+        mask = carried_mask(y_pred) if mask is None else mask
         y_true, y_pred = self._converted(y_true, y_pred)
         reduce = functools.partial(
             self._reduced, y_true, y_pred, sample_weight, mask, row_mask
