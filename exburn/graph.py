@@ -166,8 +166,8 @@ def _fit(
         value = jnp.squeeze(value, -1)
     fits = len(value.shape) == rank and all(
         learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
-        for want, got in zip(spec.shape, value.shape, strict=True)
-    )
+        for want, got in zip(spec.shape[1:], value.shape[1:], strict=True)
+    )  # as many rows as there are, also where a batch size was given, as in Keras
     if not fits:
         must = "must have as many axes as" if learnt else "must be"
         of_rows = ": pass one row as x[None]; a loader has to batch them."

@@ -25,6 +25,7 @@ from exburn import context
 from exburn.config import floatx
 from exburn.dtypes import is_float, standardize_dtype
 from exburn.errors import ArgumentError
+from exburn.registry import register_builtin
 from exburn.weights import Buffer
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 
+@register_builtin
 class SeedGenerator:
     """A stream of seeds.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -266,5 +267,15 @@ class Live:
         if isinstance(value, tuple | dict):
             return schedules.get(value)
         if callable(value):
-            return value
+            if _takes_step(value):
+                return value
+            value = value()
         return real(type(self).__name__, "learning_rate", value)
+
+
+def _takes_step(schedule: Callable) -> bool:
+    """Keras' callables take none: what they return is the rate, a number."""
+    try:
+        return bool(inspect.signature(schedule).parameters)
+    except ValueError:  # a builtin, which does not say
+        return True

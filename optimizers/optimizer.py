@@ -50,7 +50,8 @@ class Optimizer(Stepwise, Live, Eager, Update):
     be lost one by one.
 
     Args:
-        learning_rate: A number ≥ 0, a schedule, or a function of the step.
+        learning_rate: A number ≥ 0, a schedule, or a function of the step; a function
+            of nothing is called at once for the number.
         weight_decay: Decoupled decay as in Keras, for every optimizer:
             ``p -= learning_rate * weight_decay * p`` before the update.
         clipnorm: Largest norm of the gradient of each parameter.

@@ -262,7 +262,7 @@ class Calling(Buildable):
         error._exburn_noted = True  # type: ignore[attr-defined]
 
     def _cast_inputs(self, args, kwargs):
-        dtype = jnp.dtype(self.compute_dtype)
+        dtype = jax.dtypes.canonicalize_dtype(self.compute_dtype)
         cast = self._autocast
         done: dict[int, Any] = {}  # one array given twice stays one array
 

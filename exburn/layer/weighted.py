@@ -98,7 +98,7 @@ class Weighted(Base):
         if isinstance(value, jax.Array) and value.dtype == dtype:
             if not value.weak_type:
                 return value  # as ``jnp.asarray`` would, ten times as slowly
-        return jnp.asarray(value, dtype)
+        return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
 
     def _weights(
         self, trainable: bool | None = None, *, carried: bool = False

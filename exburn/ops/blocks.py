@@ -112,12 +112,18 @@ def depth_to_space(x, block_size, data_format="channels_last"):
     Shape:
         x: [batch, h, w, c] → [batch, h * block, w * block, c / block²]
 
+    Raises:
+        ArgumentError: ``block_size`` is no positive integer.
+        ShapeError: There are no groups of block² channels.
+
     Example:
         >>> depth_to_space([[[[1, 2, 3, 4]]]], 2)[0, :, :, 0].tolist()
         [[1, 2], [3, 4]]
     """
     b = block_size
-    if check_format("depth_to_space", data_format) == "channels_first":
+    first = check_format("depth_to_space", data_format) == "channels_first"
+    _check_blocks("depth_to_space", b, x, [1 if first else 3], "block² channels")
+    if first:
         n, c, h, w = x.shape
         x = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
         return x.reshape(n, c // b**2, h * b, w * b)
@@ -138,18 +144,40 @@ def space_to_depth(x, block_size, data_format="channels_last"):
     Shape:
         x: [batch, h, w, c] → [batch, h / block, w / block, c * block²]
 
+    Raises:
+        ArgumentError: ``block_size`` is no positive integer.
+        ShapeError: The image has no whole blocks.
+
     Example:
         >>> space_to_depth([[[[1], [2]], [[3], [4]]]], 2).tolist()
         [[[[1, 2, 3, 4]]]]
     """
     b = block_size
-    if check_format("space_to_depth", data_format) == "channels_first":
+    first = check_format("space_to_depth", data_format) == "channels_first"
+    _check_blocks("space_to_depth", b, x, [2, 3] if first else [1, 2], "block pixels")
+    if first:
         n, c, h, w = x.shape
         x = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 1, 3, 5, 2, 4)
         return x.reshape(n, c * b**2, h // b, w // b)
     n, h, w, c = x.shape
     x = x.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
     return x.reshape(n, h // b, w // b, c * b**2)
+
+
+def _check_blocks(op: str, block, x, axes: list[int], what: str) -> None:
+    """That the axes' sizes are multiples of a block, or of its pixels if one axis."""
+    if not isinstance(block, int) or block < 1:
+        raise ArgumentError(
+            op, f"block_size must be a positive integer, received {block!r}"
+        )
+    unit = block**2 if len(axes) == 1 else block
+    sizes = [x.shape[axis] for axis in axes] if x.ndim == 4 else [None]
+    if any(size is None or isinstance(size, int) and size % unit for size in sizes):
+        raise ShapeError(
+            op,
+            f"images of a multiple of {what} are needed",
+            {"shape": x.shape, "block_size": block},
+        )
 
 
 @op

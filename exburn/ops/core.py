@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from exburn.dtypes import is_float, standardize_dtype
-from exburn.errors import ShapeError, unknown_name
+from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.ops.binding import bind, nameable, op, tensor
 from exburn.ops.reduction import refuse_sparse
 from exburn.symbol import Symbol, lift
@@ -64,13 +65,13 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
 
 
 def convert_to_numpy(x):
-    """A NumPy array of the values.
+    """A NumPy array of the values, a copy that may be changed.
 
     Example:
         >>> convert_to_numpy(jnp.ones(2))
         array([1., 1.], dtype=float32)
     """
-    return np.asarray(tensor(x))
+    return np.array(tensor(x))
 
 
 def shape(x):
@@ -164,13 +165,32 @@ def slice(inputs, start_indices, shape):
         inputs: An array.
         start_indices: Where the block begins, one number an axis. If it does not fit
             there, it begins earlier.
-        shape: The block's sizes.
+        shape: The block's sizes; -1 is all that follows.
+
+    Raises:
+        ArgumentError: -1 where the block begins at a place that compiled code
+            computes.
 
     Example:
         >>> slice([[1, 2], [3, 4]], (0, 1), (2, 1)).tolist()
         [[2], [4]]
     """
-    return lax.dynamic_slice(inputs, tuple(start_indices), shape)
+    begin = tuple(start_indices)
+    sizes = tuple(
+        inputs.shape[axis] - _known(begin[axis]) if _is_rest(size) else size
+        for axis, size in enumerate(shape)
+    )
+    return lax.dynamic_slice(inputs, begin, sizes)
+
+
+def _is_rest(size) -> bool:
+    return isinstance(size, int | np.integer) and size == -1
+
+
+def _known(begin) -> int:
+    if isinstance(begin, Tracer):
+        raise ArgumentError("slice", "a size of -1 needs a beginning that is known")
+    return int(begin)
 
 
 @op

@@ -66,7 +66,6 @@ negative = bind(jnp.negative, "x, /")
 rad2deg = bind(jnp.rad2deg, "x, /")
 real = bind(jnp.real, "x, /")
 reciprocal = bind(jnp.reciprocal, "x, /")
-round = bind(jnp.round, "x, /, decimals")
 sign = bind(jnp.sign, "x, /")
 signbit = bind(jnp.signbit, "x, /")
 sin = bind(jnp.sin, "x, /")
@@ -149,6 +148,24 @@ def floor(x):
 
 
 @op
+def round(x, decimals=0):
+    """``x`` to so many decimals; halves go to the even neighbour.
+
+    Args:
+        x: An array.
+        decimals: How many; -1 rounds to tens.
+
+    Example:
+        >>> round([123, 235], -1).tolist()
+        [120, 240]
+    """
+    whole = jnp.issubdtype(jnp.result_type(x), jnp.integer)
+    if decimals < 0 and whole:  # JAX refuses that
+        return jnp.round(_inexact(x), decimals).astype(x.dtype)
+    return jnp.round(x, decimals)
+
+
+@op
 def clip(x, x_min, x_max):
     """``x``, but at least ``x_min`` and at most ``x_max``.
 
@@ -183,6 +200,5 @@ def divide_no_nan(x1, x2):
 
 
 def _inexact(x):
-    return (
-        x * 1.0 if jnp.issubdtype(jnp.result_type(x), jnp.integer) else jnp.asarray(x)
-    )
+    inexact = jnp.issubdtype(jnp.result_type(x), jnp.inexact)
+    return jnp.asarray(x) if inexact else x * 1.0

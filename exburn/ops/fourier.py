@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.windows import window as window_values
 from exburn.ops.binding import bind, op
 
@@ -30,8 +30,15 @@ def _pair(value) -> tuple[jax.Array, jax.Array]:
 
 
 def _complex(x) -> jax.Array:
-    real, imag = x
-    return jax.lax.complex(*map(jnp.asarray, (real, imag)))
+    real, imag = map(jnp.asarray, x)
+    if real.shape != imag.shape:
+        raise ShapeError(
+            "complex numbers",
+            "real and imaginary parts must have the same shape",
+            {"real": real.shape, "imag": imag.shape},
+        )
+    kind = jnp.result_type(real, imag, jnp.float32)
+    return jax.lax.complex(real.astype(kind), imag.astype(kind))
 
 
 def _fft(x):
@@ -126,10 +133,14 @@ def extract_sequences(x, sequence_length, sequence_stride):
     Shape:
         x: [..., n] → [..., 1 + (n - length) // stride, length]
 
+    Raises:
+        ArgumentError: Length or stride is no positive integer.
+
     Example:
         >>> extract_sequences([1, 2, 3, 4], 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
     """
+    _check_counts("extract_sequences", sequence_length, sequence_stride)
     count = 1 + (x.shape[-1] - sequence_length) // sequence_stride
     begin = jnp.arange(count) * sequence_stride
     return x[..., begin[:, None] + np.arange(sequence_length)]
@@ -155,7 +166,8 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
         x: [..., n] → [..., stretches, fft_length // 2 + 1], twice
 
     Raises:
-        ArgumentError: ``fft_length`` is less than ``sequence_length``.
+        ArgumentError: ``fft_length`` is less than ``sequence_length``, or length or
+            stride is no positive integer.
         UnknownNameError: There is no such window.
 
     Example:
@@ -163,6 +175,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
         >>> real.shape
         (9, 3)
     """
+    _check_counts("stft", sequence_length, sequence_stride)
     taper = _window("stft", window, sequence_length, fft_length)
     if center:
         edge = fft_length // 2
@@ -191,9 +204,11 @@ def _istft(
         x: [..., stretches, fft_length // 2 + 1], twice → [..., length]
 
     Raises:
-        ArgumentError: ``fft_length`` is less than ``sequence_length``.
+        ArgumentError: ``fft_length`` is less than ``sequence_length``, or length or
+            stride is no positive integer.
         UnknownNameError: There is no such window.
     """
+    _check_counts("istft", sequence_length, sequence_stride)
     taper = _window("istft", window, sequence_length, fft_length)
     frames = jnp.fft.irfft(_complex(x), fft_length)
     taper = jnp.asarray(taper, frames.dtype)
@@ -219,6 +234,14 @@ istft = bind(
     "*x, /, sequence_length, sequence_stride, fft_length, length, window, center",
     "istft",
 )
+
+
+def _check_counts(op: str, length, stride) -> None:
+    for name, value in ("sequence_length", length), ("sequence_stride", stride):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ArgumentError(
+                op, f"{name} must be a positive integer, received {value!r}"
+            )
 
 
 def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:
@@ -261,10 +284,17 @@ def view_as_complex(x):
     Shape:
         x: [..., 2] → [...]
 
+    Raises:
+        ShapeError: The last axis has not size 2.
+
     Example:
         >>> view_as_complex([[1.0, 2.0]]).tolist()
         [(1+2j)]
     """
+    if x.shape[-1] != 2:
+        raise ShapeError(
+            "view_as_complex", f"the last axis has size 2, received {x.shape}"
+        )
     x = x if x.dtype == jnp.float64 else x.astype(jnp.float32)
     return jax.lax.complex(x[..., 0], x[..., 1])
 

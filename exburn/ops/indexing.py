@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.errors import ShapeError
 from exburn.ops.binding import op
 
 __all__ = [
@@ -23,6 +24,12 @@ def _segment(function, what: str, name: str):
     """``jax.ops.segment_…`` as an op."""
 
     def segment(data, segment_ids, num_segments=None, sorted=False):
+        if segment_ids.ndim != 1 or data.shape[:1] != segment_ids.shape:
+            raise ShapeError(
+                name,
+                "an id is needed for each row",
+                {"data": data.shape, "segment_ids": segment_ids.shape},
+            )
         return function(data, segment_ids, num_segments, sorted)
 
     segment.__name__ = name
@@ -36,6 +43,9 @@ def _segment(function, what: str, name: str):
 
     Shape:
         data: [n, …]; segment_ids: [n] → [num_segments, …]
+
+    Raises:
+        ShapeError: There is not one id for each row.
     """
     return op(segment)
 

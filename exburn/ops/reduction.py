@@ -32,7 +32,6 @@ amin = bind(jnp.amin, _AXIS)
 any = bind(jnp.any, _AXIS)
 argmax = bind(jnp.argmax, _AXIS)
 argmin = bind(jnp.argmin, _AXIS)
-argpartition = bind(jnp.argpartition, "x, /, kth, axis")
 argsort = bind(jnp.argsort, "x, /, axis")
 average = bind(jnp.average, "x, /, axis, weights")
 count_nonzero = bind(jnp.count_nonzero, "x, /, axis")
@@ -40,7 +39,6 @@ cumprod = bind(jnp.cumprod, "x, /, axis, dtype")
 cumsum = bind(jnp.cumsum, "x, /, axis, dtype")
 diff = bind(jnp.diff, "a, /, n, axis")
 digitize = bind(jnp.digitize, "x, bins, /")
-histogram = bind(jnp.histogram, "x, /, bins, range")
 isin = bind(jnp.isin, "x1, x2, /, assume_unique, invert")
 logsumexp = bind(jax.nn.logsumexp, _AXIS)
 max = bind(jnp.max, "x, /, axis, keepdims, initial")
@@ -72,6 +70,49 @@ std = bind(jnp.std, _AXIS)
 sum = bind(jnp.sum, _AXIS)
 trapezoid = bind(jnp.trapezoid, "y, x, /, dx, axis")
 var = bind(jnp.var, _AXIS)
+
+
+@op
+def argpartition(x, kth, axis=-1):
+    """The order in which the ``kth`` smallest is at its place, the smaller before it.
+
+    Args:
+        x: An array.
+        kth: The place, from 0.
+        axis: The axis; ``None`` takes the flattened array.
+
+    Example:
+        >>> int(argpartition([[30, 10], [40, 20]], 0, axis=None)[0])
+        1
+    """
+    return jnp.argpartition(*((x.ravel(), kth) if axis is None else (x, kth, axis)))
+
+
+@op
+def histogram(x, bins=10, range=None):
+    """How many values lie in each of ``bins`` stretches of equal length.
+
+    Args:
+        x: An array.
+        bins: Number of stretches.
+        range: Where the first begins and the last ends; the least and the largest value
+            by default.
+
+    Returns:
+        Their counts, and their ``bins + 1`` edges.
+
+    Raises:
+        ArgumentError: ``bins`` is no positive integer, or ``range`` does not ascend.
+
+    Example:
+        >>> [part.tolist() for part in histogram([0.0, 1.0, 4.0], 2)]
+        [[2.0, 1.0], [0.0, 2.0, 4.0]]
+    """
+    if isinstance(bins, int) and bins < 1:
+        raise ArgumentError("histogram", f"bins must be at least 1, received {bins}")
+    if range is not None and not range[0] <= range[1]:
+        raise ArgumentError("histogram", f"range must ascend, received {range}")
+    return jnp.histogram(x, bins, range)
 
 
 @op

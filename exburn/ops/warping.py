@@ -127,7 +127,7 @@ def scale_and_translate(
 
     Args:
         images: An array.
-        output_shape: Shape of the result.
+        output_shape: Shape of the result; ``None`` where an axis stays as it is.
         scale: A factor for each of ``spatial_dims``.
         translation: By how much each moves.
         spatial_dims: The axes of height, width …
@@ -140,8 +140,12 @@ def scale_and_translate(
         >>> scale_and_translate(x, (4, 4), factor, 0 * factor, (0, 1), "linear").shape
         (4, 4)
     """
+    shape = tuple(
+        own if size is None else size
+        for own, size in zip(images.shape, output_shape, strict=True)
+    )
     return jax.image.scale_and_translate(
-        images, output_shape, spatial_dims, scale, translation, method, antialias
+        images, shape, spatial_dims, scale, translation, method, antialias
     )
 
 

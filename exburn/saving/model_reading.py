@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from exburn import registry
@@ -34,6 +35,15 @@ from exburn.traversal import iter_weights
 __all__ = ["ModelReader"]
 
 _LISTS = ("/words/", "/numbers/", "/arrays/")
+_NARROW = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (
+        ("float64", "float32"),
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("complex128", "complex64"),
+    )
+}
 _MAX_COUNT = 10**6  # of a metric's thresholds or classes
 
 
@@ -142,7 +152,7 @@ class ModelReader:
         for name, spec in specs.items():
             entry = self.file.entries[name]
             shape, dtype = stored(spec)
-            if entry.shape != shape or entry.dtype != dtype:
+            if entry.shape != shape or _narrow(entry.dtype) != _narrow(dtype):
                 raise ModelFormatError(
                     self.file.op,
                     f"the description makes {name!r} {dtype}{list(shape)}, the tensor "
@@ -163,6 +173,14 @@ class ModelReader:
         there = {n for n in self.file.entries if n.startswith(OPTIMIZER)}
         self._match(leaves, there)
         return leaves, jax.tree.structure(state)
+
+
+def _narrow(dtype: np.dtype) -> np.dtype:
+    """A dtype in the 32 bits that JAX makes of 64, unless it is told to keep them.
+
+    A file and the process that reads it may have been told different things.
+    """
+    return _NARROW.get(dtype, dtype)
 
 
 def _is_state(value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from exburn.config import check_format, floatx
-from exburn.errors import ArgumentError, ShapeError, require, unknown_name
+from exburn.errors import ShapeError, require, unknown_name, warn
 
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
 
@@ -185,8 +185,8 @@ def save_img(
         scale: Whether the values are stretched to 0 … 255.
         **kwargs: Options of Pillow's ``save``.
 
-    Raises:
-        ArgumentError: JPEG has no fourth channel.
+    Warns:
+        UserWarning: JPEG has no fourth channel, it is left out.
 
     Example:
         >>> import io
@@ -195,9 +195,6 @@ def save_img(
     image = array_to_img(x, data_format, scale)
     suffix = (file_format or os.path.splitext(str(path))[1].lstrip(".")).lower()
     if image.mode == "RGBA" and suffix in ("jpg", "jpeg"):
-        raise ArgumentError(
-            "save_img",
-            "JPEG files have no transparency",
-            hint="Save a PNG, or drop the fourth channel.",
-        )
+        warn("save_img: JPEG files have no transparency, it is left out")
+        image = image.convert("RGB")
     image.save(path, format="jpeg" if file_format == "jpg" else file_format, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.activations.shares import shares
+from exburn.activations.vectors import softmax
 from exburn.errors import ShapeError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
@@ -43,11 +43,10 @@ class Softmax(Layer):
 
     def call(self, inputs, mask=None):
         x = self.cast(inputs)
-        wide = x.astype(jnp.float32)
         if mask is None:
-            return shares(wide, self.axis).astype(x.dtype)
+            return softmax(x, self.axis)
         mask = self._aligned(jnp.asarray(mask), x)
-        y = jax.nn.softmax(wide, self.axis, where=mask)
+        y = jax.nn.softmax(x.astype(jnp.float32), self.axis, where=mask)
         return jnp.where(mask, y, 0).astype(x.dtype)  # 0 also where all are masked
 
     def _aligned(self, mask, x):

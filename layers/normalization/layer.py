@@ -113,6 +113,7 @@ class LayerNormalization(Scaled):
     Source: Ba et al., *Layer Normalization*, 2016.
     """
 
+    _autocast = False  # half a float would overflow before it is normalized
     supports_masking = True
 
     def build(self, input_shape):
@@ -221,6 +222,7 @@ class GroupNormalization(Scaled):
     Source: Wu & He, *Group Normalization*, 2018.
     """
 
+    _autocast = False  # half a float would overflow before it is normalized
     supports_masking = True
 
     def __init__(

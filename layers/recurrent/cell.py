@@ -163,7 +163,7 @@ class RecurrentCell(Layer):
         """Zeros for the states of a batch."""
         sizes = self.state_size
         sizes = sizes if isinstance(sizes, list) else [sizes]
-        return [jnp.zeros((batch_size, n), self.compute_dtype) for n in sizes]
+        return [self.cast(jnp.zeros((batch_size, n))) for n in sizes]
 
     def carried(self, states) -> tuple:
         """The states as the loop carries them."""
@@ -193,7 +193,7 @@ class RecurrentCell(Layer):
         w = self.loop_weights(inputs.shape[0], training)
         step = self.step
         new = step.advance(step.project(inputs, w), self.carried(old), w)
-        new = [n.astype(self.compute_dtype) for n in new]
+        new = [self.cast(n) for n in new]
         return new[0], new if nested else new[0]
 
 

@@ -129,7 +129,7 @@ class ConvLSTMCell(LSTMCell):
         return tuple(sizes)
 
     def get_initial_state(self, batch_size=None) -> list:
-        zeros = jnp.zeros((batch_size, *self._state_sizes), self.compute_dtype)
+        zeros = self.cast(jnp.zeros((batch_size, *self._state_sizes)))
         return [zeros, zeros]
 
 

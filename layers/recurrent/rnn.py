@@ -146,7 +146,7 @@ class RNN(Layer):
         if hasattr(self.cell, "get_initial_state"):
             states = self.cell.get_initial_state(batch_size=batch_size)
             return list(states) if isinstance(states, list | tuple) else [states]
-        return [jnp.zeros((batch_size, n), self.compute_dtype) for n in self.state_size]
+        return [self.cast(jnp.zeros((batch_size, n))) for n in self.state_size]
 
     def reset_state(self) -> None:
         """Makes the states of a stateful layer zero."""
@@ -174,10 +174,10 @@ class RNN(Layer):
             self._remember(last)
         if self.return_sequences and self.go_backwards:
             output = jnp.flip(output, axis=1)
-        output = output.astype(self.compute_dtype)
+        output = self.cast(output)
         if not self.return_state:
             return output
-        last = jax.tree.map(lambda s: s.astype(self.compute_dtype), last)
+        last = jax.tree.map(self.cast, last)
         return (output, *last)
 
     def compute_mask(self, inputs, mask=None):

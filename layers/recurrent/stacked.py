@@ -69,7 +69,7 @@ class StackedRNNCells(Layer):
             return list(states) if isinstance(states, list | tuple) else [states]
         sizes = cell.state_size
         sizes = sizes if isinstance(sizes, list | tuple) else [sizes]
-        return [jnp.zeros((batch_size, n), self.compute_dtype) for n in sizes]
+        return [self.cast(jnp.zeros((batch_size, n))) for n in sizes]
 
     def call(self, inputs, states, training=False):
         new_states = []

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import memory_bound
+from exburn import layers, memory_bound
 from exburn.layers.normalization import standardized as module
 
 
@@ -31,3 +31,12 @@ def test_both_forms_agree_with_all_their_derivatives(monkeypatch, axes):
     assert "custom_jvp" in str(
         jax.make_jaxpr(lambda x: module.standardized(x, axes, 1e-3))(x)
     )
+
+
+@pytest.mark.parametrize("make", [layers.LayerNormalization, layers.GroupNormalization])
+def test_large_inputs_do_not_overflow_before_they_are_normalized(make):
+    x = np.array([[90_000.0, -90_000.0, 0.0, 80_000.0]], "float32")
+    options = {"groups": 1} if make is layers.GroupNormalization else {}
+    y = make(dtype="mixed_float16", **options)(x)
+    assert y.dtype == "float16"
+    np.testing.assert_allclose(y, make(**options)(x), rtol=2e-3)

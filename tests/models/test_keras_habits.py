@@ -14,7 +14,13 @@ from flax import nnx
 
 import exburn
 from exburn import layers
-from exburn.errors import ArgumentError, DataError, MissingFileError, NotBuiltError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    MissingFileError,
+    NotBuiltError,
+    ShapeError,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 4)).astype(np.float32)
@@ -316,3 +322,13 @@ def test_a_loss_may_be_kept_in_the_model_and_is_that_of_compile_after_it():
     with pytest.warns(UserWarning, match="loss it was compiled with") as seen:
         plain.loss = "mae"
     assert plain.loss == "mae" and seen[0].filename == __file__
+
+
+def test_a_model_of_a_fixed_batch_takes_other_numbers_of_rows():
+    inputs = exburn.Input((4,), batch_size=16)
+    model = exburn.Model(inputs, layers.Dense(1)(inputs))
+    model.compile("sgd", "mse")
+    np.testing.assert_allclose(model(X[:5]), model.predict(X[:5], verbose=0), 1e-5)
+    model.train_on_batch(X[:3], Y[:3])
+    with pytest.raises(ShapeError, match="received float32"):
+        model(X[:5, :3])

@@ -91,7 +91,7 @@ CASES = {
     "where": [case(B, X, Y), case(B, 1.0, X)],
     "select": [case([B, C], [X, Y], 0.0)],
     # reductions
-    "argpartition": [case(V, 2)],
+    "argpartition": [case(V, 2), case(V[:, None], 2, axis=None)],
     "argsort": [case(S), case(S, 0)],
     "sort": [case(S), case(S, 0)],
     "average": [case(X), case(X, 1, weights=W), case(X, axis=0, weights=X[:, 0])],
@@ -229,7 +229,7 @@ CASES = {
         case(np.array([1e6, -1e6], "float32"), "float16"),
         case(B, "float32"),
     ],
-    "slice": [case(X, (1, 2), (2, 2))],
+    "slice": [case(X, (1, 2), (2, 2)), case(X, (1, 2), (-1, -1))],
     "slice_update": [case(X, (1, 2), Y[:2, :2])],
     "scatter": [case(PLACES, V[:2], (3, 2)), case(PLACES[:, :1], X[:2], (3, 4))],
     "scatter_update": [

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import Input, Model, errors, ops
+from exburn import Input, Model, errors, layers, ops
 from exburn.jax_functions import original
 from exburn.layer import Layer
 from exburn.layers import Dense
@@ -238,6 +238,52 @@ def test_shape_of_a_symbol_goes_into_reshape():
     assert ops.convert_to_tensor(x, "int32").dtype == "int32"
 
 
+def test_numbers_taken_out_may_be_changed():
+    x = ops.ones(3)
+    numbers = ops.convert_to_numpy(x)
+    numbers[0] = 5
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_all_that_follows_a_place():
+    assert ops.slice(Input((5,)), (2, 1), (-1, -1)).shape == (None, 4)
+    rest = ops.slice(X, jnp.array([1, 2]), (-1, 3))
+    np.testing.assert_array_equal(rest, X[1:, 2:5])
+    with pytest.raises(errors.ArgumentError, match="-1 needs a beginning"):
+        jax.jit(lambda begin: ops.slice(X, begin, (-1, 3)))(jnp.array([1, 2]))
+
+
+@pytest.mark.parametrize("values", [[123, 235, -15], [1, 2, 3]])
+def test_whole_numbers_are_rounded_to_tens(values):
+    rounded = ops.round(np.array(values, "int32"), -1)
+    assert rounded.dtype == "int32"
+    assert rounded.tolist() == np.round(values, -1).tolist()
+
+
+def test_bounds_of_truth_values_are_floats():
+    for op in (ops.floor, ops.ceil, ops.rsqrt):
+        assert op(np.array([True])).dtype == "float32"
+
+
+def test_parts_of_whole_numbers_are_transformed():
+    real, imag = ops.fft((np.array([1, 0]), np.array([0, 0])))
+    assert (real.tolist(), imag.tolist()) == ([1, 1], [0, 0])
+
+
+def test_a_softmax_of_one_value_warns():
+    for softmax in (ops.softmax, layers.Softmax()):
+        with pytest.warns(UserWarning, match="Is sigmoid meant"):
+            assert softmax(X[:, :1]).tolist() == [[1], [1], [1], [1]]
+
+
+def test_an_axis_that_stays_as_it_is():
+    factor, shape = np.array([2.0, 2.0], "float32"), (None, 8, 8, 3)
+    moved = (factor, 0 * factor, (1, 2), "linear")
+    assert ops.image.scale_and_translate(RGB, shape, *moved).shape == (1, 8, 8, 3)
+    symbol = ops.image.scale_and_translate(Input((4, 4, 3)), shape, *moved)
+    assert symbol.shape == shape
+
+
 # ---------------------------------------------------------------------- refusals
 @pytest.mark.parametrize(
     ("call", "error"),
@@ -256,6 +302,17 @@ def test_shape_of_a_symbol_goes_into_reshape():
         (lambda: ops.cholesky([[1.0, 2.0], [2.0, 1.0]]), errors.DataError),
         (lambda: ops.stft(X, 4, 2, 2), errors.ArgumentError),
         (lambda: ops.stft(X, 4, 2, 4, "han"), errors.UnknownNameError),
+        (lambda: ops.stft(X, 4, 0, 4), errors.ArgumentError),
+        (lambda: ops.istft((X, X), 4, 2.0, 10), errors.ArgumentError),
+        (lambda: ops.extract_sequences(X, 0, 1), errors.ArgumentError),
+        (lambda: ops.fft((X, X[0])), errors.ShapeError),
+        (lambda: ops.view_as_complex(X), errors.ShapeError),
+        (lambda: ops.segment_sum(X, [0, 1]), errors.ShapeError),
+        (lambda: ops.histogram(X, 0), errors.ArgumentError),
+        (lambda: ops.histogram(X, range=(2, 1)), errors.ArgumentError),
+        (lambda: ops.depth_to_space(RGB, 0), errors.ArgumentError),
+        (lambda: ops.depth_to_space(RGB, 2), errors.ShapeError),
+        (lambda: ops.space_to_depth(RGB, 3), errors.ShapeError),
         (lambda: ops.rearrange(X, "a b -> a"), errors.ArgumentError),
         (lambda: ops.rearrange(X, "a (b c) -> a b c"), errors.ArgumentError),
         (lambda: ops.rearrange(X, "a (b c) -> a b c", b=4), errors.ArgumentError),

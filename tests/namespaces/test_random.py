@@ -187,3 +187,9 @@ def test_config_of_a_generator():
     assert config == {"seed": 4, "name": "noise"}
     again = random.SeedGenerator.from_config(config)
     assert again.state.numpy().tolist() == [4, 0]
+
+
+def test_a_generator_in_a_configuration():
+    made = exburn.saving.serialize_keras_object(random.SeedGenerator(7))
+    again = exburn.saving.deserialize_keras_object(made)
+    np.testing.assert_array_equal(again.next(), random.SeedGenerator(7).next())

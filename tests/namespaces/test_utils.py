@@ -109,12 +109,18 @@ def test_images_between_arrays_and_files(tmp_path):
     assert (stretched.min(), stretched.max()) == (0, 255)
 
 
+def test_a_jpeg_has_no_transparency(tmp_path):
+    with pytest.warns(UserWarning, match="no transparency"):
+        utils.save_img(tmp_path / "x.jpg", np.ones((4, 4, 4)))
+    with Image.open(tmp_path / "x.jpg") as image:
+        assert image.mode == "RGB"
+
+
 @pytest.mark.parametrize(
     "call",
     [
         lambda: utils.array_to_img(np.ones((4, 4, 2))),
         lambda: utils.img_to_array(np.ones(4)),
-        lambda: utils.save_img("x.jpg", np.ones((4, 4, 4))),
         lambda: utils.load_img(PNG(), color_mode="hsv"),
         lambda: utils.load_img(PNG(), target_size=(2, 2), interpolation="cubic"),
         lambda: utils.pad_sequences([[1]], padding="left"),

@@ -379,3 +379,13 @@ def test_optimizer_map_refuses_what_is_ambiguous():
         chosen["x"] = optimizers.LossScaleOptimizer(plain())
     with pytest.raises(DTypeError, match="OptimizerMap"):
         MultiOptimizer({"a": plain()})  # type: ignore[arg-type]
+
+
+def test_a_function_of_nothing_gives_the_number():
+    optimizer = plain(lambda: 0.25)
+    assert optimizer.learning_rate == 0.25
+    assert optimizer.get_config()["learning_rate"] == 0.25
+    optimizer.learning_rate = lambda: 0.5
+    assert optimizer.learning_rate == 0.5
+    with pytest.raises(ArgumentError):
+        plain(lambda: -1.0)

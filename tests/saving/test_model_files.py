@@ -410,3 +410,28 @@ def test_saving_in_a_callback_saves_the_weights_of_that_moment(tmp_path):
     loaded = keras.load_model(path)
     same(loaded.get_weights(), callback.kept)
     assert loaded.optimizer.iterations == 4
+
+
+def test_the_floats_of_a_policy_that_jax_shortens(tmp_path):
+    file, there = tmp_path / "model.keras", [False, True]
+    for at_save in there:
+        for at_load in there:
+            with jax.enable_x64(at_save):
+                model = keras.Sequential(
+                    [keras.Input((4,)), layers.Dense(2, dtype="float64")]
+                )
+                model.compile("adam", "mse")
+                model.fit(X[:, :4], X[:, :2], verbose=0)
+                model.save(file)
+            with jax.enable_x64(at_load):
+                again = keras.models.load_model(file)
+                dtype = "float64" if at_load else "float32"
+                assert again.weights[0].dtype == dtype
+                for old, new in zip(
+                    model.get_weights(), again.get_weights(), strict=True
+                ):
+                    np.testing.assert_allclose(new, old, rtol=1e-6)
+                again.fit(X[:, :4], X[:, :2], verbose=0)
+                assert int(again.optimizer.iterations) == 2 * int(
+                    model.optimizer.iterations
+                )
