@@ -31,8 +31,6 @@ _INSTEAD = {
         "AWQDTypePolicy": "model.quantize('int4')",
     },
     "exburn.layers": {
-        "FlaxLayer": "exburn.layers.ModuleLayer(module) takes any flax.nnx.Module",
-        "JaxLayer": "exburn.layers.Lambda(function), or a Layer with call()",
         "TorchModuleWrapper": "rewrite the module as a Layer",
         "TFSMLayer": "there is no TensorFlow; exburn.predict runs ONNX and StableHLO",
         "MelSpectrogram": "exburn.ops.stft, and a matrix product with the filter bank",
@@ -68,9 +66,9 @@ def missing(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have; it knows Keras' names.
 
     Example:
-        >>> print(missing("exburn.layers", "FlaxLayer"))
-        module 'exburn.layers' has no attribute 'FlaxLayer'
-          → exburn.layers.ModuleLayer(module) takes any flax.nnx.Module
+        >>> print(missing("exburn.layers", "TorchModuleWrapper"))
+        module 'exburn.layers' has no attribute 'TorchModuleWrapper'
+          → rewrite the module as a Layer
     """
     text = f"module {module!r} has no attribute {name!r}"
     if (instead := _INSTEAD.get(module, {}).get(name)) is not None:

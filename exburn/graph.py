@@ -153,7 +153,10 @@ class Graph:
 def _fit(
     value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool
 ) -> Any:
-    """Checks one input; adds or drops a last axis of size 1, as Keras; casts."""
+    """Checks one input; adds or drops a last axis of size 1, as Keras; casts.
+
+    A batch size is for layers to obey: as in Keras, other numbers of rows are taken.
+    """
     rank = len(spec.shape)
     if isinstance(value, Symbol):
         return value
@@ -167,7 +170,7 @@ def _fit(
     fits = len(value.shape) == rank and all(
         learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
         for want, got in zip(spec.shape[1:], value.shape[1:], strict=True)
-    )  # as many rows as there are, also where a batch size was given, as in Keras
+    )
     if not fits:
         must = "must have as many axes as" if learnt else "must be"
         of_rows = ": pass one row as x[None]; a loader has to batch them."

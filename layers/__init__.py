@@ -31,9 +31,11 @@ from exburn.layers.convolution.transposed import (
 )
 from exburn.layers.core.dense import Dense
 from exburn.layers.core.einsum_dense import EinsumDense
+from exburn.layers.core.flax_layer import FlaxLayer
 from exburn.layers.core.function import Function, Lambda
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input, InputLayer
+from exburn.layers.core.jax_layer import JaxLayer
 from exburn.layers.core.module import ModuleLayer
 from exburn.layers.core.wrapper import Wrapper
 from exburn.layers.embedding import Embedding, ReversibleEmbedding
@@ -228,6 +230,7 @@ __all__ = [
     "Embedding",
     "Equalization",
     "Flatten",
+    "FlaxLayer",
     "Function",
     "GRUCell",
     "GaussianDropout",
@@ -254,6 +257,7 @@ __all__ = [
     "InputLayer",
     "InputSpec",
     "IntegerLookup",
+    "JaxLayer",
     "LSTMCell",
     "Lambda",
     "Layer",

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from exburn.layers import Lambda
+from exburn.layers.core.pure import PureLayer
 from exburn.row_mixing import is_foreign, mixes_rows
 from exburn.symbol import Operation
 from exburn.traversal import iter_modules
@@ -41,7 +42,7 @@ def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> boo
 
 def _holds_others(part: Any) -> bool:
     """Whether it is not ours, calls what is not, or works along the rows."""
-    if is_foreign(part) or isinstance(part, Lambda):
+    if is_foreign(part) or isinstance(part, Lambda | PureLayer):
         return True
     values = vars(part)
     axis = values.get("axis")

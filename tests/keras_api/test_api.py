@@ -22,7 +22,7 @@ ABSENT = {
     "distribution export legacy name_scope src visualization",
     "dtype_policies": "AWQDTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy "
     "QuantizedDTypePolicy QuantizedFloat8DTypePolicy",
-    "layers": "ContrastLimitedAdaptiveHistogramEqualization FlaxLayer JaxLayer "
+    "layers": "ContrastLimitedAdaptiveHistogramEqualization "
     "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
     "quantizers": "AWQConfig Float8QuantizationConfig GPTQConfig "
@@ -95,7 +95,7 @@ def test_every_parameter_is_there_or_known_to_be_absent(module):
         (".", "applications", "load_weights"),
         (".", "distribution", "compile"),
         (".", "StatelessScope", "stateless_call"),
-        ("layers", "FlaxLayer", "ModuleLayer"),
+        ("layers", "TFSMLayer", "StableHLO"),
         ("utils", "FeatureSpace", "StringLookup"),
         ("quantizers", "GPTQConfig", r"model\.quantize"),
     ],

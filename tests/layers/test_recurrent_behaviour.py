@@ -86,7 +86,7 @@ def test_plain_loop_has_a_forward_derivative():
     step = 1e-2
     numeric = (layer(X + step) - layer(X - step)) / (2 * step)
     np.testing.assert_allclose(tangent, numeric, rtol=1e-2, atol=1e-3)
-    np.testing.assert_allclose(value, layer(X), rtol=1e-6)
+    np.testing.assert_allclose(value, layer(X), rtol=1e-6, atol=1e-7)
 
 
 def test_gradients_of_gradients():

@@ -1,0 +1,99 @@
+"""Modules of ``flax.linen`` as layers."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from exburn.errors import ArgumentError
+from exburn.layers.core.pure import PureLayer
+from exburn.registry import register_builtin
+from exburn.weights import Static
+
+__all__ = ["FlaxLayer"]
+
+
+@register_builtin
+class FlaxLayer(PureLayer):
+    """Wraps a ``flax.linen.Module``; one of ``flax.nnx`` is a ``ModuleLayer``.
+
+    Args:
+        module: The module.
+        method: What is called: a method, its name, or a function of the module;
+            ``__call__`` by default. It takes the inputs, and ``training`` if it has a
+            parameter of that name.
+        variables: The variables by collection, ``{"params": …, "batch_stats": …}``; the
+            module's own first values by default. ``"params"`` is trained.
+        **kwargs: ``name``, ``dtype``, ``trainable``, ``seed``.
+
+    Shape:
+        x: what the module takes → what it returns
+
+    Raises:
+        ArgumentError: ``module`` is no ``flax.linen.Module``. ``get_config`` raises it
+            for a module whose class is not registered, or has no ``get_config``.
+
+    Example:
+        >>> import flax.linen
+        >>> import jax.numpy as jnp
+        >>> layer = FlaxLayer(flax.linen.Dense(2))
+        >>> layer(jnp.ones((3, 4))).shape, layer.params["params"]["kernel"].shape
+        ((3, 2), (4, 2))
+    """
+
+    def __init__(self, module, method=None, variables=None, *, seed=None, **kwargs):
+        import flax.linen as nn
+
+        if not isinstance(module, nn.Module):
+            raise ArgumentError(
+                "FlaxLayer",
+                f"a flax.linen.Module is needed, not {type(module).__name__}",
+                hint="exburn.layers.ModuleLayer(module) takes those of flax.nnx.",
+            )
+        given = (None, None) if variables is None else _parted(variables)
+        super().__init__(("params", "state", "rng"), *given, seed, **kwargs)
+        called = module.__call__ if method is None else method
+        called = getattr(module, called) if isinstance(called, str) else called
+        self._called, self._method = Static((module, called)), Static(method)
+        self._tells_training = "training" in inspect.signature(called).parameters
+
+    @property
+    def module(self) -> Any:
+        """The module."""
+        return self._called.value[0]
+
+    def _first(self, rng, inputs):
+        module, called = self._called.value
+        made = module.init(rng, inputs, method=called, **self._told(True))
+        return _parted(made)
+
+    def _outputs(self, values):
+        module, called = self._called.value
+        params, state = values["params"] or {}, values["state"] or {}
+        outputs = module.apply(
+            {**params, **state},
+            values["inputs"],
+            rngs=values["rng"],
+            method=called,
+            mutable=list(state) or False,
+            **self._told(values["training"]),
+        )
+        return outputs if state else (outputs, values["state"])
+
+    def _told(self, training: bool) -> dict[str, Any]:
+        return {"training": training} if self._tells_training else {}
+
+    def _init_config(self) -> dict[str, Any]:
+        config = super()._init_config()
+        method = self._method.value
+        name = getattr(method, "__name__", "")
+        own = getattr(type(self.module), name, None)
+        if own is not None and own is getattr(method, "__func__", method):
+            config["method"] = name
+        return config | {"variables": None}  # the module makes them
+
+
+def _parted(variables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The collection that is trained, and the others."""
+    state = dict(variables)
+    return {name: state.pop(name) for name in ("params",) if name in state}, state

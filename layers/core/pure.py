@@ -1,0 +1,172 @@
+"""What layers of pure functions share: weights in any pytree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from exburn.dtypes import is_float, standardize_dtype
+from exburn.errors import ArgumentError
+from exburn.initializers import ArrayInitializer
+from exburn.layer import Layer
+from exburn.layer.seeds import SeedOfLayer
+from exburn.shapes import is_shape
+from exburn.weights import Static, assign
+
+__all__ = ["PureLayer"]
+
+
+class PureLayer(Layer):
+    """A layer whose parameters and state are pytrees, handed to a pure function.
+
+    A subclass says what the function takes (``_takes``), calls it (``_outputs``), and
+    makes the first parameters and state (``_first``).
+
+    Args:
+        takes: What the function takes of ``params``, ``state``, ``rng``, ``inputs`` and
+            ``training``.
+        params: The first parameters, if they are given.
+        state: The first state, if it is given.
+        seed: Seed of what is made and drawn.
+        **kwargs: As for every layer.
+    """
+
+    seed_generator = SeedOfLayer(lambda layer: "rng" in layer._takes)
+
+    def __init__(self, takes: tuple[str, ...], params, state, seed, **kwargs):
+        super().__init__(**kwargs)
+        self.seed, self._takes = seed, takes
+        self._given = Static((params, state))
+
+    def _first(self, rng: jax.Array, inputs: Any) -> tuple[Any, Any]:
+        """Parameters and state for inputs of these shapes."""
+        return None, None
+
+    def _outputs(self, values: dict[str, Any]) -> Any:
+        """The outputs; with ``state`` among the values, outputs and the new state."""
+        raise NotImplementedError
+
+    def build(self, input_shape):
+        params, state = self._given.value
+        drawn = None
+        if params is None and state is None:
+            drawn = _Drawn(self._first, self.seed_generator.next(), input_shape)
+            params, state = drawn.specs
+        self._hold("params", params, drawn)
+        self._hold("state", state, drawn)
+
+    def _hold(self, kind: str, tree: Any, drawn: _Drawn | None) -> None:
+        """Makes a weight of each leaf, and keeps the form of the tree."""
+        leaves, form = jax.tree.flatten_with_path(tree)
+        weights: dict[str, Any] = {}
+        for number, (path, leaf) in enumerate(leaves):
+            if drawn is None:
+                leaf, start = jnp.asarray(leaf), ArrayInitializer(leaf)
+            else:
+                start = drawn.initializer(kind, number)
+            dtype = standardize_dtype(leaf.dtype)
+            name = jax.tree_util.keystr(path, simple=True, separator="_") or kind
+            name = name if name not in weights else f"{name}_{number}"
+            weights[name] = self.add_weight(
+                leaf.shape,
+                start,
+                # float32 follows the layer's policy
+                None if kind == "params" and dtype == "float32" else dtype,
+                trainable=kind == "params" and is_float(dtype),
+            )
+        setattr(self, f"{kind}_leaves", nnx.Dict(weights))
+        setattr(self, f"_{kind}_form", Static((form, tuple(weights))))
+
+    def _tree(self, kind: str, value_of: Callable) -> Any:
+        form, names = getattr(self, f"_{kind}_form").value
+        weights = getattr(self, f"{kind}_leaves")
+        return jax.tree.unflatten(form, [value_of(weights[name]) for name in names])
+
+    @property
+    def params(self) -> Any:
+        """The parameters as arrays, in their structure."""
+        return self._values("params")
+
+    @property
+    def state(self) -> Any:
+        """The state as arrays, in its structure."""
+        return self._values("state")
+
+    def _values(self, kind: str) -> Any:
+        if not self.built:
+            return self._given.value[kind == "state"]
+        self._require_weights()
+        return self._tree(kind, _value)
+
+    def call(self, inputs, training=False):
+        values = {"inputs": inputs, "training": training}
+        if "params" in self._takes:
+            values["params"] = self._tree("params", self._in_compute_dtype)
+        if "state" in self._takes:
+            values["state"] = self._tree("state", _value)
+        if "rng" in self._takes:
+            values["rng"] = jax.random.key_data(self.random_key())
+        outputs = self._outputs(values)
+        if "state" in self._takes:
+            outputs, state = outputs
+            self._follow(state, training)
+        return outputs
+
+    def _in_compute_dtype(self, weight):
+        value = _value(weight)
+        return self.cast(value) if is_float(value.dtype) else value
+
+    def _follow(self, state: Any, training: bool) -> None:
+        """Keeps a new state while training."""
+        form, names = self._state_form.value
+        new, new_form = jax.tree.flatten(state)
+        weights = [self.state_leaves[name] for name in names]
+        if new_form != form or any(
+            jnp.shape(value) != weight.shape
+            for value, weight in zip(new, weights, strict=True)
+        ):
+            raise ArgumentError(
+                self.name,
+                "the state that is returned must have the form of the one given",
+                {"given": self._tree("state", jnp.shape), "returned": new_form},
+            )
+        if training:
+            for weight, value in zip(weights, new, strict=True):
+                assign(weight, jnp.asarray(value))
+
+
+class _Drawn:
+    """What is made for inputs of a shape: forms at once, values when asked for."""
+
+    def __init__(self, first: Callable, key: jax.Array, input_shape: Any):
+        self.first, self.key = first, key
+        self.inputs = jax.tree.map(_sized, input_shape, is_leaf=is_shape)
+        self.specs = jax.eval_shape(first, key, self.inputs)
+        self.leaves: dict[str, list] = {}
+
+    def initializer(self, kind: str, number: int) -> Callable:
+        def initialized(shape, dtype=None):
+            if not self.leaves:
+                with jax.ensure_compile_time_eval():
+                    ones = jax.tree.map(
+                        lambda s: jnp.ones(s.shape, s.dtype), self.inputs
+                    )
+                    made = self.first(self.key, ones)
+                trees = zip(("params", "state"), made, strict=True)
+                self.leaves = {kind: jax.tree.leaves(tree) for kind, tree in trees}
+            return self.leaves[kind][number].astype(dtype)
+
+        return initialized
+
+
+def _sized(shape: tuple) -> jax.ShapeDtypeStruct:
+    sizes = (size if isinstance(size, int) else 1 for size in shape)
+    return jax.ShapeDtypeStruct(tuple(sizes), jnp.float32)
+
+
+def _value(weight):
+    return weight.get_value()
