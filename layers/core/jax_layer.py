@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from exburn.errors import ArgumentError
-from exburn.layers.core.pure import PureLayer
+from exburn.layers.core.pure import PureLayer, pair_of
 from exburn.registry import register_builtin
 
 __all__ = ["JaxLayer"]
@@ -89,7 +89,9 @@ class JaxLayer(PureLayer):
             return None, None
         values = {"rng": rng, "inputs": inputs, "training": True}
         made = self.init_fn(*(values[name] for name in self._init_takes))
-        return made if "state" in self._takes else (made, None)
+        if "state" not in self._takes:
+            return made, None
+        return pair_of(made, "init_fn", "params")
 
     def _outputs(self, values):
         return self.call_fn(*(values[name] for name in self._takes))

@@ -17,7 +17,7 @@ from exburn.layer.seeds import SeedOfLayer
 from exburn.shapes import is_shape
 from exburn.weights import Static, assign
 
-__all__ = ["PureLayer"]
+__all__ = ["PureLayer", "pair_of"]
 
 
 class PureLayer(Layer):
@@ -112,7 +112,7 @@ class PureLayer(Layer):
             values["rng"] = jax.random.key_data(self.random_key())
         outputs = self._outputs(values)
         if "state" in self._takes:
-            outputs, state = outputs
+            outputs, state = pair_of(outputs, "call_fn", "outputs")
             self._follow(state, training)
         return outputs
 
@@ -132,11 +132,22 @@ class PureLayer(Layer):
             raise ArgumentError(
                 self.name,
                 "the state that is returned must have the form of the one given",
-                {"given": self._tree("state", jnp.shape), "returned": new_form},
+                {"given": form, "returned": new_form},
             )
         if training:
             for weight, value in zip(weights, new, strict=True):
                 assign(weight, jnp.asarray(value))
+
+
+def pair_of(made: Any, function: str, what: str) -> tuple[Any, Any]:
+    """What a function returned, if it is two things: the second is the state."""
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise ArgumentError(
+            "JaxLayer",
+            f"{function} returns ({what}, state) where call_fn takes state, "
+            f"received {type(made).__name__}",
+        )
+    return made[0], made[1]
 
 
 class _Drawn:
@@ -146,21 +157,24 @@ class _Drawn:
         self.first, self.key = first, key
         self.inputs = jax.tree.map(_sized, input_shape, is_leaf=is_shape)
         self.specs = jax.eval_shape(first, key, self.inputs)
-        self.leaves: dict[str, list] = {}
+        self.values: dict[tuple[str, int], jax.Array] = {}
 
     def initializer(self, kind: str, number: int) -> Callable:
         def initialized(shape, dtype=None):
-            if not self.leaves:
-                with jax.ensure_compile_time_eval():
-                    ones = jax.tree.map(
-                        lambda s: jnp.ones(s.shape, s.dtype), self.inputs
-                    )
-                    made = self.first(self.key, ones)
-                trees = zip(("params", "state"), made, strict=True)
-                self.leaves = {kind: jax.tree.leaves(tree) for kind, tree in trees}
-            return self.leaves[kind][number].astype(dtype)
+            if (kind, number) not in self.values:
+                self._make()
+            # A weight has its own array then: none is kept twice.
+            return self.values.pop((kind, number)).astype(dtype)
 
         return initialized
+
+    def _make(self) -> None:
+        with jax.ensure_compile_time_eval():
+            ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), self.inputs)
+            made = zip(("params", "state"), self.first(self.key, ones), strict=True)
+        for kind, tree in made:
+            for number, leaf in enumerate(jax.tree.leaves(tree)):
+                self.values[kind, number] = leaf
 
 
 def _sized(shape: tuple) -> jax.ShapeDtypeStruct:

@@ -151,6 +151,10 @@ def test_structures_without_parameters():
     assert layer.params is None and not layer.weights
 
 
+def one(state, inputs):
+    return inputs
+
+
 def scaled(params, inputs):
     return inputs * params
 
@@ -165,6 +169,8 @@ def test_parameters_that_nothing_makes_are_part_of_the_file():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
+        (lambda: layers.JaxLayer(one, lambda inputs: [3])(X), "init_fn returns"),
+        (lambda: layers.JaxLayer(one, state=[1])(X), "call_fn returns"),
         (lambda: layers.JaxLayer(3), "is a function"),
         (lambda: layers.JaxLayer(scaled), "nothing makes them"),
         (lambda: layers.JaxLayer(lambda x: x), "has a parameter 'x'"),
