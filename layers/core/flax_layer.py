@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from exburn import registry
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
 from exburn.registry import register_builtin
@@ -30,8 +31,8 @@ class FlaxLayer(PureLayer):
         x: what the module takes → what it returns
 
     Raises:
-        ArgumentError: ``module`` is no ``flax.linen.Module``. ``get_config`` raises it
-            for a module whose class is not registered, or has no ``get_config``.
+        ArgumentError: ``module`` is no ``flax.linen.Module``. Saving raises it for a
+            module whose class is not registered, or has no ``get_config``.
 
     Example:
         >>> import flax.linen
@@ -90,7 +91,18 @@ class FlaxLayer(PureLayer):
         own = getattr(type(self.module), name, None)
         if own is not None and own is getattr(method, "__func__", method):
             config["method"] = name
-        return config | {"variables": None}  # the module makes them
+        return config | {"module": None, "variables": None}  # the module makes them
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments; a module without ``get_config`` as it is.
+
+        Modules of ``flax.linen`` do not change, so that copies may share one; a file
+        refuses it.
+        """
+        module = self.module
+        if hasattr(module, "get_config"):
+            module = registry.serialize(module)
+        return super().get_config() | {"module": module}
 
 
 def _parted(variables: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Pure functions and modules of ``flax.linen`` as layers."""
 
+import copy
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -131,6 +133,23 @@ def test_given_variables_are_those_of_keras():
     assert len(ours.weights) == len(theirs.weights) == 5
 
 
+def test_copies_share_a_module_that_has_no_configuration(tmp_path):
+    model = exburn.Sequential(
+        [exburn.Input((4,)), layers.FlaxLayer(nn.Dense(3)), layers.JaxLayer(doubled)]
+    )
+    x = RNG.random((5, 4)).astype("float32")
+    for copied in (copy.deepcopy(model), model.clone()):
+        np.testing.assert_array_equal(copied(x), model(x))
+    fresh = exburn.models.clone_model(model)
+    assert not np.array_equal(fresh(x), model(x))
+    model.compile("sgd", "mse")
+    before = np.asarray(fresh(x))
+    model.fit(x, x[:, :3], verbose=0)
+    np.testing.assert_array_equal(fresh(x), before)
+    with pytest.raises(ArgumentError, match="cannot be described"):
+        model.save(tmp_path / "model.keras")
+
+
 def test_a_seed_makes_the_same_parameters():
     exburn.set_random_seed(5)
     one, two = (np.asarray(MAKERS["functions"]()(X)) for _ in range(2))
@@ -149,6 +168,10 @@ def test_structures_without_parameters():
     made = layer({"x": np.ones((1, 3)), "y": np.zeros((1, 4, 2))})
     assert (made["x"].shape, made["y"].tolist()) == ((1, 4, 2), [[2, 2, 2]])
     assert layer.params is None and not layer.weights
+
+
+def doubled(inputs):
+    return 2 * inputs
 
 
 def one(state, inputs):
