@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 READY := $(VENV)/.ready
 UV_INSTALL := pip install --quiet --compile-bytecode --python $(PY) -e '.[dev]'
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 DATA ?= digits
 WORKERS ?= 2
 
@@ -43,9 +44,8 @@ $(READY): pyproject.toml
 	else \
 		echo "Setting up $(VENV) with pip (a minute or two the first time)"; \
 		{ test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); } \
-		&& { $(PY) -m pip install --quiet --disable-pip-version-check uv \
-			&& $(BIN)/uv $(UV_INSTALL) \
-			|| $(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'; }; \
+		&& { $(PIP_INSTALL) uv && $(BIN)/uv $(UV_INSTALL) \
+			|| $(PIP_INSTALL) -e '.[dev]'; }; \
 	fi
 	@touch $@
 

@@ -9,13 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.core import Tracer
 
-from exburn.context import current
 from exburn.dataset.trees import in_order
-from exburn.dtypes import is_float
-from exburn.errors import DataError, GraphError, ShapeError
+from exburn.errors import DataError, GraphError
+from exburn.graph_inputs import fitted
 from exburn.layer import Layer, snake_case
 from exburn.shapes import describe
 from exburn.symbol import Call, Operation, Symbol, lift
@@ -143,70 +140,11 @@ class Graph:
                     hint="Pass an array, or make it Input(…, optional=True).",
                 )
         return [
-            value if value is None else _fit(value, spec, name, axes, learnt)
+            value if value is None else fitted(value, spec, name, axes, learnt)
             for value, spec, name, axes in zip(
                 values, self.inputs, self.input_names, self.axes, strict=True
             )
         ]
-
-
-def _fit(
-    value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool
-) -> Any:
-    """Checks one input; adds or drops a last axis of size 1, as Keras; casts.
-
-    A batch size is for layers to obey: as in Keras, other numbers of rows are taken.
-    """
-    rank = len(spec.shape)
-    if isinstance(value, Symbol):
-        return value
-    before, mask = value, None
-    if (context := current()) is not None:
-        mask = context.mask_of(value)
-    if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
-        value = jnp.expand_dims(value, -1)
-    elif len(value.shape) == rank + 1 and value.shape[-1] == 1 and not learnt:
-        value = jnp.squeeze(value, -1)
-    fits = len(value.shape) == rank and all(
-        learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
-        for want, got in zip(spec.shape[1:], value.shape[1:], strict=True)
-    )
-    if not fits:
-        must = "must have as many axes as" if learnt else "must be"
-        of_rows = ": pass one row as x[None]; a loader has to batch them."
-        raise ShapeError(
-            "model",
-            f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
-            None if axes is None else {"axes": ", ".join(axes)},
-            hint="The first axis is the batch"
-            + (of_rows if len(value.shape) == rank - 1 else "."),
-        )
-    if value.dtype != spec.dtype:
-        if is_float(value.dtype) and not is_float(spec.dtype):
-            if context is not None and isinstance(value, Tracer):
-                context.lookups.append((before, None, name))
-            else:
-                _check_whole(value, name, spec.dtype)
-        both = is_float(spec.dtype) and is_float(value.dtype)
-        # Floats of another size are what the layers cast, unless one was asked for.
-        if not both or spec.dtype != jnp.float32:
-            # 64 bits are 32, unless jax_enable_x64 is set.
-            value = jnp.asarray(value, jax.dtypes.canonicalize_dtype(spec.dtype))
-    if value is not before and context is not None:
-        context.set_source(value, before)
-        if mask is not None:
-            context.set_mask(value, mask)
-    return value
-
-
-def _check_whole(value: Any, name: str, dtype: Any) -> None:
-    if not bool(jnp.all(jnp.mod(value, 1) == 0)):  # nor of infinity
-        raise DataError(
-            "model",
-            f"input {name!r} must hold {dtype}, received {describe(value)} with "
-            "fractions",
-            hint=f"Round it, or cut the fractions off: x.astype({dtype!s}).",
-        )
 
 
 def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:

@@ -7,6 +7,7 @@ import re
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.arguments import check_count
 from exburn.config import check_format
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
@@ -166,10 +167,7 @@ def space_to_depth(x, block_size, data_format="channels_last"):
 
 def _check_blocks(op: str, block, x, axes: list[int], what: str) -> None:
     """That the axes' sizes are multiples of a block, or of its pixels if one axis."""
-    if not isinstance(block, int) or block < 1:
-        raise ArgumentError(
-            op, f"block_size must be a positive integer, received {block!r}"
-        )
+    check_count(op, "block_size", block)
     unit = block**2 if len(axes) == 1 else block
     sizes = [x.shape[axis] for axis in axes] if x.ndim == 4 else [None]
     if any(size is None or isinstance(size, int) and size % unit for size in sizes):

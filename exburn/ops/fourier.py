@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.windows import window as window_values
 from exburn.ops.binding import bind, op
@@ -237,11 +238,8 @@ istft = bind(
 
 
 def _check_counts(op: str, length, stride) -> None:
-    for name, value in ("sequence_length", length), ("sequence_stride", stride):
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ArgumentError(
-                op, f"{name} must be a positive integer, received {value!r}"
-            )
+    check_count(op, "sequence_length", length)
+    check_count(op, "sequence_stride", stride)
 
 
 def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.ops.binding import bind, op
 
@@ -108,8 +109,8 @@ def histogram(x, bins=10, range=None):
         >>> [part.tolist() for part in histogram([0.0, 1.0, 4.0], 2)]
         [[2.0, 1.0], [0.0, 2.0, 4.0]]
     """
-    if isinstance(bins, int) and bins < 1:
-        raise ArgumentError("histogram", f"bins must be at least 1, received {bins}")
+    if isinstance(bins, int):
+        check_count("histogram", "bins", bins)
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError("histogram", f"range must ascend, received {range}")
     return jnp.histogram(x, bins, range)

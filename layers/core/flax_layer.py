@@ -25,7 +25,9 @@ class FlaxLayer(PureLayer):
             parameter of that name.
         variables: The variables by collection, ``{"params": …, "batch_stats": …}``; the
             module's own first values by default. ``"params"`` is trained.
-        **kwargs: ``name``, ``dtype``, ``trainable``, ``seed``.
+        seed: Seed of the first values and of what is drawn; one from the global seed by
+            default.
+        **kwargs: ``name``, ``dtype``, ``trainable``.
 
     Shape:
         x: what the module takes → what it returns
@@ -55,7 +57,7 @@ class FlaxLayer(PureLayer):
         super().__init__(("params", "state", "rng"), *given, seed, **kwargs)
         called = module.__call__ if method is None else method
         called = getattr(module, called) if isinstance(called, str) else called
-        self._called, self._method = Static((module, called)), Static(method)
+        self._called = Static((module, called))
         self._tells_training = "training" in inspect.signature(called).parameters
 
     @property
@@ -86,7 +88,7 @@ class FlaxLayer(PureLayer):
 
     def _init_config(self) -> dict[str, Any]:
         config = super()._init_config()
-        method = self._method.value
+        method = config.get("method")
         name = getattr(method, "__name__", "")
         own = getattr(type(self.module), name, None)
         if own is not None and own is getattr(method, "__func__", method):

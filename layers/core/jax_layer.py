@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from exburn.errors import ArgumentError
-from exburn.layers.core.pure import PureLayer, pair_of
+from exburn.layers.core.pure import PureLayer
 from exburn.registry import register_builtin
 
 __all__ = ["JaxLayer"]
@@ -91,10 +91,11 @@ class JaxLayer(PureLayer):
         made = self.init_fn(*(values[name] for name in self._init_takes))
         if "state" not in self._takes:
             return made, None
-        return pair_of(made, "init_fn", "params")
+        return _pair("init_fn", "params", made)
 
     def _outputs(self, values):
-        return self.call_fn(*(values[name] for name in self._takes))
+        made = self.call_fn(*(values[name] for name in self._takes))
+        return _pair("call_fn", "outputs", made) if "state" in self._takes else made
 
     def _init_config(self) -> dict[str, Any]:
         config = super()._init_config()
@@ -115,3 +116,14 @@ def _names(kind: str, function: Any, known: tuple[str, ...]) -> tuple[str, ...]:
             "JaxLayer", f"{kind} {text}", {"known names": ", ".join(known)}
         )
     return names
+
+
+def _pair(function: str, what: str, made: Any) -> tuple[Any, Any]:
+    """What a function returned, if it is two things: the second is the state."""
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise ArgumentError(
+            "JaxLayer",
+            f"{function} returns ({what}, state) where call_fn takes state, "
+            f"received {type(made).__name__}",
+        )
+    return made[0], made[1]

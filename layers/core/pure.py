@@ -17,7 +17,7 @@ from exburn.layer.seeds import SeedOfLayer
 from exburn.shapes import is_shape
 from exburn.weights import Static, assign
 
-__all__ = ["PureLayer", "pair_of"]
+__all__ = ["PureLayer"]
 
 
 class PureLayer(Layer):
@@ -44,7 +44,7 @@ class PureLayer(Layer):
 
     def _first(self, rng: jax.Array, inputs: Any) -> tuple[Any, Any]:
         """Parameters and state for inputs of these shapes."""
-        return None, None
+        raise NotImplementedError
 
     def _outputs(self, values: dict[str, Any]) -> Any:
         """The outputs; with ``state`` among the values, outputs and the new state."""
@@ -112,7 +112,7 @@ class PureLayer(Layer):
             values["rng"] = jax.random.key_data(self.random_key())
         outputs = self._outputs(values)
         if "state" in self._takes:
-            outputs, state = pair_of(outputs, "call_fn", "outputs")
+            outputs, state = outputs
             self._follow(state, training)
         return outputs
 
@@ -137,17 +137,6 @@ class PureLayer(Layer):
         if training:
             for weight, value in zip(weights, new, strict=True):
                 assign(weight, jnp.asarray(value))
-
-
-def pair_of(made: Any, function: str, what: str) -> tuple[Any, Any]:
-    """What a function returned, if it is two things: the second is the state."""
-    if not isinstance(made, tuple | list) or len(made) != 2:
-        raise ArgumentError(
-            "JaxLayer",
-            f"{function} returns ({what}, state) where call_fn takes state, "
-            f"received {type(made).__name__}",
-        )
-    return made[0], made[1]
 
 
 class _Drawn:
