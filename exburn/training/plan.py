@@ -51,6 +51,10 @@ _LOADER_FEWEST, _LOADER_FILLING = 64, 13
 # Primitive operations of a forward pass. With four steps of 52 a turn, an H200 took
 # 1.15 times as long as for the plain scan; with steps of 12 to 18, 0.8 to 0.9 times.
 _SMALL = 32
+# Floating-point operations of a forward pass with convolutions, from which on starting
+# a kernel is short against running it: with 6e8 a convnet's first epoch on an H200 took
+# 2.2 instead of 3.9 s, later ones as long. With 1.6e8 an H100 took 1.15 times as long.
+_LONG_CONVOLUTIONS = 3e8
 # Bytes that all operations of a joined step write, before XLA fuses most of them. An
 # H200 takes 0.10 ms for 32 rows of a transformer of two blocks (200 MB), 0.23 for 128,
 # 0.82 for 512. On a CPU, what is beyond its caches is slower than batch by batch.
@@ -229,13 +233,15 @@ def unrolled(forward: Cost, platform: str) -> int:
     """Steps compiled into one turn of the chunk's loop.
 
     On a GPU four small steps in a row run 1.1 to 1.2 times as fast as one (design §1).
-    A model of many operations gains nothing from it, and compiles four times as long.
+    A model of many operations gains nothing from it, and compiles four times as long;
+    neither does one of long convolutions, which compiles up to twice as long.
 
     Example:
         >>> unrolled(Cost(equations=12), "gpu"), unrolled(Cost(equations=300), "gpu")
         (4, 1)
     """
-    small = forward.equations <= _SMALL
+    long = bool(forward.convolutions) and forward.flops >= _LONG_CONVOLUTIONS
+    small = forward.equations <= _SMALL and not long
     return 4 if small and platform != "cpu" else 1
 
 

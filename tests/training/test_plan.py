@@ -6,7 +6,7 @@ import pytest
 
 import exburn
 from exburn.flops import Cost, count
-from exburn.training.plan import balanced, chunk_steps, shared
+from exburn.training.plan import balanced, chunk_steps, shared, unrolled
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
 
@@ -94,3 +94,18 @@ def test_data_of_many_sizes_share_few_lengths_with_few_empty_steps(most, empty):
     ]
     assert sum(taken) / len(taken) - 1 <= empty
     assert max(taken) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("cost", "platform", "turns"),
+    [
+        (Cost(flops=1.5e7, equations=12), "gpu", 4),
+        (Cost(flops=4e9, equations=12), "gpu", 4),
+        (Cost(flops=1.6e8, equations=19, convolutions=2), "gpu", 4),
+        (Cost(flops=6.2e8, equations=19, convolutions=2), "gpu", 1),
+        (Cost(flops=1.5e7, equations=100), "gpu", 1),
+        (Cost(flops=1.5e7, equations=12), "cpu", 1),
+    ],
+)
+def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
+    assert unrolled(cost, platform) == turns
