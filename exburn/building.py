@@ -22,6 +22,7 @@ from flax.errors import TraceContextError
 
 from exburn import context, registry
 from exburn.arrival import placed
+from exburn.containers import CONTAINERS, entries
 from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
@@ -429,5 +430,15 @@ def _order_like(first: Any, second: Any, seen: set[int]) -> None:
     other.clear()
     other.update(ordered | rest)
     for key, value in mine.items():
-        if isinstance(value, nnx.Pytree) and not isinstance(value, nnx.Variable):
-            _order_like(value, other[key], seen)
+        for one, twin_ in _pairs(value, other[key]):
+            if isinstance(one, nnx.Pytree) and not isinstance(one, nnx.Variable):
+                _order_like(one, twin_, seen)
+
+
+def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
+    """What is in two containers of one form, at the same places."""
+    if not isinstance(first, CONTAINERS):
+        yield first, second
+        return
+    for key, value in entries(first):
+        yield from _pairs(value, second[key])

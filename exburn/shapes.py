@@ -7,6 +7,7 @@ what ``jax.eval_shape`` says.
 from __future__ import annotations
 
 import contextlib
+import operator
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import ArgumentError, ExBurnError
+from exburn.errors import ArgumentError, ExBurnError, ShapeError
 
 __all__ = [
     "checked_sizes",
@@ -25,6 +26,7 @@ __all__ = [
     "dim",
     "held",
     "is_shape",
+    "meeting",
     "plain",
     "public_shape",
     "sizes_that_meet",
@@ -40,8 +42,17 @@ _INCONCLUSIVE = (
     jax.errors.TracerIntegerConversionError,
 )
 # Two sizes of the first axis; i + 1 times as much for axis i. The large ones have many
-# divisors, and are above what programs cut off; loops over the small ones are short.
-_LARGE, _SMALL = (840, 1260), (24, 36)
+# divisors, and are above what programs cut off; loops over the small ones are short;
+# the least are within what tables of positions hold.
+_LARGE, _SMALL, _LEAST = (840, 1260), (24, 36), (4, 6)
+
+# What sizes that follow from others are written with.
+_FUNCTIONS = {
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max,
+    "min": min,
+}
 
 _scope = export.SymbolicScope()
 _dims: dict[str, Any] = {}
@@ -146,6 +157,32 @@ def sizes_that_meet(shapes: list[tuple]) -> list[tuple]:
     ]
 
 
+def meeting(trace: Callable[[list], Any], specs: list, others: list[tuple]) -> Any:
+    """What a trace gives, whose operands may have an unknown size on a known one.
+
+    Args:
+        trace: Traces something for specs of its operands.
+        specs: The specs.
+        others: Shapes of operands that are no symbols.
+
+    Raises:
+        TypeError, ValueError: Of the trace, where the operands do not fit together.
+    """
+    try:
+        return trace(specs)
+    except (TypeError, ValueError):
+        met = sizes_that_meet([*(spec.shape for spec in specs), *others])
+        alike = [
+            jax.ShapeDtypeStruct(shape, spec.dtype)
+            for shape, spec in zip(met, specs, strict=False)
+        ]
+        if alike == specs:
+            raise
+        with contextlib.suppress(TypeError, ValueError):
+            return trace(alike)
+        raise
+
+
 def public_shape(shape: tuple) -> tuple[int | None, ...]:
     """A shape as users see it, with ``None`` for what is not known."""
     return tuple(d if isinstance(d, int) else None for d in shape)
@@ -189,7 +226,11 @@ def _trace(run: Callable, specs: list) -> Any:
     specs = [held(spec) for spec in specs]
     try:
         return jax.eval_shape(run, *specs)
-    except ExBurnError:
+    except ExBurnError as error:
+        caused = isinstance(error.__cause__, TypeError | ValueError)
+        if isinstance(error, ShapeError) and caused:  # JAX could not tell, maybe
+            with contextlib.suppress(Exception):
+                return _concretely(run, specs, _LARGE)
         raise
     except Exception as error:
         if all(isinstance(d, int) for spec in specs for d in spec.shape):
@@ -203,6 +244,9 @@ def _trace(run: Callable, specs: list) -> Any:
     try:
         return _concretely(run, specs, _LARGE)
     except Exception as error:
+        for bases in (_SMALL, _LEAST):
+            with contextlib.suppress(Exception):  # told by the larger sizes, too
+                return _concretely(run, specs, bases)
         if _line(error) != _line(symbolic):  # the symbols were one thing, this another
             raise error from None
         raise symbolic from None
@@ -215,17 +259,42 @@ def _line(error: Exception) -> tuple[str, int]:
 
 
 def _concretely(run: Callable, specs: list, bases: tuple[int, int]) -> Any:
+    """Specs of the outputs by two traces with sizes that are numbers.
+
+    An output's size that follows an unknown one of the inputs is that one.
+    """
+    unknown = {str(d): d for s in specs for d in s.shape if not isinstance(d, int)}
+    values = [{name: _size(d, base) for name, d in unknown.items()} for base in bases]
     first, second = (
-        jax.eval_shape(run, *[_concrete(s, base) for s in specs]) for base in bases
+        jax.eval_shape(run, *[_concrete(spec, sizes) for spec in specs])
+        for sizes in values
     )
-    return jax.tree.map(
-        lambda a, b: spec_of(
-            tuple(x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)),
-            a.dtype,
-        ),
-        first,
-        second,
-    )
+    follow: dict[tuple[int, int], list] = {}
+    for name, size in unknown.items():
+        follow.setdefault((values[0][name], values[1][name]), []).append(size)
+
+    def size_of(pair: tuple[int, int], axis: int) -> Any:
+        if pair[0] == pair[1]:
+            return pair[0]
+        those = follow.get(pair, [None])
+        return next((d for d in those if d is dim(axis)), those[0])
+
+    def spec(a: Any, b: Any) -> jax.ShapeDtypeStruct:
+        pairs = zip(a.shape, b.shape, strict=True)
+        return spec_of(tuple(size_of(p, i) for i, p in enumerate(pairs)), a.dtype)
+
+    return jax.tree.map(spec, first, second)
+
+
+def _size(size: Any, base: int) -> int:
+    """What an unknown size is, if axis i has ``base * (i + 1)`` entries.
+
+    JAX writes sizes as ``floordiv(d1^2, 2) + 1``, which ``symbolic_shape`` reads, too.
+    """
+    axes = {name: 0 if name == "batch" else int(name[1:]) for name in _dims}
+    known = {name: base * (axis + 1) for name, axis in axes.items()}
+    text = str(size).replace("^", "**")
+    return eval(text, {"__builtins__": {}}, _FUNCTIONS | known)
 
 
 def plain(error: ExBurnError) -> ExBurnError:
@@ -235,10 +304,6 @@ def plain(error: ExBurnError) -> ExBurnError:
     return error
 
 
-def _concrete(spec: Any, base: int) -> jax.ShapeDtypeStruct:
-    """The spec with every unknown axis i set to ``base * (i + 1)``."""
-    sizes = {str(dim(i)): base * (i + 1) for i in range(len(spec.shape))}
-    shape = tuple(
-        d if isinstance(d, int) else sizes.get(str(d), base) for d in spec.shape
-    )
+def _concrete(spec: Any, sizes: dict[str, int]) -> jax.ShapeDtypeStruct:
+    shape = tuple(d if isinstance(d, int) else sizes[str(d)] for d in spec.shape)
     return jax.ShapeDtypeStruct(shape, spec.dtype)

@@ -7,7 +7,6 @@ abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import operator
@@ -33,8 +32,8 @@ from exburn.integer_products import matmul
 from exburn.shapes import (
     checked_sizes,
     describe,
+    meeting,
     public_shape,
-    sizes_that_meet,
     spec_of,
     trace_shapes,
 )
@@ -406,20 +405,8 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
         args, kwargs = jax.tree.unflatten(treedef, full)
         return fn(*args, **kwargs)
 
-    try:
-        return trace_shapes(run, specs, where=where)
-    except (TypeError, ValueError):
-        shapes = [v.spec.shape if _is_symbol(v) else np.shape(v) for v in leaves]
-        met = sizes_that_meet(shapes)
-        if met == shapes:
-            raise
-        alike = [
-            jax.ShapeDtypeStruct(met[i], spec.dtype)
-            for i, spec in zip(slots, specs, strict=True)
-        ]
-        with contextlib.suppress(TypeError, ValueError):
-            return trace_shapes(run, alike, where=where)
-        raise
+    others = [np.shape(v) for v in leaves if not _is_symbol(v)]
+    return meeting(lambda specs: trace_shapes(run, specs, where=where), specs, others)
 
 
 def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:

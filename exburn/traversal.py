@@ -9,6 +9,7 @@ import jax
 from flax import nnx
 from jax.core import Tracer
 
+from exburn.containers import CONTAINERS, entries
 from exburn.weights import Weight
 
 __all__ = [
@@ -19,11 +20,12 @@ __all__ = [
     "iter_weights",
     "module_paths",
     "own_weights",
+    "parts",
 ]
 
 # What an attribute is, by its type: ``isinstance`` takes a microsecond for each, and a
 # call of a model looks at hundreds.
-_OTHER, _CONTAINER, _TREE, _MODULE, _RNG, _BUFFER, _PARAMETER = range(7)
+_OTHER, _BUILTIN, _CONTAINER, _TREE, _MODULE, _RNG, _BUFFER, _PARAMETER = range(8)
 _kinds: dict[type, int] = {}
 
 
@@ -40,15 +42,27 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
             continue
         if kind >= _MODULE:
             yield key, value
-        elif kind == _CONTAINER:
-            prefix = "" if key == "nodes" else f"{key}/"
-            yield from ((prefix + k, v) for k, v in children(value))
-        else:
-            yield from ((f"{key}/{k}", v) for k, v in children(value))
+        elif kind == _CONTAINER and key == "nodes":
+            yield from children(value)
+        elif kind != _BUILTIN or module._pytree__nodes.get(key):  # it may hold some
+            yield from parts(key, value)
+
+
+def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Modules and variables in an attribute: itself, or what the container holds."""
+    kind = _kinds.get(type(value)) or _kind(value)
+    if kind >= _MODULE:
+        yield path, value
+    elif kind == _BUILTIN:
+        for key, one in entries(value):
+            yield from parts(f"{path}/{key}", one)
+    elif kind != _OTHER:
+        yield from ((f"{path}/{key}", one) for key, one in children(value))
 
 
 def _kind(value: Any) -> int:
     tests = (
+        (_BUILTIN, CONTAINERS),
         (_CONTAINER, nnx.List | nnx.Dict),
         (_MODULE, nnx.Module),
         (_RNG, nnx.RngState),

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-import jax
-import numpy as np
 from flax import nnx
+from flax.errors import TraceContextError
 
 from exburn import regularizers, rematerialize
 from exburn.building import spread_precision
+from exburn.containers import in_order, may_hold_parts
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
@@ -23,9 +23,6 @@ from exburn.traversal import iter_modules
 from exburn.weights import Static
 
 __all__ = ["Base"]
-
-_MISSING = object()
-_PARTS = (nnx.Module, nnx.Variable, np.ndarray, jax.Array)
 
 
 class Filled(WeakValueDictionary[str, Any]):
@@ -171,22 +168,30 @@ class Base(nnx.Module, metaclass=_Making):
             cls.__init__ = _noting(cls, cls.__init__)
         if (call := cls.__dict__.get("call")) is not None:
             cls._call_info = CallInfo(call)
+        if isinstance(name := cls.__dict__.get("name"), str):  # it hides the property
+            type.__delattr__(cls, "name")
+            cls._name, cls._auto_name = check_name(cls.__name__, name), False
 
     def __setattr__(self, name: str, value: Any) -> None:
         convert = self.kept_as.get(name)
-        value = as_container(value) if convert is None else convert(value)
+        value = in_order(value) if convert is None else convert(value)
         descriptor = getattr(type(self), name, None)
         if isinstance(descriptor, property):
             object.__setattr__(self, name, value)
             return
-        old = vars(self).get(name, _MISSING)
-        if old is not _MISSING:
-            if nnx.is_data(old) != nnx.is_data(value):
+        holds = may_hold_parts(value)
+        if name in vars(self):
+            if self._pytree__nodes.get(name, False) != (holds or nnx.is_data(value)):
                 delattr(self, name)  # `self.bias = None` in __init__, a weight in build
             book = self._book.value
             if book.made and not book.building:
                 book.changed |= {name}
-        super().__setattr__(name, value)
+        try:
+            super().__setattr__(name, nnx.data(value) if holds else value)
+        except TraceContextError:
+            if holds or nnx.is_data(value):
+                raise
+            object.__setattr__(self, name, value)  # no array: it may leave the trace
 
     @property
     def name(self) -> str:
@@ -268,23 +273,3 @@ class Base(nnx.Module, metaclass=_Making):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
     __str__ = __repr__
-
-
-def as_container(value: Any) -> Any:
-    """Lists and dicts of modules or arrays as nnx containers, so that these work."""
-    if isinstance(value, list) and not isinstance(value, nnx.List):
-        if not value or any(map(_is_part, value)):
-            return nnx.List(map(as_container, value))
-    elif type(value) is tuple and any(map(_is_part, value)):
-        return nnx.List(map(as_container, value))
-    elif type(value) is dict and any(map(_is_part, value.values())):
-        return nnx.Dict({key: as_container(v) for key, v in value.items()})
-    return value
-
-
-def _is_part(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_is_part, value))
-    if type(value) is dict:
-        return any(map(_is_part, value.values()))
-    return isinstance(value, _PARTS)

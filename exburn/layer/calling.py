@@ -20,7 +20,7 @@ from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
-from exburn.shapes import describe
+from exburn.shapes import describe, meeting
 from exburn.symbol import Symbol, has_symbol, record
 from exburn.traversal import children, iter_weights, module_paths
 from exburn.weights import alive
@@ -134,7 +134,9 @@ class Calling(Buildable):
             return jax.tree.unflatten(treedef, full)
 
         specs, masks = [v.spec for v in given], [v.mask for v in given]
-        outputs, found = infer(self, *with_masks(rebuild, specs, masks))
+        outputs, found = meeting(
+            lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
+        )
         symbols = record(self, args, kwargs, outputs)
         if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
             self._book.value.calls.append(made[0].call)

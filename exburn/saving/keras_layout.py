@@ -16,7 +16,7 @@ from flax import nnx
 
 from exburn.layer import Layer, snake_case
 from exburn.layers import SpectralNormalization
-from exburn.traversal import children, iter_weights
+from exburn.traversal import children, iter_weights, parts
 
 __all__ = ["Place", "places"]
 
@@ -82,10 +82,8 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
     for key, value in vars(layer).items():
         if isinstance(value, Layer):
             found[key] = value
-        elif isinstance(value, nnx.List | nnx.Dict):
-            inner = [v for _, v in children(value) if isinstance(v, Layer)]
-            if inner:
-                found[key] = inner
+        elif inner := [v for _, v in parts(key, value) if isinstance(v, Layer)]:
+            found[key] = inner
     if getattr(layer, "is_model", False):
         found["layers"] = layer._direct_layers()
     for key in sorted(found, key=lambda k: "~" + k if k.startswith("_") else k):

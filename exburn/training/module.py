@@ -15,6 +15,7 @@ from exburn import context
 from exburn.arrival import arrive
 from exburn.building import materialize
 from exburn.constraints import constrained, constraints_of
+from exburn.containers import CONTAINERS
 from exburn.layer import Layer
 from exburn.training.ownership import own_variables
 from exburn.traversal import iter_weights, module_paths
@@ -198,5 +199,6 @@ def _leaf(value: Any) -> Any:
 
 def _resolve(module: Any, path: tuple) -> Any:
     for key in path:
-        module = getattr(module, str(key)) if hasattr(module, str(key)) else module[key]
+        inside = isinstance(module, CONTAINERS) or not hasattr(module, str(key))
+        module = module[key] if inside else getattr(module, str(key))
     return module

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from flax import nnx
-
 from exburn.dtypes import Precision
 from exburn.layer import Layer
 from exburn.traversal import iter_modules
@@ -69,7 +67,7 @@ def _attributes(module: Any) -> dict[str, Any]:
         for name, value in vars(part).items():
             if name[0] == "_" or name == "built":
                 continue
-            if type(value) in _PLAIN or not nnx.is_data(value):
+            if type(value) in _PLAIN or not part._pytree__nodes.get(name):
                 found[start + name] = value
         if isinstance(part, Layer):
             found[f"{start}precision"] = part.precision

@@ -160,3 +160,65 @@ def test_sizes_that_meet_are_compared_when_data_come():
         model([ones[:, 1:], ones])
     with pytest.raises(ValueError, match="do not fit together"):
         keras.ops.maximum(keras.KerasTensor((None, 3)), keras.KerasTensor((2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (layers.Add, (None, 16, 8)),
+        (layers.Multiply, (None, 16, 8)),
+        (layers.Concatenate, (None, 16, 16)),
+    ],
+)
+def test_an_unknown_size_meets_a_known_one_in_a_layer(make, shape):
+    x, y = keras.Input((None, 8)), keras.Input((16, 8))
+    outputs = make()([x, y])
+    assert outputs.shape == shape
+    model = keras.Model([x, y], outputs)
+    ones = np.ones((2, 16, 8), "float32")
+    assert model.predict([ones, ones], verbose=0).shape == (2, *shape[1:])
+    with pytest.raises(ValueError):
+        model.predict([ones[:, 1:], ones], verbose=0)
+
+
+def test_two_unknown_sizes_that_JAX_cannot_compare_meet_in_a_layer():
+    """⌈n/2⌉ steps and ⌊n/2⌋, which are as many where n is even."""
+    x = keras.Input((None, 8))
+    strided = layers.Conv1D(8, 3, strides=2, padding="same")(x)
+    pooled = layers.AveragePooling1D(2)(x)
+    model = keras.Model(x, layers.Add()([strided, pooled]))
+    assert model.predict(np.ones((2, 6, 8)), verbose=0).shape == (2, 3, 8)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        model.predict(np.ones((2, 7, 8)), verbose=0)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        layers.Add()([x, pooled])
+
+
+class Positions(layers.Layer):
+    """A row of a table of 12 for each step, as many as there are."""
+
+    def build(self, input_shape):
+        self.table = self.add_weight(shape=(12, input_shape[-1]), name="table")
+
+    def call(self, x):
+        steps = keras.ops.shape(x)[1]
+        rows = keras.ops.slice(self.table, (0, 0), (steps, x.shape[-1]))
+        return keras.ops.broadcast_to(rows, keras.ops.shape(x))
+
+
+def test_a_table_of_positions_takes_as_many_steps_as_it_has():
+    x = keras.Input((None, 8))
+    model = keras.Model(x, x + Positions()(x))
+    assert model.predict(np.ones((2, 12, 8)), verbose=0).shape == (2, 12, 8)
+    with pytest.raises(TypeError, match="slice_sizes"):
+        model.predict(np.ones((2, 13, 8)), verbose=0)
+
+
+def test_an_unknown_size_that_follows_an_input_is_its_size():
+    """What is inferred by two sizes still fits what it came from."""
+    x = keras.Input((None, 8))
+    halved = layers.Conv1D(8, 3, strides=2, padding="same")(x)
+    positions = Positions()(halved)
+    assert positions.shape == halved.shape == (None, None, 8)
+    model = keras.Model(x, layers.Add()([halved, positions]))
+    assert model.predict(np.ones((2, 7, 8)), verbose=0).shape == (2, 4, 8)
