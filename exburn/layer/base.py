@@ -269,6 +269,12 @@ class Base(nnx.Module, metaclass=_Making):
     def compute_dtype(self) -> str:
         return self.precision.compute
 
+    @property
+    def quantization_mode(self) -> str | None:
+        """How ``quantize`` has stored the layer's own weights: ``"int8"``, or None."""
+        schemes = (getattr(v, "scheme", None) for v in vars(self).values())
+        return next((scheme.dtype for scheme in schemes if scheme is not None), None)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError
-from exburn.layers.attention.projected import ProjectedAttention
+from exburn.layers.attention.projected import ProjectedAttention, other_name
 from exburn.registry import register_builtin
 
 __all__ = ["MultiHeadAttention"]
@@ -140,6 +140,10 @@ class MultiHeadAttention(ProjectedAttention):
                     f"{attention_axes!r}",
                 )
             self._attention_axes = tuple(axes)
+
+    # By which subclasses of Keras' layer know them.
+    _num_heads, _key_dim = other_name("num_heads"), other_name("key_dim")
+    _value_dim = other_name("value_dim")
 
     @property
     def attention_axes(self) -> tuple | None:

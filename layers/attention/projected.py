@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,7 +24,16 @@ from exburn.layers.attention.scaled_dot_product import (
 )
 from exburn.layers.core.einsum_dense import EinsumDense
 
-__all__ = ["ProjectedAttention"]
+__all__ = ["ProjectedAttention", "other_name"]
+
+
+def other_name(attribute: str, doc: str | None = None) -> property:
+    """A property that is the attribute."""
+
+    def assign(layer: Any, value: Any) -> None:
+        setattr(layer, attribute, value)
+
+    return property(operator.attrgetter(attribute), assign, doc=doc)
 
 
 class ProjectedAttention(Layer):
@@ -108,11 +118,13 @@ class ProjectedAttention(Layer):
                 {"value": value_shape, "key": key_shape},
             )
         heads, key_heads, key_size, value_size = self._heads
-        self.query = self._into_heads(heads, key_size)
-        self.key = self._into_heads(key_heads, key_size)
+        self.query = self._into_heads("query", heads, key_size)
+        self.key = self._into_heads("key", key_heads, key_size)
         if self.use_gate:
-            self.gate = self._into_heads(heads, value_size, activation="sigmoid")
-        self.value = self._into_heads(key_heads, value_size)
+            self.gate = self._into_heads(
+                "gate", heads, value_size, activation="sigmoid"
+            )
+        self.value = self._into_heads("value", key_heads, value_size)
         sizes = self._output_sizes or (query_shape[-1],)
         out = "".join("opqrstu"[: len(sizes)])
         self.attention_output = EinsumDense(
@@ -120,6 +132,7 @@ class ProjectedAttention(Layer):
             output_shape=sizes,
             bias_axes=out if self.use_bias else None,
             dtype=self.precision,
+            name="attention_output",
             **dict(self._options),
         )
         self.query._build((query_shape,))
@@ -129,20 +142,25 @@ class ProjectedAttention(Layer):
         self.value._build((value_shape,))
         self.attention_output._build(((*query_shape[:2], heads, value_size),))
 
-    def _into_heads(self, heads: int, size: int, **options) -> EinsumDense:
+    def _into_heads(self, name: str, heads: int, size: int, **options) -> EinsumDense:
         return EinsumDense(
             "...a,anh->...nh",
             output_shape=(heads, size),
             bias_axes="nh" if self.use_bias else None,
             dtype=self.precision,
+            name=name,
             **options,
             **dict(self._options),
         )
 
-    query_dense = property(lambda self: self.query, doc="Projects queries.")
-    key_dense = property(lambda self: self.key, doc="Projects keys.")
-    value_dense = property(lambda self: self.value, doc="Projects values.")
-    output_dense = property(lambda self: self.attention_output, doc="Joins the heads.")
+    query_dense = other_name("query", "Projects queries.")
+    key_dense = other_name("key", "Projects keys.")
+    value_dense = other_name("value", "Projects values.")
+    output_dense = other_name("attention_output", "Joins the heads.")
+
+    # By which subclasses of Keras' layer, as those with a cache, know them.
+    _query_dense, _key_dense = query_dense, key_dense
+    _value_dense, _output_dense = value_dense, output_dense
 
     # ------------------------------------------------------------------ computation
     def call(

@@ -8,7 +8,7 @@ import pytest
 from tests.layers.check_layer import check_layer
 from tests.layers.peer import data, run
 
-from exburn import config, context, errors, layers
+from exburn import config, context, errors, layers, ops
 from exburn.layers.attention import projected
 from exburn.layers.attention.scaled_dot_product import attend, why_not_cudnn
 from exburn.symbol import Symbol
@@ -256,3 +256,47 @@ def test_errors(case):
     make, words = ERRORS[case]
     with pytest.raises((errors.ArgumentError, errors.ShapeError), match=words):
         make()
+
+
+def test_a_subclass_with_a_cache_runs_as_in_keras():
+    """By the names that Keras' layer has for its projections and sizes."""
+
+    def subclass_of(base, ops):
+        class Cached(base):
+            def call(self, query, cache, index):
+                heads = self._query_dense(query)
+                cache = ops.slice_update(
+                    cache, [0, index, 0, 0], self._key_dense(query)
+                )
+                assert cache.shape[-2:] == (self._num_heads, self._key_dim)
+                values = self._value_dense(query)
+                out, _ = self._compute_attention(
+                    heads, cache[:, : index + 1], values, training=False
+                )
+                return self._output_dense(out)
+
+        return Cached(2, 4, value_dim=4)
+
+    ours = subclass_of(layers.MultiHeadAttention, ops)
+    theirs = subclass_of(keras.layers.MultiHeadAttention, keras.ops)
+    x = np.random.default_rng(0).normal(size=(3, 1, 8)).astype("float32")
+    for layer in (ours, theirs):
+        layer.build((3, 1, 8), (3, 1, 8))
+    ours.set_weights([np.array(w.value) for w in theirs.weights])
+    cache = np.zeros((3, 5, 2, 4), "float32")
+    np.testing.assert_allclose(
+        ours(x, cache, index=0), theirs(x, cache, index=0), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["MultiHeadAttention", "GroupQueryAttention"])
+def test_the_projections_are_called_as_in_keras(name):
+    sizes = {"MultiHeadAttention": (2, 4), "GroupQueryAttention": (4, 2, 1)}[name]
+    found = []
+    for space in (layers, keras.layers):
+        layer = getattr(space, name)(*sizes)
+        layer.build((None, 5, 8), (None, 5, 8))
+        dense = ("query_dense", "key_dense", "value_dense", "output_dense")
+        private = [getattr(layer, f"_{attribute}") for attribute in dense]
+        found.append([part.name for part in private])
+    assert found[0] == found[1] == ["query", "key", "value", "attention_output"]

@@ -16,7 +16,9 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
     model = make(compiled=True)
     before = model.predict(x, verbose=0)
     layer = model.get_layer("hidden")
+    assert layer.quantization_mode is None
     layer.quantize("int8")
+    assert layer.quantization_mode == "int8"
     assert layer.kernel.nbytes == 96 * 64 + 2 * 96
     found = model.predict(x, verbose=0)
     np.testing.assert_allclose(found, before, atol=0.05 * before.std())
