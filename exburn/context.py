@@ -8,7 +8,7 @@ import itertools
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -187,11 +187,12 @@ def forward(context: Context) -> AbstractContextManager[Context]:
 
 
 @contextlib.contextmanager
-def key_scope(key: jax.Array) -> Iterator[None]:
+def key_scope(key: jax.Array | Callable[[], jax.Array]) -> Iterator[None]:
     """Gives layers such as Dropout a PRNG key in hand-written training code.
 
     Args:
-        key: A ``jax.random.key``; pass a fresh one for every step.
+        key: A ``jax.random.key``; pass a fresh one for every step. Or a function that
+            makes it, which is called if something draws.
 
     Example:
         >>> from exburn.layers import Dropout
@@ -282,7 +283,9 @@ def _outer_key() -> jax.Array:
     """A key for a call outside of ExBurn's own programs."""
     scope = _key_scope.get()
     if scope is not None:
-        return jax.random.fold_in(scope[0], next(scope[1]))
+        key, draws = scope
+        made: Any = key() if callable(key) else key
+        return jax.random.fold_in(made, next(draws))
     if tracing():
         raise ArgumentError(
             "random layer",

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import losses, metrics
+from exburn.context import key_scope
 from exburn.device import chosen_device
 from exburn.errors import DataError
 from exburn.losses.long_rows import is_long, spare_after, weighing_rows
@@ -130,12 +131,13 @@ class Objective:
         targets = self.split_targets(y_spec)
         weights = self.split_weights(w_spec)
         self.exact_rows = False
-        self.terms = self._terms(preds, targets, weights, probabilities)
+        with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
+            self.terms = self._terms(preds, targets, weights, probabilities)
+            self.meters = self._meters(preds, targets)
         by_name = isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping)
         if by_name and self._form is None:
             order = {name: i for i, name in enumerate(self._loss)}
             self.terms.sort(key=lambda t: order[self.output_names[t.output]])
-        self.meters = self._meters(preds, targets)
         self._built_for = form, probabilities
 
     def built(self) -> dict[str, Any]:

@@ -187,7 +187,10 @@ class Programs:
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
         seen = y, outputs, w, masks, row_mask, rows
-        totals = self.objective.update(totals, loss, parts, *seen, graded=bool(parts))
+        with context.key_scope(lambda: _key_of_metrics(state.key())):
+            totals = self.objective.update(
+                totals, loss, parts, *seen, graded=bool(parts)
+            )
         new = state.assigned(others)
         return grads, new.replace(metrics=totals, step=state.step + 1)
 
@@ -253,9 +256,10 @@ class Programs:
             outputs = preds, filled
             loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, arrays[0])
         totals = self.objective.with_states(totals, own)
-        return self.objective.update(
-            totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
-        )
+        with context.key_scope(lambda: _key_of_metrics(key)):
+            return self.objective.update(
+                totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
+            )
 
     def _loss(self, batch, outputs, pass_, masks, row_mask, params):
         """The loss with everything that layers and regularizers add to it."""
@@ -265,7 +269,8 @@ class Programs:
             with context.forward(pass_):
                 given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
                 return own_loss(own, pass_.training, **given), pass_.parts
-        loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
+        with context.key_scope(pass_.key):  # of a loss that draws
+            loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
         for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
             loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
@@ -382,6 +387,11 @@ def _eval_key() -> jax.Array:
     With the number of the batch, which each ``predict`` begins to count elsewhere.
     """
     return jax.random.key(0)
+
+
+def _key_of_metrics(key: jax.Array) -> jax.Array:
+    """That of what metrics draw in a step with this key."""
+    return jax.random.fold_in(key, context.path_hash("metrics"))
 
 
 def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
