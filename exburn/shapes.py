@@ -10,14 +10,14 @@ import contextlib
 import operator
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from exburn.errors import ArgumentError, ExBurnError, ShapeError
+from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, ShapeError
 
 __all__ = [
     "checked_sizes",
@@ -41,10 +41,24 @@ _INCONCLUSIVE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerIntegerConversionError,
 )
-# Two sizes of the first axis; i + 1 times as much for axis i. The large ones have many
-# divisors, and are above what programs cut off; loops over the small ones are short;
-# the least are within what tables of positions hold.
-_LARGE, _SMALL, _LEAST = (840, 1260), (24, 36), (4, 6)
+
+
+class _Sizes(NamedTuple):
+    """Two sizes of the first axis; i + 1 times as much for axis i.
+
+    If they are alike, of whatever is not known.
+    """
+
+    first: int
+    second: int
+    alike: bool = False
+
+
+# The large ones have many divisors, and are above what programs cut off; loops over the
+# small ones are short; the least are within what tables of positions hold. At last, all
+# unknown sizes are taken to be one, as Keras takes any two that meet.
+_LARGE, _SMALL, _LEAST = _Sizes(840, 1260), _Sizes(24, 36), _Sizes(4, 6)
+_ALIKE = _Sizes(840, 1260, alike=True)
 
 # What sizes that follow from others are written with.
 _FUNCTIONS = {
@@ -226,30 +240,33 @@ def _trace(run: Callable, specs: list) -> Any:
     specs = [held(spec) for spec in specs]
     try:
         return jax.eval_shape(run, *specs)
-    except ExBurnError as error:
-        caused = isinstance(error.__cause__, TypeError | ValueError)
-        if isinstance(error, ShapeError) and caused:  # JAX could not tell, maybe
-            with contextlib.suppress(Exception):
-                return _concretely(run, specs, _LARGE)
-        raise
     except Exception as error:
         if all(isinstance(d, int) for spec in specs for d in spec.shape):
             raise
+        if isinstance(error, ExBurnError) and not _of_jax(error):
+            raise
         symbolic = error
     # A symbol is no number for NumPy and Python in many ways: `np.sqrt(x.shape[0])`,
-    # `range(x.shape[0])`, `assert x.shape[0] % 2 == 0`.
+    # `range(x.shape[0])`, `assert x.shape[0] % 2 == 0`. Or JAX cannot compare two.
+    trials, told = [_LARGE, _SMALL, _LEAST, _ALIKE], symbolic
     if not isinstance(symbolic, _INCONCLUSIVE):
-        with contextlib.suppress(Exception):  # told by the larger sizes, too
-            return _concretely(run, specs, _SMALL)
-    try:
-        return _concretely(run, specs, _LARGE)
-    except Exception as error:
-        for bases in (_SMALL, _LEAST):
-            with contextlib.suppress(Exception):  # told by the larger sizes, too
-                return _concretely(run, specs, bases)
-        if _line(error) != _line(symbolic):  # the symbols were one thing, this another
-            raise error from None
-        raise symbolic from None
+        trials.insert(0, trials.pop(1))
+    for sizes in trials:
+        try:
+            return _concretely(run, specs, sizes)
+        except NotBuiltError:
+            raise
+        except Exception as error:
+            # The symbols were one thing, this another.
+            if sizes is _LARGE and _line(error) != _line(symbolic):
+                told = error
+    raise symbolic if isinstance(symbolic, ExBurnError) else told from None
+
+
+def _of_jax(error: ExBurnError) -> bool:
+    """Whether it says of shapes what JAX did."""
+    caused = isinstance(error.__cause__, TypeError | ValueError)
+    return isinstance(error, ShapeError) and caused
 
 
 def _line(error: Exception) -> tuple[str, int]:
@@ -258,16 +275,19 @@ def _line(error: Exception) -> tuple[str, int]:
     return frame.filename, frame.lineno or 0
 
 
-def _concretely(run: Callable, specs: list, bases: tuple[int, int]) -> Any:
+def _concretely(run: Callable, specs: list, sizes: _Sizes) -> Any:
     """Specs of the outputs by two traces with sizes that are numbers.
 
     An output's size that follows an unknown one of the inputs is that one.
     """
     unknown = {str(d): d for s in specs for d in s.shape if not isinstance(d, int)}
-    values = [{name: _size(d, base) for name, d in unknown.items()} for base in bases]
+    values = [
+        {name: base if sizes.alike else _size(d, base) for name, d in unknown.items()}
+        for base in (sizes.first, sizes.second)
+    ]
     first, second = (
-        jax.eval_shape(run, *[_concrete(spec, sizes) for spec in specs])
-        for sizes in values
+        jax.eval_shape(run, *[_concrete(spec, numbers) for spec in specs])
+        for numbers in values
     )
     follow: dict[tuple[int, int], list] = {}
     for name, size in unknown.items():
@@ -304,6 +324,6 @@ def plain(error: ExBurnError) -> ExBurnError:
     return error
 
 
-def _concrete(spec: Any, sizes: dict[str, int]) -> jax.ShapeDtypeStruct:
-    shape = tuple(d if isinstance(d, int) else sizes[str(d)] for d in spec.shape)
+def _concrete(spec: Any, numbers: dict[str, int]) -> jax.ShapeDtypeStruct:
+    shape = tuple(d if isinstance(d, int) else numbers[str(d)] for d in spec.shape)
     return jax.ShapeDtypeStruct(shape, spec.dtype)

@@ -190,8 +190,22 @@ def test_two_unknown_sizes_that_JAX_cannot_compare_meet_in_a_layer():
     assert model.predict(np.ones((2, 6, 8)), verbose=0).shape == (2, 3, 8)
     with pytest.raises(ValueError, match="do not broadcast"):
         model.predict(np.ones((2, 7, 8)), verbose=0)
+
+
+def test_any_two_unknown_sizes_may_be_one():
+    """The nodes and edges of a batch of graphs, say."""
+    nodes, edges = keras.Input(batch_shape=(None, 8)), keras.Input((None, 8))
+    flat = keras.ops.reshape(edges, (-1, 8))
+    joined = layers.Concatenate()([nodes, flat])
+    assert joined.shape == (None, 16)
+    assert (nodes * flat).shape == (None, 8)
+    model = keras.Model([nodes, edges], layers.Add()([layers.Dense(8)(nodes), flat]))
+    given = [np.ones((2, 8), "float32"), np.ones((2, 1, 8), "float32")]
+    assert model(given).shape == (2, 8)
     with pytest.raises(ValueError, match="do not broadcast"):
-        layers.Add()([x, pooled])
+        model([given[0], np.ones((2, 3, 8), "float32")])
+    with pytest.raises(ValueError, match="may differ on axis -1 only"):
+        layers.Concatenate()([nodes, layers.Reshape((4, 2))(nodes)[:, :3]])
 
 
 class Positions(layers.Layer):
