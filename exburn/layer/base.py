@@ -275,6 +275,9 @@ class Base(nnx.Module, metaclass=_Making):
         schemes = (getattr(v, "scheme", None) for v in vars(self).values())
         return next((scheme.dtype for scheme in schemes if scheme is not None), None)
 
+    # By identity, also beside a dataclass among the bases.
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 

@@ -168,12 +168,14 @@ class Conv(Convolution):
             **kwargs,
         )
         op = type(self).__name__
-        self.filters = check_count(op, "filters", filters)
+        # As in Keras, a subclass whose own `build` makes other kernels may have none.
+        own = filters is None and type(self).build is not Conv.build
+        self.filters: Any = None if own else check_count(op, "filters", filters)
         self.groups = check_count(op, "groups", groups)
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
-        if self.filters % self.groups:
+        if self.filters is not None and self.filters % self.groups:
             raise ArgumentError(
                 op, f"groups={groups} does not divide filters={filters}"
             )
