@@ -50,7 +50,7 @@ def entries(container: Any) -> Iterator[tuple[Any, Any]]:
 def in_order(value: Any) -> Any:
     """The same, with dicts that keep their order in copies that flax makes.
 
-    It sorts the keys of plain ones, as JAX does.
+    It sorts the keys of plain ones, as JAX does, and knows no lists of other classes.
 
     Raises:
         ArgumentError: The keys of a dict with parts cannot be sorted.
@@ -68,6 +68,8 @@ def in_order(value: Any) -> Any:
                 hint="Make all of them text: {str(key): layer}.",
             ) from error
         return OrderedDict((key, in_order(v)) for key, v in value.items())
+    if isinstance(value, list) and type(value) is not list:
+        value = list(value)
     if type(value) in (list, tuple) and any(isinstance(v, CONTAINERS) for v in value):
         return type(value)(map(in_order, value))
     return value

@@ -297,7 +297,7 @@ def _concretely(run: Callable, specs: list, sizes: _Sizes) -> Any:
         if pair[0] == pair[1]:
             return pair[0]
         those = follow.get(pair, [None])
-        return next((d for d in those if d is dim(axis)), those[0])
+        return next((d for d in those if str(d) == str(dim(axis))), those[0])
 
     def spec(a: Any, b: Any) -> jax.ShapeDtypeStruct:
         pairs = zip(a.shape, b.shape, strict=True)

@@ -272,8 +272,11 @@ class Base(nnx.Module, metaclass=_Making):
     @property
     def quantization_mode(self) -> str | None:
         """How ``quantize`` has stored the layer's own weights: ``"int8"``, or None."""
-        schemes = (getattr(v, "scheme", None) for v in vars(self).values())
-        return next((scheme.dtype for scheme in schemes if scheme is not None), None)
+        for value in vars(self).values():
+            scheme = getattr(value, "scheme", None)
+            if scheme is not None and not isinstance(value, nnx.Module):
+                return getattr(scheme, "dtype", None)
+        return None
 
     # By identity, also beside a dataclass among the bases.
     __hash__, __eq__ = object.__hash__, object.__eq__

@@ -134,6 +134,23 @@ def test_arrays_in_a_list_of_the_layer_are_a_list_of_arrays(join):
         np.testing.assert_allclose(mine, other, atol=1e-6)
 
 
+def test_a_list_of_another_class_is_a_list():
+    class Stack(list):
+        pass
+
+    class Stacked(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.stack = Stack([layers.Dense(2)])
+
+        def call(self, x):
+            return self.stack[0](x)
+
+    model = exburn.Sequential([exburn.Input((3,)), Stacked()])
+    assert model.weights[0].path == "stacked/stack/0/kernel"
+    assert model.predict(X, verbose=0).shape == (8, 2)
+
+
 def test_keys_that_cannot_be_sorted_are_told():
     with pytest.raises(ArgumentError, match="keys of one type, received int, str"):
         layers.Layer().table = {1: layers.Dense(1), "a": layers.Dense(1)}
