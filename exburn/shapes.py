@@ -6,6 +6,7 @@ what ``jax.eval_shape`` says.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import operator
 import traceback
@@ -61,7 +62,13 @@ _LARGE, _SMALL, _LEAST = _Sizes(840, 1260), _Sizes(24, 36), _Sizes(4, 6)
 _ALIKE = _Sizes(840, 1260, alike=True)
 
 # What sizes that follow from others are written with.
-_FUNCTIONS = {
+_OPERATORS: dict[type, Callable] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+}
+_FUNCTIONS: dict[str, Callable] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
     "max": max,
@@ -313,8 +320,22 @@ def _size(size: Any, base: int) -> int:
     """
     axes = {name: 0 if name == "batch" else int(name[1:]) for name in _dims}
     known = {name: base * (axis + 1) for name, axis in axes.items()}
-    text = str(size).replace("^", "**")
-    return eval(text, {"__builtins__": {}}, _FUNCTIONS | known)
+    return _value(ast.parse(str(size).replace("^", "**"), mode="eval").body, known)
+
+
+def _value(term: ast.expr, known: dict[str, int]) -> int:
+    match term:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return known[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_value(inner, known)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_value(left, known), _value(right, known))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*(_value(one, known) for one in args))
+    raise ArgumentError("shapes", f"{ast.unparse(term)} is no size")
 
 
 def plain(error: ExBurnError) -> ExBurnError:
