@@ -59,6 +59,7 @@ with starting():
     from exburn.registry import register
     from exburn.regularizers import Regularizer
     from exburn.rematerialize import RematScope, remat
+    from exburn.stateless_scope import StatelessScope
     from exburn.symbol import Symbol
     from exburn.symbol import Symbol as KerasTensor
     from exburn.symbol import lift as fn
@@ -180,6 +181,7 @@ __all__ = [
     "RematScope",
     "Sequential",
     "Serving",
+    "StatelessScope",
     "Symbol",
     "Variable",
     "activations",

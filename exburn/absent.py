@@ -9,8 +9,6 @@ _INSTEAD = {
         "Function": "Model(inputs, outputs) is a function of symbols, too",
         "Operation": "exburn.fn(function) makes an operation of any function, "
         "exburn.layers.Layer one with weights",
-        "StatelessScope": "model.stateless_call(…) and optimizer.stateless_apply(…) "
-        "are pure functions of arrays",
         "SymbolicScope": "exburn.Input makes symbols anywhere",
         "applications": "there are no pretrained models; weights of Keras' files are "
         "read by model.load_weights into the same architecture",

@@ -20,14 +20,20 @@ from exburn.errors import ArgumentError
 from exburn.scoped import scoped
 
 __all__ = [
+    "SEED_STATE",
     "Context",
+    "advanced",
     "carried_mask",
     "current",
     "forward",
+    "is_seed",
+    "key_of",
     "key_scope",
     "set_random_seed",
 ]
 
+#: The name of the variable that a ``SeedGenerator`` has.
+SEED_STATE = "seed_generator_state"
 _MASK = "_keras_mask"  # the name of Keras' attribute
 
 
@@ -299,6 +305,21 @@ def _outer_key() -> jax.Array:
 def tracing() -> bool:
     """Whether JAX is staging the current call out (jit, scan, vmap of jit …)."""
     return isinstance(jax.lax.full((), 0), Tracer)
+
+
+def advanced(words: Any) -> Any:
+    """The two words of the next draw."""
+    return words + np.array([0, 1], np.uint32)
+
+
+def key_of(words: Any) -> jax.Array:
+    """The key of two words, whatever kind JAX is told to make by default."""
+    return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+
+
+def is_seed(variable: Any) -> bool:
+    """Whether a variable is the state of a ``SeedGenerator``."""
+    return variable.name == SEED_STATE
 
 
 def philox(path: str, seed: int) -> np.random.Generator:

@@ -50,6 +50,11 @@ class Handle(abc.ABC):
         """Puts another array of the same shape and dtype in its place."""
 
     @property
+    def identity(self) -> Any:
+        """Equal for all handles of one array, if there are several."""
+        return id(self)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The array's shape."""
         return tuple(self.value.shape)

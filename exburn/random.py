@@ -69,7 +69,7 @@ class SeedGenerator:
         if seed is None:
             seed = int(jax.random.bits(context.Context().random_key(self.name)))
         self._seed = _check_seed(seed)
-        self.state = Buffer(_words(self._seed, 0), label="seed_generator_state")
+        self.state = Buffer(_words(self._seed, 0), label=context.SEED_STATE)
 
     def next(self, ordered: bool = True) -> jax.Array:
         """The next seed: the two words of a PRNG key of JAX, as in Keras.
@@ -89,9 +89,9 @@ class SeedGenerator:
         if context.tracing():
             return context.Context().random_key(self.name)  # raises, and says why
         words = np.asarray(self.state.get_value())
-        after = jax.device_put(advanced(words))
+        after = jax.device_put(context.advanced(words))
         self.state.set_raw_value(after, _unsafe_bypass_check=True)
-        return key_of(words)
+        return context.key_of(words)
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._given, "name": self.name}
@@ -111,16 +111,6 @@ def _check_seed(seed: Any) -> int:
 
 def _words(seed: int, count: int) -> jax.Array:
     return jax.device_put(np.array([seed & 0xFFFFFFFF, count], np.uint32))
-
-
-def advanced(words: Any) -> Any:
-    """The two words of the next draw."""
-    return words + np.array([0, 1], np.uint32)
-
-
-def key_of(words: Any) -> jax.Array:
-    """The key of two words, whatever kind JAX is told to make by default."""
-    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 def _step_key(stream: str) -> jax.Array | None:
@@ -146,12 +136,16 @@ def draw_key(seed: Any = None) -> jax.Array:
         typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
         if typed:
             return seed
-        return key_of(seed) if seed.shape == (2,) else jax.random.wrap_key_data(seed)
+        return (
+            context.key_of(seed)
+            if seed.shape == (2,)
+            else jax.random.wrap_key_data(seed)
+        )
     if seed is None:
         return (context.current() or context.Context()).random_key("random")
     seed = _check_seed(seed)
     key = _step_key(f"seed {seed}")
-    return key_of(_words(seed, 0)) if key is None else key
+    return context.key_of(_words(seed, 0)) if key is None else key
 
 
 def _float(op: str, dtype: Any) -> Any:

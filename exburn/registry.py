@@ -27,6 +27,7 @@ from exburn.scoped import scoped
 __all__ = [
     "Catalogue",
     "Configured",
+    "custom",
     "custom_objects",
     "deserialize",
     "from_file",
@@ -193,6 +194,20 @@ def lookup(name: str, kind: str = "object") -> Any:
     known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, known, hint=hint)
+
+
+def custom(name: str) -> Any:
+    """What a user has given exactly this name, or ``None``.
+
+    Example:
+        >>> with custom_objects({"mine": len}):
+        ...     custom("mine")
+        <built-in function len>
+    """
+    for scope in reversed(_scopes.get()):
+        if name in scope:
+            return scope[name]
+    return _registry.get(name) if ">" in name else None
 
 
 def _is_one(name: str) -> bool:

@@ -13,7 +13,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 from jax.core import Tracer
 
-from exburn import constraints, initializers, regularizers
+from exburn import constraints, initializers, regularizers, stateless_scope
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
@@ -79,6 +79,9 @@ def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
         new = value.astype(dtype) if fresh else own_array(value, dtype)
     else:
         new = jax.device_put(np.array(value, dtype))
+    if (scope := stateless_scope.current()) is not None:
+        scope.add_update((variable, new))
+        return
     try:
         variable.set_raw_value(new)
     except TraceContextError as error:
@@ -86,7 +89,8 @@ def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
             variable.get_metadata().get("label", "variable"),
             "a weight cannot be set inside a function that JAX traces: jax.jit, "
             "jax.grad, jax.vmap",
-            hint="layer.stateless_call(…) returns the new values beside the outputs.",
+            hint="layer.stateless_call(…) returns the new values beside the outputs; "
+            "with exburn.StatelessScope(…) keeps them.",
         ) from error
 
 
@@ -168,7 +172,12 @@ class Weight(nnx.Variable):
             # `jax.device_put(array, device)` may have the memory of another array,
             # which training would consume: it knows of no such relation.
             value = jnp.copy(value)
-        super().set_value(value, **index)
+        if (scope := stateless_scope.current()) is None:
+            super().set_value(value, **index)
+        elif (place := index.get("index", ...)) is ...:
+            scope.add_update((self, value))
+        else:
+            scope.add_update((self, self.get_value().at[place].set(value)))
 
     def assign_add(self, value) -> Weight:
         assign(self, self.get_value() + jnp.asarray(value), fresh=True)

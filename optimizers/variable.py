@@ -34,9 +34,14 @@ class OptimizerVariable(Handle):
     def value(self) -> Any:
         return jax.tree.leaves(self._optimizer._live())[self._index]
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        return id(self._optimizer), self._index
+
     def _replace(self, value: Any) -> None:
         leaves, treedef = jax.tree.flatten(self._optimizer._live())
-        leaves[self._index] = jax.device_put(value)
+        is_array = isinstance(value, jax.Array)
+        leaves[self._index] = value if is_array else jax.device_put(value)
         self._optimizer._set_state(treedef.unflatten(leaves))
 
 

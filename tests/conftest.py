@@ -1,5 +1,6 @@
 """How tests compile: each program once, and tiny ones fast rather than well."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ import pytest
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
+LONG = Path(__file__).with_name("long.txt")
 FOLDER = pytest.StashKey[str]()
 # XLA's former code generator for CPUs takes half the time to compile a tiny program,
 # and one thread less than several. Newer versions have no such generator, and end the
@@ -59,6 +61,7 @@ def pytest_configure(config):
             lambda: shutil.rmtree(config.stash[FOLDER], ignore_errors=True)
         )
     if given or not getattr(config.option, "numprocesses", None):
+        gc.set_threshold(100_000, 20, 50)  # to look for cycles took a twelfth of a run
         import jax
 
         jax.config.update("jax_compilation_cache_dir", config.stash[FOLDER])
@@ -69,6 +72,26 @@ def pytest_configure(config):
 def pytest_configure_node(node):
     """Tells a worker of pytest-xdist where the others keep their programs."""
     node.workerinput["compiled"] = node.config.stash[FOLDER]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Marks what is in ``long.txt``."""
+    lines = LONG.read_text().splitlines()
+    long = {f"tests/{line}" for line in lines if not line.startswith("#")}
+    known = {item.nodeid for item in items}
+    if config.getini("testpaths") == config.args and (gone := long - known):
+        raise pytest.UsageError(f"{LONG} names tests that are not there: {gone}")
+    quick = {_function(name) for name in known - long}
+    for item in items:
+        if item.nodeid in long:
+            item.add_marker("slow")
+            if _function(item.nodeid) in quick:
+                item.add_marker("longest")
+
+
+def _function(nodeid):
+    return nodeid.partition("[")[0]
 
 
 def pytest_runtest_setup(item):

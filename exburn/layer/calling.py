@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn import context, rematerialize, taps
+from exburn import context, rematerialize, stateless_scope, taps
 from exburn.arrival import arrive
 from exburn.building import infer, intact, materialize, spec_like, with_masks
 from exburn.dtypes import is_float
@@ -117,6 +117,8 @@ class Calling(Buildable):
                 refuse_apart(self.name, error, given | {"weights": held})
                 raise
             _added[self] = pass_.losses
+            if (scope := stateless_scope.current()) and scope.collect_losses:
+                scope.losses += pass_.losses
             pass_.carry(outputs)
             return outputs
         return self._call_arrays(args, kwargs)

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from exburn.context import layer_seed
+from exburn.context import SEED_STATE, layer_seed
 from exburn.random import SeedGenerator
 from exburn.traversal import iter_weights
 from exburn.weights import Weight
@@ -59,4 +59,4 @@ def _states(module: Any) -> Iterator[tuple[str, Weight]]:
     if isinstance(seed, SeedOfLayer) and seed.draws(module):
         held["seed_generator"] = module.seed_generator
     for name, generator in held.items():
-        yield f"{name}/seed_generator_state", generator.state
+        yield f"{name}/{SEED_STATE}", generator.state

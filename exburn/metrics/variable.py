@@ -54,6 +54,10 @@ class MetricVariable(Handle):
     def value(self) -> Any:
         return self._metric._current()[self.name]
 
+    @property
+    def identity(self) -> tuple[int, str]:
+        return id(self._metric), self.name
+
     def _replace(self, value: Any) -> None:
         self._metric._state = {**self._metric._current(), self.name: value}
 

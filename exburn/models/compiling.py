@@ -305,6 +305,13 @@ class Compiling:
         return [loss, *given, *parts, *own]
 
     @property
+    def _loss_tracker(self) -> Any:
+        """Keras' name of the first metric, for steps of one's own."""
+        run = self._run.value
+        trackers = run.trainer and run.loss_trackers(run.trainer.objective)
+        return next(iter(trackers.values())) if trackers else None
+
+    @property
     def trace_counts(self) -> dict[str, int]:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
         trainer = self._run.value.trainer

@@ -107,14 +107,16 @@ def deserialize_keras_object(
     config: Any,
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
+    module_objects: Mapping[str, Any] | None = None,
     **kwargs,
 ) -> Any:
     """The inverse of :func:`serialize_keras_object`.
 
     Args:
-        config: The description.
+        config: The description, or a name in ``custom_objects`` or ``module_objects``.
         custom_objects: Classes and functions by name, besides the registered ones.
         safe_mode: Kept for Keras code; a description never holds code here.
+        module_objects: Further ones; a name alone makes an object of its class.
         **kwargs: Kept for Keras code.
 
     Raises:
@@ -123,6 +125,17 @@ def deserialize_keras_object(
     Example:
         >>> deserialize_keras_object({"class_name": "Zeros", "config": {}})(2).tolist()
         [0.0, 0.0]
+        >>> from exburn.initializers import Ones
+        >>> deserialize_keras_object("one", module_objects={"one": Ones})(2).tolist()
+        [1.0, 1.0]
     """
-    with registry.custom_objects(custom_objects):
+    others = module_objects or {}
+    if isinstance(config, str):
+        with registry.custom_objects(custom_objects):
+            found = registry.custom(config)
+        if found is not None:
+            return found
+        named = others.get(config, config)
+        return named.from_config({}) if isinstance(named, type) else named
+    with registry.custom_objects(others), registry.custom_objects(custom_objects):
         return registry.deserialize(config)

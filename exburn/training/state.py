@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.random import key_of
+from exburn.context import key_of
 
 __all__ = ["TrainState"]
 

@@ -18,7 +18,7 @@ MODULES = (
 
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
-    ".": "Function Operation StatelessScope SymbolicScope applications distillation "
+    ".": "Function Operation SymbolicScope applications distillation "
     "distribution export legacy name_scope src visualization",
     "dtype_policies": "AWQDTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy "
     "QuantizedDTypePolicy QuantizedFloat8DTypePolicy",
@@ -94,7 +94,6 @@ def test_every_parameter_is_there_or_known_to_be_absent(module):
     [
         (".", "applications", "load_weights"),
         (".", "distribution", "compile"),
-        (".", "StatelessScope", "stateless_call"),
         ("layers", "TFSMLayer", "StableHLO"),
         ("utils", "FeatureSpace", "StringLookup"),
         ("quantizers", "GPTQConfig", r"model\.quantize"),

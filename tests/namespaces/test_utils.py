@@ -193,6 +193,35 @@ def test_registered_names():
     assert (again.units, again.get_config()["activation"]) == (3, "relu")
 
 
+def test_a_name_in_a_table_of_ones_own_makes_an_object_as_in_keras():
+    import keras
+
+    @utils.register_keras_serializable("tests")
+    class Greedy:
+        def __init__(self, width=2):
+            self.width = width
+
+        def get_config(self):
+            return {"width": self.width}
+
+        @classmethod
+        def from_config(cls, config):
+            return cls(**config)
+
+    keras.utils.register_keras_serializable("tests")(Greedy)
+    for library in (utils, keras.saving):
+        make = library.deserialize_keras_object
+        table = {"greedy": Greedy, "twice": lambda x: 2 * x}
+        assert make("greedy", module_objects=table).width == 2
+        described = {"class_name": "greedy", "config": {"width": 3}}
+        assert make(described, module_objects=table).width == 3
+        assert make("another", module_objects=table) == "another"
+        assert make("greedy", {"greedy": 5}, module_objects=table) == 5
+        assert make("tests>Greedy", module_objects=table) is Greedy
+    twice = utils.deserialize_keras_object("twice", module_objects=table)
+    assert twice(4) == 8
+
+
 def test_custom_objects():
     def cube(x):
         return x**3
