@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from exburn.garbage import starting
 
 with starting():
+    from jax import named_scope as name_scope
+
     from exburn import (
         activations,
         callbacks,
@@ -226,6 +228,7 @@ __all__ = [
     "metrics",
     "mixed_precision",
     "models",
+    "name_scope",
     "ops",
     "optimizers",
     "parameters",

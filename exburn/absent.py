@@ -17,7 +17,6 @@ _INSTEAD = {
         "with exburn.device('gpu:1'):",
         "export": "model.export(path) writes a StableHLO program",
         "legacy": "there is nothing of Keras 2",
-        "name_scope": "a weight's path is that of its attributes in the model",
         "visualization": "exburn.utils.plot_model draws models, matplotlib images",
     },
     "exburn.dtype_policies": {

@@ -319,7 +319,7 @@ def key_of(words: Any) -> jax.Array:
 
 def is_seed(variable: Any) -> bool:
     """Whether a variable is the state of a ``SeedGenerator``."""
-    return variable.name == SEED_STATE
+    return getattr(variable, "name", None) == SEED_STATE
 
 
 def philox(path: str, seed: int) -> np.random.Generator:

@@ -70,13 +70,21 @@ class StatelessScope:
         self.losses: list[Any] = []
         self._given = [_checked(pair) for pair in state_mapping or ()]
         self._seeds = [v for v, _ in self._given if context.is_seed(v)]
+        self._begin()
+
+    def _begin(self) -> None:
         self._drew = False
         self._held: dict[Any, tuple[Any, Any]] = {}  # a variable, and its own value
         self._after: dict[Any, Any] | None = None
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._put(self._given)
+        self._begin()
+        try:
+            self._put(self._given)
+        except ArgumentError:
+            _write(self._held.values())
+            raise
         self._open.enter_context(scoped(_current, self))
         if self._seeds:
             self._open.enter_context(context.key_scope(self._key))
@@ -104,7 +112,13 @@ class StatelessScope:
     def _put(self, pairs: list[tuple[Any, Any]]) -> None:
         for variable, _ in pairs:
             self._held.setdefault(_identity(variable), (variable, _value(variable)))
-        _write(pairs)
+        for variable, _ in _write(pairs):
+            raise ArgumentError(
+                _name(variable),
+                "a variable that a traced function made cannot be set in another one "
+                "inside of it",
+                hint="Make it outside of jax.jit.",
+            )
 
     def _now(self, variable: Any) -> Any:
         value = _value(variable)
@@ -141,7 +155,7 @@ def _checked(pair: Any) -> tuple[Any, Any]:
     if np.shape(value) != tuple(variable.shape):
         raise ShapeError(
             "StatelessScope",
-            f"{variable.name} has shape {tuple(variable.shape)}, "
+            f"{_name(variable)} has shape {tuple(variable.shape)}, "
             f"received {np.shape(value)}",
         )
     return variable, jax.numpy.asarray(value, _value(variable).dtype)
@@ -157,12 +171,23 @@ def _value(variable: Any) -> Any:
     return variable.get_raw_value()
 
 
-def _write(pairs: Iterable[tuple[Any, Any]]) -> None:
+def _write(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Sets values, also where JAX traces a function that the variables are not of.
 
     flax refuses that, for they would keep what is traced. These get theirs back. Other
     threads are outside of the trace.
+
+    Returns:
+        Those that were refused in every way.
     """
+    refused = _set(pairs)
+    if refused:
+        with ThreadPoolExecutor(1) as thread:
+            refused = thread.submit(_set, refused).result()
+    return refused
+
+
+def _set(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     refused = []
     for variable, value in pairs:
         if isinstance(variable, Handle):
@@ -172,6 +197,8 @@ def _write(pairs: Iterable[tuple[Any, Any]]) -> None:
             variable.set_raw_value(value)
         except TraceContextError:
             refused.append((variable, value))
-    if refused:
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(_write, refused).result()
+    return refused
+
+
+def _name(variable: Any) -> str:
+    return getattr(variable, "name", "variable")  # flax's own have none

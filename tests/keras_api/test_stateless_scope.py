@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
+from flax import nnx
 
 import exburn
 from exburn import layers, ops, random
@@ -202,6 +203,55 @@ def test_an_optimizer_takes_a_step(library):
     np.testing.assert_allclose(value, [-0.25, 3.25])
     assert np.asarray(weight.value).tolist() == [1.0, 2.0]
     assert int(optimizer.iterations.value) == 0
+
+
+def test_a_scope_may_be_entered_again():
+    variable = exburn.Variable(1.0)
+    scope = exburn.StatelessScope([(variable, 5.0)])
+    with scope:
+        variable.assign_add(1.0)
+    variable.assign(2.0)
+    with scope:
+        assert float(variable.value) == 5.0
+    assert (
+        float(variable.value) == 2.0 and float(scope.get_current_value(variable)) == 5
+    )
+
+
+def test_a_variable_of_another_trace_is_refused_and_the_others_get_theirs_back():
+    outer = exburn.Variable(1.0)
+
+    @jax.jit
+    def call(x):
+        inner = exburn.Variable(x)
+
+        def step(y):
+            with exburn.StatelessScope([(outer, y), (inner, y)]):
+                return y * inner.value
+
+        return jax.vmap(jax.jit(step))(jnp.ones(2))
+
+    with pytest.raises(ArgumentError, match="cannot be set in another"):
+        call(1.0)
+    assert float(outer.value) == 1.0
+
+
+def test_modules_of_flax_too():
+    module = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+    model = exburn.Sequential([exburn.Input((3,)), module])
+    before = model(X)
+
+    @jax.jit
+    def call(values):
+        pairs = zip(model.variables, values, strict=True)
+        with exburn.StatelessScope(pairs):
+            return model(X)
+
+    assert (
+        call([np.ones((3, 2)), np.ones((2,))]).tolist()
+        == (1 + X.sum(1, keepdims=True).repeat(2, 1)).tolist()
+    )
+    np.testing.assert_array_equal(model(X), before)
 
 
 @pytest.mark.parametrize(
