@@ -52,6 +52,7 @@ with starting():
         set_precision,
     )
     from exburn.initializers import Initializer
+    from exburn.input_spec import InputSpec
     from exburn.layer import Layer
     from exburn.layers import Input
     from exburn.losses import Loss
@@ -65,7 +66,7 @@ with starting():
     from exburn.symbol import Symbol
     from exburn.symbol import Symbol as KerasTensor
     from exburn.symbol import lift as fn
-    from exburn.weights import InputSpec, Variable
+    from exburn.weights import Variable
 
 if TYPE_CHECKING:
     from exburn import (

@@ -28,6 +28,7 @@ from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
 from exburn.shapes import common_sizes, dim, held, trace_shapes
+from exburn.stateless_scope import set_values
 from exburn.traversal import (
     children,
     held_metrics,
@@ -89,10 +90,8 @@ def materialize(root: Any, seed: int | None = None) -> None:
             value = value.result() if isinstance(value, Future) else value
             value = np.asarray(value, weight.get_raw_value().dtype)
             array = placed(value, weight, root._book.value.initial, path)
-            try:
-                weight.set_raw_value(array)
-            except TraceContextError:  # which other threads are outside of
-                threads.submit(weight.set_raw_value, array).result()
+            if set_values([(weight, array)]):
+                raise TraceContextError(f"{path} is of another trace")
     if made:
         place(root)
 

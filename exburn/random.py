@@ -23,6 +23,7 @@ from flax import nnx
 
 from exburn import context
 from exburn.config import floatx
+from exburn.context import SEED_STATE, advanced, key_of
 from exburn.dtypes import is_float, standardize_dtype
 from exburn.errors import ArgumentError
 from exburn.registry import register_builtin
@@ -69,7 +70,7 @@ class SeedGenerator:
         if seed is None:
             seed = int(jax.random.bits(context.Context().random_key(self.name)))
         self._seed = _check_seed(seed)
-        self.state = Buffer(_words(self._seed, 0), label=context.SEED_STATE)
+        self.state = Buffer(_words(self._seed, 0), label=SEED_STATE)
 
     def next(self, ordered: bool = True) -> jax.Array:
         """The next seed: the two words of a PRNG key of JAX, as in Keras.
@@ -89,9 +90,9 @@ class SeedGenerator:
         if context.tracing():
             return context.Context().random_key(self.name)  # raises, and says why
         words = np.asarray(self.state.get_value())
-        after = jax.device_put(context.advanced(words))
+        after = jax.device_put(advanced(words))
         self.state.set_raw_value(after, _unsafe_bypass_check=True)
-        return context.key_of(words)
+        return key_of(words)
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._given, "name": self.name}
@@ -136,16 +137,12 @@ def draw_key(seed: Any = None) -> jax.Array:
         typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
         if typed:
             return seed
-        return (
-            context.key_of(seed)
-            if seed.shape == (2,)
-            else jax.random.wrap_key_data(seed)
-        )
+        return key_of(seed) if seed.shape == (2,) else jax.random.wrap_key_data(seed)
     if seed is None:
         return (context.current() or context.Context()).random_key("random")
     seed = _check_seed(seed)
     key = _step_key(f"seed {seed}")
-    return context.key_of(_words(seed, 0)) if key is None else key
+    return key_of(_words(seed, 0)) if key is None else key
 
 
 def _float(op: str, dtype: Any) -> Any:

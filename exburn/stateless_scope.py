@@ -18,7 +18,7 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.handle import Handle
 from exburn.scoped import scoped
 
-__all__ = ["StatelessScope", "current"]
+__all__ = ["StatelessScope", "current", "set_values"]
 
 
 class StatelessScope:
@@ -83,7 +83,7 @@ class StatelessScope:
         try:
             self._put(self._given)
         except ArgumentError:
-            _write(self._held.values())
+            set_values(self._held.values())
             raise
         self._open.enter_context(scoped(_current, self))
         if self._seeds:
@@ -93,7 +93,7 @@ class StatelessScope:
     def __exit__(self, *error: Any) -> None:
         self._open.close()
         self._after = {name: self._now(v) for name, (v, _) in self._held.items()}
-        _write(self._held.values())
+        set_values(self._held.values())
 
     def get_current_value(self, variable: Any) -> Any:
         """A variable's value in the block, or at its end; ``None`` if it has none."""
@@ -112,7 +112,7 @@ class StatelessScope:
     def _put(self, pairs: list[tuple[Any, Any]]) -> None:
         for variable, _ in pairs:
             self._held.setdefault(_identity(variable), (variable, _value(variable)))
-        for variable, _ in _write(pairs):
+        for variable, _ in set_values(pairs):
             raise ArgumentError(
                 _name(variable),
                 "a variable that a traced function made cannot be set in another one "
@@ -171,11 +171,11 @@ def _value(variable: Any) -> Any:
     return variable.get_raw_value()
 
 
-def _write(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def set_values(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Sets values, also where JAX traces a function that the variables are not of.
 
-    flax refuses that, for they would keep what is traced. These get theirs back. Other
-    threads are outside of the trace.
+    flax refuses that, for they would keep what is traced: give them values that are
+    not, or theirs back. Other threads are outside of the trace.
 
     Returns:
         Those that were refused in every way.

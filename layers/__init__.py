@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 from exburn import registry
 from exburn.absent import missing
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
@@ -168,7 +169,6 @@ from exburn.layers.reshaping.border import (
 )
 from exburn.layers.reshaping.shape import Flatten, Permute, RepeatVector, Reshape
 from exburn.layers.reshaping.upsampling import UpSampling1D, UpSampling2D, UpSampling3D
-from exburn.weights import InputSpec
 
 __all__ = [
     "ELU",

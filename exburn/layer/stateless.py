@@ -12,6 +12,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import context
+from exburn.context import advanced, key_of
 from exburn.errors import DTypeError, ShapeError
 from exburn.layer.seeds import iter_variables
 from exburn.traversal import iter_weights, module_paths
@@ -37,9 +38,7 @@ class Bound:
         """Values of its ``non_trainable_variables`` now."""
         drew = self.pass_.drew
         return [
-            jnp.asarray(context.advanced(v) if drew else v)
-            if is_seed
-            else v.get_value()
+            jnp.asarray(advanced(v) if drew else v) if is_seed else v.get_value()
             for v, is_seed in self._rest
         ]
 
@@ -85,7 +84,7 @@ def bound(
         weight.set_raw_value(values[path])
     key = outer and outer.key
     if key is None and seeds and not context.in_key_scope():
-        key = context.key_of(next(iter(seeds.values())))  # draws depend on paths, too
+        key = key_of(next(iter(seeds.values())))  # draws depend on paths, too
     pass_ = context.Context(training=training, key=key)
     if outer is not None:
         pass_._draws = outer._draws  # a second call in one step draws anew

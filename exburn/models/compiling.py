@@ -308,8 +308,7 @@ class Compiling:
     def _loss_tracker(self) -> Any:
         """Keras' name of the first metric, for steps of one's own."""
         run = self._run.value
-        trackers = run.trainer and run.loss_trackers(run.trainer.objective)
-        return next(iter(trackers.values())) if trackers else None
+        return run.trainer and run.loss_trackers(run.trainer.objective)["loss"]
 
     @property
     def trace_counts(self) -> dict[str, int]:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from exburn import constraints, initializers, regularizers
 from exburn.activations.rectified import rectified
 from exburn.errors import ArgumentError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["ELU", "LeakyReLU", "PReLU", "ReLU"]
 

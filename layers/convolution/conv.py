@@ -7,6 +7,7 @@ from typing import Any
 from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import (
     biased,
@@ -18,7 +19,6 @@ from exburn.layers.layout import (
 )
 from exburn.ops.convolving import convolve
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["Conv1D", "Conv2D", "Conv3D"]
 

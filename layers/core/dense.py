@@ -6,11 +6,11 @@ import jax
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.arguments import check_count
+from exburn.input_spec import InputSpec
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.biased_gelu import biased_gelu
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["Dense"]
 

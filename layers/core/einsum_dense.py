@@ -8,10 +8,10 @@ import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["EinsumDense"]
 

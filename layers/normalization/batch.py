@@ -13,11 +13,12 @@ from exburn import constraints, context, initializers, regularizers
 from exburn.activations.rectified import rectified
 from exburn.arguments import check_number
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.registry import register_builtin
 from exburn.shapes import describe
 from exburn.traced_once import traced_once
-from exburn.weights import InputSpec, Weight
+from exburn.weights import Weight
 
 __all__ = ["BatchNormalization"]
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from exburn import constraints, initializers, regularizers
 from exburn.arguments import check_count, check_number
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.normalization.one_pass import fits, normalized
 from exburn.layers.normalization.standardized import standardized
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = [
     "GroupNormalization",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = [
     "GlobalAveragePooling1D",

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from exburn.dtypes import is_float
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import (
     check_choice,
@@ -25,7 +26,6 @@ from exburn.layers.layout import (
 from exburn.layers.pooling.maximum import largest, max_of_tiles
 from exburn.ops.convolving import runs_on_cpu
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = [
     "AveragePooling1D",

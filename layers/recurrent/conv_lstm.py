@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layers.layout import (
     channel_axis,
     check_choice,
@@ -22,7 +23,6 @@ from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 

@@ -11,13 +11,13 @@ from jax import lax
 
 from exburn import context
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.layers.recurrent.loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.registry import register_builtin
 from exburn.shapes import describe
-from exburn.weights import InputSpec
 
 __all__ = ["RNN"]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from exburn.arguments import check_number
 from exburn.errors import ArgumentError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = [
     "AlphaDropout",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from exburn.errors import ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_format, check_ranges, check_sizes, spatial_axes
 from exburn.registry import register_builtin
 from exburn.shapes import describe
-from exburn.weights import InputSpec
 
 __all__ = [
     "Cropping1D",

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_format
 from exburn.registry import register_builtin
 from exburn.shapes import describe
-from exburn.weights import InputSpec
 
 __all__ = ["Flatten", "Permute", "RepeatVector", "Reshape"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_choice, check_format, check_sizes, spatial_axes
 from exburn.registry import register_builtin
-from exburn.weights import InputSpec
 
 __all__ = ["UpSampling1D", "UpSampling2D", "UpSampling3D"]
 
