@@ -97,6 +97,10 @@ def _function(nodeid):
 def pytest_runtest_setup(item):
     import jax
 
+    from exburn import set_random_seed
+
+    # What a test trains ends alike in every run, whatever ran before it.
+    set_random_seed(0)
     if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
         pytest.skip("is about programs for a CPU")
 
