@@ -15,33 +15,13 @@ LONG = Path(__file__).with_name("long.txt")
 FOLDER = pytest.StashKey[str]()
 # XLA's former code generator for CPUs takes half the time to compile a tiny program,
 # and one thread less than several. Newer versions have no such generator, and end the
-# process over a flag that they do not know. Slow tests, doctests and notebooks compile
-# as users' programs do.
+# process over a flag that they do not know.
 QUICK_FLAGS = (
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    " --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_enable_concurrency_optimized_scheduler=false"
     if version("jax").startswith("0.10.")
     else ""
-)
-#: Tests whose programs are tiny, and run once: compiling them is all that takes time.
-TINY = (
-    "errors",
-    "freezing",
-    "inference",
-    "layers",
-    "level1",
-    "lora",
-    "losses",
-    "metrics",
-    "models",
-    "namespaces",
-    "optimizers",
-    "reference",
-    "saving/test_keras_weights.py",
-    "saving/test_model_files.py",
-    "saving/test_refused_models.py",
-    "training/test_custom_step.py",
-    "training/test_exceptions.py",
-    "training/test_plain_jax.py",
 )
 
 
@@ -52,9 +32,8 @@ def pytest_configure(config):
     that tests start know nothing of it, and the user's own cache stays as it is.
     """
     given = getattr(config, "workerinput", {}).get("compiled")
-    # A value of blanks alone, XLA takes for the name of a file, and ends the process.
-    if QUICK_FLAGS and not given and config.option.markexpr == "not slow":
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
+    if not given and "not slow" in config.option.markexpr:
+        _compile_quickly()
     config.stash[FOLDER] = given or tempfile.mkdtemp(prefix="exburn-tests-")
     if not given:
         config.add_cleanup(
@@ -66,6 +45,17 @@ def pytest_configure(config):
 
         jax.config.update("jax_compilation_cache_dir", config.stash[FOLDER])
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def _compile_quickly():
+    """Most programs are tiny and run once: to compile them is all that takes time.
+
+    Slow tests, examples and notebooks compile as users' programs do.
+    """
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    # A value of blanks alone, XLA takes for the name of a file, and ends the process.
+    if QUICK_FLAGS:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -85,7 +75,7 @@ def pytest_collection_modifyitems(config, items):
     quick = {_function(name) for name in known - long}
     for item in items:
         if item.nodeid in long:
-            item.add_marker("slow")
+            item.add_marker("long")
             if _function(item.nodeid) in quick:
                 item.add_marker("longest")
 
@@ -112,17 +102,3 @@ def full_float32():
 
     if jax.default_backend() != "cpu":
         jax.config.update("jax_default_matmul_precision", "float32")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation(request):
-    """Compiles tiny programs fast rather than well."""
-    import jax
-
-    path = Path(request.path).relative_to(Path(__file__).parent)
-    tiny = any(path.is_relative_to(place) for place in TINY)
-    if tiny:
-        jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    if tiny:
-        jax.config.update("jax_disable_most_optimizations", False)

@@ -57,12 +57,12 @@ def equal(ours, theirs):
     ("swap_on_epoch", "optimizer"),
     [
         (True, averaging),
-        pytest.param(False, averaging, marks=pytest.mark.slow),
+        pytest.param(False, averaging, marks=pytest.mark.long),
         (False, lambda: LossScaleOptimizer(averaging(), 1.0)),
         pytest.param(
             True,
             lambda: MultiOptimizer(OptimizerMap(averaging())),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -83,7 +83,7 @@ def test_validation_sees_the_average_and_training_does_not(swap_on_epoch, optimi
     assert not equal(theirs.seen[-1], plain.get_weights())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checkpoint_further_on_in_the_list_saves_the_average(tmp_path):
     model = network(averaging())
     path = tmp_path / "last.safetensors"
@@ -212,7 +212,7 @@ def test_stopped_too_early_it_warns_and_keeps_the_weights():
     assert equal(model.get_weights(), keep.seen[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_state_goes_on_in_another_object():
     one, two = network("adam", norm=False), network("adam", norm=False)
     keep = Keep()
@@ -237,7 +237,7 @@ def test_its_state_goes_on_in_another_object():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_average_at_once():
     optimizer = SGD(0.1, momentum=0.9, use_ema=True, ema_overwrite_frequency=3)
     model = network(optimizer)

@@ -62,8 +62,8 @@ OPTIMIZERS = {
     [
         ("adamw, averaged", True),
         ("momentum, L2", False),
-        pytest.param("accumulation", True, marks=pytest.mark.slow),
-        pytest.param("by path", False, marks=pytest.mark.slow),
+        pytest.param("accumulation", True, marks=pytest.mark.long),
+        pytest.param("by path", False, marks=pytest.mark.long),
     ],
 )
 def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
@@ -83,7 +83,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
 
 
 @pytest.mark.parametrize(
-    "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.slow)]
+    "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.long)]
 )
 def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     model = network(OPTIMIZERS[kind]())
@@ -364,7 +364,7 @@ def test_inner_and_outer_models_train_by_turns_without_compiling_again():
     assert model.trace_counts["train"] == inner.trace_counts["train"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_resumed_run_goes_on_with_what_had_been_unfrozen(tmp_path):
     def run(*more, epochs=4):
         model = network("adam")

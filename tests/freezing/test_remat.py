@@ -46,11 +46,11 @@ def trained():
     ("patterns", "policy"),
     [
         (("block_*",), "full"),
-        pytest.param(("block_0",), "dots", marks=pytest.mark.slow),
+        pytest.param(("block_0",), "dots", marks=pytest.mark.long),
         pytest.param(
             ("*",),
             jax.checkpoint_policies.everything_saveable,
-            marks=pytest.mark.slow,
+            marks=pytest.mark.long,
         ),
         ((), "dots_with_no_batch_dims"),
     ],
@@ -66,7 +66,7 @@ def test_results_stay(trained, patterns, policy):
     assert model.trace_counts["train"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_masks_and_several_inputs_go_through():
     def make(mode):
         ids = exburn.Input((6,), dtype="int32")
@@ -88,7 +88,7 @@ def test_masks_and_several_inputs_go_through():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_takes_less_memory():
     def plan(policy):
         blocks = [

@@ -14,7 +14,8 @@ from exburn.layers.attention import products, row_softmax, softmax
 from exburn.layers.core import biased_gelu
 from exburn.layers.normalization import one_pass
 
-DTYPES = ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
+LONGEST = [pytest.mark.long, pytest.mark.longest]
+DTYPES = ["bfloat16", pytest.param("float16", marks=LONGEST)]
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def pure(layer, *shapes):
     return call, weights
 
 
-@pytest.mark.parametrize("features", [384, pytest.param(2048, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("features", [384, pytest.param(2048, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype):
     rng = np.random.default_rng(0)
@@ -129,7 +130,7 @@ def test_other_axes_are_left_to_xla(kernels):
     assert not kernels
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("bias", [True, False])
 def test_attentions_gradients_are_joined(request, bias):
     rng = np.random.default_rng(0)

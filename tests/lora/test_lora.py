@@ -72,8 +72,10 @@ def every_layer():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stored", [None, "int4"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "stored", [None, pytest.param("int4", marks=pytest.mark.longest)]
+)
 def test_every_layer_adapts_and_merges(stored, tmp_path):
     rng = np.random.default_rng(0)
     x = [rng.standard_normal((64, 6, 16)).astype(np.float32)]
@@ -132,7 +134,7 @@ def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     assert not {path for path in before} & names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_adapters_added_after_training_keep_it_going(trained, digits):
     model = trained.clone()
     model.compile("adam", "cross_entropy", seed=0)

@@ -152,7 +152,7 @@ OWN_HALVES = ("pointwise", "by channel")
     [
         case
         if any(kind in case[1] for kind in OWN_HALVES)
-        else pytest.param(case, marks=[pytest.mark.slow, pytest.mark.longest])
+        else pytest.param(case, marks=[pytest.mark.long, pytest.mark.longest])
         for case in CASES
     ],
     ids="-".join,

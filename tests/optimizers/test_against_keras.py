@@ -57,7 +57,7 @@ SAME = [
 
 
 CASES = [  # the defaults, which say less, are left to the slow run
-    pytest.param(*case, marks=[pytest.mark.slow] if not case[1] else [])
+    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
     for case in SAME
 ]
 

@@ -78,7 +78,7 @@ def test_a_logistic_regression_reaches_scikit_learns_optimum():
     assert history["loss"][-1] < 0.5 * slower["loss"][-1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dropout_and_padding_stay_the_same_during_a_search():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((203, 8)).astype(np.float32)

@@ -10,7 +10,7 @@ from exburn import layers
 from exburn.optimizers.schedules import CosineDecay
 
 datasets = pytest.importorskip("sklearn.datasets")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SEEDS = (0,)
 RECIPES = {"cnn": (12, 3e-3), "lstm": (20, 1e-2), "transformer": (12, 2e-3)}

@@ -172,7 +172,7 @@ def zoo():
     return every_layer(), [x, rng.integers(0, 50, (3, 7)).astype(np.int32)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype", [pytest.param("int8", marks=pytest.mark.longest), "int4", "float8"]
 )
@@ -198,7 +198,7 @@ def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_int8_dynamic_rounds_rows_of_the_input(zoo):
     model, x = zoo
     small = model.quantize("int8_dynamic", filter=["dense", "einsum"])
@@ -214,8 +214,10 @@ def test_int8_dynamic_rounds_rows_of_the_input(zoo):
         np.testing.assert_allclose(outputs[name], want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "dtype", [pytest.param("float16", marks=pytest.mark.longest), "bfloat16"]
+)
 def test_casts_change_every_weight_but_little_of_the_output(zoo, dtype):
     model, x = zoo
     small = model.quantize(dtype)

@@ -55,7 +55,7 @@ def test_few_bits_do_not_train_and_say_so(trained, data):
         "int8",
         "int4",
         *(
-            pytest.param(dtype, marks=pytest.mark.slow)
+            pytest.param(dtype, marks=pytest.mark.long)
             for dtype in ("float16", "int8_dynamic", "float8")
         ),
     ],

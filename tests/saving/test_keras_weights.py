@@ -122,7 +122,7 @@ QUICK = ("dense", "branches")
 
 @pytest.mark.parametrize(
     "name",
-    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in MODELS],
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MODELS],
 )
 def test_weights_of_keras_predict_the_same(name, tmp_path):
     theirs, ours = pair(MODELS[name])

@@ -41,7 +41,7 @@ QUICK = {
 
 
 PARAMS = [
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.long)
     for name in MODELS
 ]
 
@@ -91,7 +91,7 @@ COMPILED = {
 
 @pytest.mark.parametrize(
     "name",
-    ["names", *(pytest.param(n, marks=pytest.mark.slow) for n in [*COMPILED][1:])],
+    ["names", *(pytest.param(n, marks=pytest.mark.long) for n in [*COMPILED][1:])],
 )
 def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
