@@ -88,7 +88,7 @@ def test_masks_and_several_inputs_go_through():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_it_takes_less_memory():
     def plan(policy):
         blocks = [
