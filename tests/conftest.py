@@ -1,4 +1,4 @@
-"""How tests compile: each program once, and tiny ones fast rather than well."""
+"""How tests compile: each program once, and all but the slow ones fast, not well."""
 
 import gc
 import os
@@ -18,7 +18,6 @@ FOLDER = pytest.StashKey[str]()
 # process over a flag that they do not know.
 QUICK_FLAGS = (
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    " --xla_llvm_disable_expensive_passes=true"
     " --xla_cpu_enable_concurrency_optimized_scheduler=false"
     if version("jax").startswith("0.10.")
     else ""

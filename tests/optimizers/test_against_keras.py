@@ -56,7 +56,7 @@ SAME = [
 ]
 
 
-CASES = [  # the defaults, which say less, are left to the slow run
+CASES = [  # the defaults, which say less, are left to the long run
     pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
     for case in SAME
 ]

@@ -32,11 +32,11 @@ with crashes.reader() as look:
             print(json.dumps([name, kind, case]))
 """
 SAVES = {  # every n-th operation, or a number of random moments
-    "ExBurn model.save": {"kill": 1, "random": 4, "error": 7, "full": 2},
-    "ExBurn model.save, in parts": {"kill": 3, "random": 4, "error": 29, "full": 5},
-    "ExBurn ModelCheckpoint, files": {"kill": 1, "random": 4, "error": 7},
-    "ExBurn checkpoint": {"kill": 9, "random": 6, "error": 41, "full": 29},
-    "ExBurn checkpoint, asynchronous": {"kill": 13, "random": 6, "error": 61},
+    "ExBurn model.save": {"kill": 1, "random": 6, "error": 7, "full": 2},
+    "ExBurn model.save, in parts": {"kill": 3, "random": 6, "error": 29, "full": 5},
+    "ExBurn ModelCheckpoint, files": {"kill": 1, "random": 6, "error": 7},
+    "ExBurn checkpoint": {"kill": 9, "random": 10, "error": 41, "full": 29},
+    "ExBurn checkpoint, asynchronous": {"kill": 13, "random": 10, "error": 61},
 }
 
 
