@@ -6,7 +6,6 @@ The functions take any ``exburn.layer.Layer``.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import math
 import os
@@ -22,21 +21,22 @@ from flax.errors import TraceContextError
 
 from exburn import context, registry
 from exburn.arrival import placed
-from exburn.containers import CONTAINERS, entries
 from exburn.device import wake
 from exburn.dtypes import Precision, is_float
 from exburn.errors import NotBuiltError
+from exburn.module_copy import paths_of, standing_for, twin
+from exburn.reached import Discovery
 from exburn.row_mixing import is_foreign
 from exburn.shapes import common_sizes, dim, held, trace_shapes
 from exburn.stateless_scope import set_values
+from exburn.substitution import making_clone, substituting
 from exburn.traversal import (
     children,
     held_metrics,
     iter_modules,
     iter_weights,
-    module_paths,
 )
-from exburn.weights import Static, own_copy
+from exburn.weights import own_copy
 
 __all__ = [
     "build_for",
@@ -52,7 +52,6 @@ __all__ = [
     "reseed",
     "spec_like",
     "spread_precision",
-    "twin",
     "untouched_metrics",
     "with_masks",
 ]
@@ -104,7 +103,7 @@ def place(root: Any) -> None:
             module._book.value.path = top + path
     for path, weight, _ in iter_weights(root):
         if (held := weight.get_metadata().get("place")) is not None:  # not flax's own
-            held.value = top + path
+            held.path = top + path
 
 
 def reseed(root: Any, seed: int) -> None:
@@ -205,9 +204,10 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     def run(*values):
         state = jax.tree.unflatten(treedef, values[len(specs) :])
         copy = nnx.merge(graphdef, state, constants)
+        scope = standing_for(layer, copy)
         pass_ = context.Context(key=jax.random.key(0))
-        pass_.paths, pass_.shapes = module_paths(copy), shapes
-        with context.forward(pass_):
+        pass_.paths, pass_.shapes = paths_of(layer, scope), shapes
+        with context.forward(pass_), substituting(scope):
             args, kwargs = rebuild(values[: len(specs)])
             return copy._call_arrays(args, kwargs)
 
@@ -251,18 +251,20 @@ def intact(root: Any) -> Iterator[None]:
         raise
 
 
-def build_for(layer: Any, x: Any) -> None:
+def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
     """Builds a layer for inputs like a batch's, of any number of rows.
 
     Args:
         layer: The layer.
         x: Specs of the batch's inputs.
+        training: What its call is told, if it is.
     """
     free = jax.tree.map(
         lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
     )
     leaves, treedef = jax.tree.flatten(free)
-    infer(layer, lambda values: ((treedef.unflatten(values),), {}), leaves)
+    rebuild = lambda values: ((treedef.unflatten(values),), {})  # noqa: E731
+    infer(layer, rebuild, leaves, training=training)
 
 
 def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
@@ -287,21 +289,29 @@ def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
     return attach, [*specs, *(spec_like(masks[i]) for i in places)]
 
 
-def infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
+def infer(
+    layer: Any, rebuild, specs: list, *, training: bool | None = None
+) -> tuple[Any, list]:
     """Output specs for input specs; builds every layer that the call reaches.
 
     With them come the specs of the outputs' masks, ``None`` where there is no mask.
 
     The call is traced on a copy. Layers that the copy met unbuilt are then built in the
-    original, outside of the trace, until a trace meets none. If one of them cannot be,
-    none is.
+    original, outside of the trace, and those that nobody held are held, until a trace
+    meets none. If one of them cannot be built, none is.
+
+    Args:
+        layer: The layer.
+        rebuild: Makes the arguments of the call from values.
+        specs: Those of the values.
+        training: What the call is told, if it is.
     """
     wake()
     with intact(layer), untouched_metrics(layer):
-        return _infer(layer, rebuild, specs)
+        return _infer(layer, rebuild, specs, training)
 
 
-def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
+def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any, list]:
     args, kwargs = rebuild(specs)
     info = type(layer)._call_info
     if not layer.built:
@@ -310,15 +320,19 @@ def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
         graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
         abstract, treedef = jax.tree.flatten(state)
         traces: list[dict[str, tuple]] = []  # of each: layers met unbuilt, and shapes
+        found: list[Discovery] = []
 
-        def run(*values, graph=(graphdef, treedef, rest), traces=traces):
+        def run(*values, graph=(graphdef, treedef, rest), traces=traces, found=found):
             graphdef, treedef, rest = graph
             state = jax.tree.unflatten(treedef, values[len(specs) :])
             copy = nnx.merge(graphdef, state, rest)
-            pass_ = context.Context(key=jax.random.key(0), discovering=True)
-            pass_.asked, pass_.paths = False, module_paths(copy)
+            pass_ = context.Context(
+                key=jax.random.key(0), discovering=True, training=bool(training)
+            )
+            pass_.asked = training is not None
+            found.append(discovery := Discovery(layer, copy, pass_))
             try:
-                with context.forward(pass_):
+                with context.forward(pass_), substituting(discovery.scope):
                     args, kwargs = rebuild(values[: len(specs)])
                     outputs = copy._call_arrays(args, kwargs)
                     return outputs, pass_.attached(outputs)[1]
@@ -330,18 +344,23 @@ def _infer(layer: Any, rebuild, specs: list) -> tuple[Any, list]:
                 traces.append(met)
 
         params, result = [spec_like(v) for v in abstract], (None, [])
+        failed: Exception | None = None
         try:
             where = f"layer {layer.name!r}"
             result = trace_shapes(run, [*specs, *params], where=where)
-        except NotBuiltError:  # met first within another trace: built outside of it
-            if not any(traces):
-                raise
-        found = _joined(traces)
-        if not found:
+        except Exception as error:
+            failed = error
+        if any([discovery.settle() for discovery in found]):
+            continue
+        # A layer that is met first within another trace is built outside of it.
+        if failed and not (isinstance(failed, NotBuiltError) and any(traces)):
+            raise failed
+        unbuilt = _joined(traces)
+        if not unbuilt:
             layer._book.value.traced = (rebuild, specs)
             return result
         originals = dict(iter_modules(layer))
-        for path, shapes in found.items():
+        for path, shapes in unbuilt.items():
             if not originals[path].built:
                 originals[path]._build(shapes)
 
@@ -384,7 +403,7 @@ def fresh_clone(layer: Any) -> Any:
 
     Classes of the user's need not be registered: those of its parts are taken.
     """
-    with registry.custom_objects(own_classes(layer)):
+    with registry.custom_objects(own_classes(layer)), making_clone():
         made = type(layer).from_config(layer.get_config())
     if layer.built and not made.built and layer._book.value.traced is not None:
         infer(made, *layer._book.value.traced)
@@ -399,45 +418,3 @@ def own_classes(module: Any) -> dict[str, type]:
     classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
     own = filter(is_foreign, classes)
     return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}
-
-
-def twin(module: Any) -> Any:
-    """A copy of a module that shares neither variables, arrays nor bookkeeping.
-
-    Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
-    """
-    graphdef, state = nnx.split(module)
-    result = nnx.merge(graphdef, jax.tree.map(own_copy, state))
-    _order_like(module, result, set())
-    for _, part in iter_modules(result):
-        if hasattr(part, "_book"):
-            book = copy.copy(part._book.value)
-            book.traced = part._book.value.traced
-            book.initial = type(book.initial)()
-            object.__setattr__(part, "_book", Static(book))
-    return result
-
-
-def _order_like(first: Any, second: Any, seen: set[int]) -> None:
-    """Puts attributes in the order of the first: ``nnx.merge`` sorts them by name."""
-    if id(first) in seen:
-        return
-    seen.add(id(first))
-    mine, other = vars(first), vars(second)
-    ordered = {key: other[key] for key in mine if key in other}
-    rest = {key: value for key, value in other.items() if key not in ordered}
-    other.clear()
-    other.update(ordered | rest)
-    for key, value in mine.items():
-        for one, twin_ in _pairs(value, other[key]):
-            if isinstance(one, nnx.Pytree) and not isinstance(one, nnx.Variable):
-                _order_like(one, twin_, seen)
-
-
-def _pairs(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
-    """What is in two containers of one form, at the same places."""
-    if not isinstance(first, CONTAINERS):
-        yield first, second
-        return
-    for key, value in entries(first):
-        yield from _pairs(value, second[key])

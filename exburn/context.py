@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from exburn.errors import ArgumentError
 from exburn.scoped import scoped
+from exburn.substitution import moment
 
 __all__ = [
     "SEED_STATE",
@@ -54,6 +55,9 @@ class Context:
         key: PRNG key of this pass, or ``None`` outside of a compiled program.
         row_mask: ``[batch]`` of booleans, false for rows that are only padding.
         paths: ``id(module) -> path`` for the modules of the pass.
+        running: The layer whose ``call`` is under way, the innermost one.
+        scope: The substitution under which it runs, of a pass through a program's copy.
+        began_at: When it began, or the pass that it is a part of: ``moment``.
         losses: Scalars that layers added with ``add_loss``.
         builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
             was met unbuilt; ``None`` in an ordinary pass.
@@ -72,6 +76,9 @@ class Context:
         self.key = key
         self.row_mask = row_mask
         self.paths: dict[int, str] = {}
+        self.running: Any = None
+        self.scope: Any = None
+        self.began_at = moment()
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
         self.shapes: dict[str, Any] | None = None
@@ -93,6 +100,7 @@ class Context:
         part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
         part.asked, part.in_fit = self.asked, self.in_fit
         part.root, part.shapes = self.root, self.shapes
+        part.running, part.began_at = self.running, self.began_at
         part._draws = self._draws
         return part
 

@@ -45,6 +45,7 @@ __all__ = [
     "ServingClosedError",
     "ShapeError",
     "TargetError",
+    "UnheldLayerError",
     "UnknownNameError",
     "require",
     "unknown_name",
@@ -138,6 +139,10 @@ class TargetError(DataError):
 
 class GraphError(ExBurnError, ValueError):
     """A functional model's graph is not well formed."""
+
+
+class UnheldLayerError(GraphError):
+    """A program reaches a layer or a weight that its model does not hold."""
 
 
 class NotBuiltError(ExBurnError, RuntimeError):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["Cost", "count", "inner_jaxprs"]
+__all__ = ["Cost", "count", "inner_jaxprs", "inner_programs"]
 
 _DEPTHWISE = "exburn_depthwise"  # of exburn/ops/by_taps.py
 """Name of a function in a program that is a depthwise convolution."""
@@ -142,8 +142,13 @@ def _inside(equation: Any) -> list[Any]:
 
 def inner_jaxprs(params: dict) -> Iterator[Any]:
     """The programs within an equation: of a loop, a branch, a jitted function …"""
+    for program in inner_programs(params):
+        yield getattr(program, "jaxpr", program)
+
+
+def inner_programs(params: dict) -> Iterator[Any]:
+    """The programs within an equation, with the constants that they hold."""
     for value in params.values():
         for item in value if isinstance(value, list | tuple) else [value]:
-            item = getattr(item, "jaxpr", item)
-            if hasattr(item, "eqns"):
+            if hasattr(getattr(item, "jaxpr", item), "eqns"):
                 yield item

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
+from flax import nnx
 
 from exburn.dataset.trees import in_order
 from exburn.errors import DataError, GraphError
 from exburn.graph_inputs import fitted
 from exburn.layer import Layer, snake_case
 from exburn.shapes import describe
-from exburn.symbol import Call, Operation, Symbol, lift
+from exburn.symbol import Call, Operation, Symbol, is_whole, lift
 
 __all__ = ["Graph", "Node", "Ref", "assign_names", "named_by", "trace"]
 
@@ -78,6 +79,8 @@ class Graph:
         values = self.match_inputs(inputs)
 
         def fetch(leaf):
+            if isinstance(leaf, nnx.Variable):
+                return leaf.get_value()
             if not isinstance(leaf, Ref):
                 return leaf
             return (
@@ -193,7 +196,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
     op_names: Counter[str] = Counter()
     nodes = []
     for call in calls:
-        leaves, treedef = jax.tree.flatten((call.args, call.kwargs))
+        leaves, treedef = jax.tree.flatten((call.args, call.kwargs), is_leaf=is_whole)
         refs = tuple(ref(v) if isinstance(v, Symbol) else v for v in leaves)
         if isinstance(call.callee, Layer):
             target = name = keys[id(call.callee)]

@@ -12,8 +12,10 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 __all__ = ["exburn_keep_mask", "keep_mask"]
 
@@ -21,16 +23,14 @@ _WORDS = 2**32
 _GOLDEN = 0x9E3779B9  # of 2³²: multiples of it are far apart
 
 
-def keep_mask(
-    key: Any, rate: float, shape: Any, draw: int = 0
-) -> tuple[jax.Array, float]:
+def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array, Any]:
     """Booleans that are false at ``rate``, and the share of those that are true.
 
     The share is the exact one, so that scaling by it is unbiased.
 
     Args:
         key: A key of JAX. No draw of JAX's uses it, but other masks may.
-        rate: From 0 to 1, which is excluded.
+        rate: From 0 to 1, which is excluded; a program's argument, too.
         shape: Of the mask. It repeats after 2³² entries.
         draw: Tells apart the masks of one key: folding such numbers into keys would
             take a kernel or more for each.
@@ -40,22 +40,27 @@ def keep_mask(
         >>> share, round(float(keep.mean()), 2)
         (0.75, 0.75)
     """
-    dropped = min(round(rate * _WORDS), _WORDS - 1)
+    if isinstance(rate, Tracer):
+        rate = jnp.clip(rate, 0.0, 1 - 2**-24)
+        dropped, share = jnp.uint32(rate * float(_WORDS)), 1 - rate
+    else:
+        count = min(round(rate * _WORDS), _WORDS - 1)
+        dropped, share = np.uint32(count), 1 - count / _WORDS
     words = jax.random.key_data(key)
     # Both differ from draw to draw, so that no mask is another one, moved.
     one, two = _mixed(np.array([draw, draw + 1], np.uint32))
     first, second = words[..., 0] ^ one, words[..., -1] + two
-    keep = exburn_keep_mask(first, second, dropped=dropped, shape=tuple(shape))
-    return keep, 1 - dropped / _WORDS
+    keep = exburn_keep_mask(first, second, dropped, shape=tuple(shape))
+    return keep, share
 
 
 # Not inlined: by its name ``row_mixing`` knows noise, which may tell rows by number.
-@functools.partial(jax.jit, static_argnames=("dropped", "shape"))
-def exburn_keep_mask(first: Any, second: Any, *, dropped: int, shape: tuple) -> Any:
+@functools.partial(jax.jit, static_argnames="shape")
+def exburn_keep_mask(first: Any, second: Any, dropped: Any, *, shape: tuple) -> Any:
     """The mask of two words, of which a share of ``dropped / 2³²`` is false."""
     places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
     hashed = _mixed(_mixed(places * np.uint32(_GOLDEN) + first) + second)
-    return hashed >= np.uint32(dropped)
+    return hashed >= dropped
 
 
 def _mixed(word: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import jax
 import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
+from flax import nnx
 
 from exburn import jax_functions
 from exburn.errors import (
@@ -281,6 +282,13 @@ def serialize(value: Any) -> Any:
             return np.dtype(value).name
     if _leaving.get() and (hasattr(value, "__name__") or isinstance(value, partial)):
         return value
+    if isinstance(value, nnx.Variable):
+        raise ArgumentError(
+            "get_config",
+            "a weight that is an argument of a call cannot be described",
+            {"received": getattr(value, "path", type(value).__name__)},
+            hint="Write a layer that holds the weight, and call that.",
+        )
     raise ArgumentError(
         "get_config",
         f"{value!r} cannot be described in a configuration",

@@ -16,7 +16,8 @@ from flax import nnx
 
 from exburn import context
 from exburn.errors import ArgumentError, unknown_name
-from exburn.traversal import iter_modules
+from exburn.module_copy import paths_of, standing_for
+from exburn.substitution import substituting
 
 __all__ = ["Remat", "RematScope", "remat"]
 
@@ -194,13 +195,13 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
             return path not in given or variable.get_raw_value() is not given[path]
 
         copy = nnx.merge(graphdef, state)
-        part = outer.within()
-        part.paths = {id(m): p for p, m in iter_modules(copy, path)}
+        part, scope = outer.within(), standing_for(layer, copy)
+        part.paths = paths_of(layer, scope, path)
         for value, mask in zip(arrays, masks, strict=True):
             if mask is not None:
                 part.set_mask(value, mask)
         args, kwargs = rebuild(arrays)
-        with context.forward(part):
+        with context.forward(part), substituting(scope):
             outputs = copy.call(*args, **kwargs)
         others = nnx.state(copy, changed)
         found = [part.mask_of(leaf) for leaf in jax.tree.leaves(outputs)]

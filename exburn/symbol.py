@@ -19,6 +19,7 @@ import numpy as np
 from flax import nnx
 
 from exburn import jax_functions, registry
+from exburn.context import is_seed
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
     ArgumentError,
@@ -37,6 +38,7 @@ from exburn.shapes import (
     spec_of,
     trace_shapes,
 )
+from exburn.substitution import Substitution, substituting
 
 __all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift"]
 
@@ -292,6 +294,21 @@ def _is_symbol(value: Any) -> bool:
     return isinstance(value, Symbol)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is an argument as it is: a symbol, or a variable, not its array.
+
+    A graph that held the array would keep the variable's value of that time.
+    """
+    return isinstance(value, Symbol | nnx.Variable)
+
+
+def _spec(value: Any) -> jax.ShapeDtypeStruct:
+    if isinstance(value, Symbol):
+        return value.spec
+    array = value.get_raw_value()
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
 def has_symbol(tree: Any) -> bool:
     """Whether any leaf of the (nested) arguments is a symbol."""
     return any(map(_is_symbol, jax.tree.leaves(tree)))
@@ -394,18 +411,29 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     concrete sizes: what differs between the two is unknown. Operands that do not fit
     so are taken to have the sizes of each other; others are an error when data come.
     """
-    leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=_is_symbol)
-    slots = [i for i, leaf in enumerate(leaves) if _is_symbol(leaf)]
-    specs = [leaves[i].spec for i in slots]
+    leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
+    slots = [i for i, leaf in enumerate(leaves) if is_whole(leaf)]
+    specs = [_spec(leaves[i]) for i in slots]
 
     def run(*values):
         full = list(leaves)
         for i, value in zip(slots, values, strict=True):
             full[i] = value
         args, kwargs = jax.tree.unflatten(treedef, full)
-        return fn(*args, **kwargs)
+        with substituting(Substitution(meet=meet)):
+            return fn(*args, **kwargs)
 
-    others = [np.shape(v) for v in leaves if not _is_symbol(v)]
+    def meet(part):
+        if is_seed(part):
+            return part
+        raise GraphError(
+            where,
+            f"the function reaches {part.name!r}, which holds weights, and could not "
+            "train them",
+            hint="Make a layer of it: exburn.layers.Lambda(function)(x).",
+        )
+
+    others = [np.shape(v) for v in leaves if not is_whole(v)]
     return meeting(lambda specs: trace_shapes(run, specs, where=where), specs, others)
 
 

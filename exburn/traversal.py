@@ -13,7 +13,9 @@ from exburn.containers import CONTAINERS, entries
 from exburn.weights import Weight
 
 __all__ = [
+    "REACHED",
     "children",
+    "corresponding",
     "held_metrics",
     "is_abstract",
     "iter_modules",
@@ -21,7 +23,11 @@ __all__ = [
     "module_paths",
     "own_weights",
     "parts",
+    "survey",
 ]
+
+#: The attribute with what a layer's call reaches, and no other attribute leads to.
+REACHED = "_reached"
 
 # What an attribute is, by its type: ``isinstance`` takes a microsecond for each, and a
 # call of a model looks at hundreds.
@@ -32,20 +38,30 @@ _kinds: dict[type, int] = {}
 def children(module: Any) -> Iterator[tuple[str, Any]]:
     """Modules and variables directly inside, in the order they were assigned.
 
-    Containers that a model keeps its layers in (``nodes``) add no path segment.
+    Containers that a model keeps its layers in (``nodes``) add no path segment. What a
+    layer's call reaches by other ways than attributes comes last, by its name.
     """
+    yield from _held(module)
+    yield from _reached(module)
+
+
+def _held(module: Any) -> Iterator[tuple[str, Any]]:
     for key, value in vars(module).items():
         kind = _kinds.get(type(value))
         if kind is None:
             kind = _kind(value)
-        if kind == _OTHER or key.startswith("_pytree__"):
+        if kind == _OTHER or key.startswith("_pytree__") or key == REACHED:
             continue
         if kind >= _MODULE:
             yield key, value
         elif kind == _CONTAINER and key == "nodes":
-            yield from children(value)
+            yield from _held(value)
         elif kind != _BUILTIN or module._pytree__nodes.get(key):  # it may hold some
             yield from parts(key, value)
+
+
+def _reached(module: Any) -> Iterator[tuple[str, Any]]:
+    return iter(vars(module).get(REACHED, {}).items())
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -77,24 +93,43 @@ def _kind(value: Any) -> int:
 
 
 def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every module below (and with) ``root``, each once, with its path."""
+    """Every module below (and with) ``root``, each once, with its path.
+
+    A path by attributes goes before one by what a call reaches.
+    """
     seen: set[int] = set()
+    later: list[tuple[Any, str]] = []
 
     def walk(module, path):
         if id(module) in seen:
             return
         seen.add(id(module))
         yield path, module
-        for key, child in children(module):
+        for key, child in _held(module):
             if isinstance(child, nnx.Module):
                 yield from walk(child, f"{path}/{key}" if path else key)
+        for key, child in _reached(module):
+            if isinstance(child, nnx.Module):
+                later.append((child, f"{path}/{key}" if path else key))
 
     yield from walk(root, prefix)
+    for module, path in later:  # it grows
+        yield from walk(module, path)
 
 
 def module_paths(root: Any) -> dict[int, str]:
     """``id(module) -> path`` below the root."""
     return {id(m): path for path, m in iter_modules(root)}
+
+
+def survey(root: Any) -> tuple[dict[int, str], list[Any]]:
+    """``module_paths``, and the modules that reach what no attribute leads to."""
+    paths, reaching = {}, []
+    for path, module in iter_modules(root):
+        paths[id(module)] = path
+        if REACHED in vars(module):
+            reaching.append(module)
+    return paths, reaching
 
 
 def iter_weights(
@@ -118,6 +153,7 @@ def iter_weights(
     the layers in it.
     """
     seen: set[int] = set()
+    later: list[tuple[Any, str, bool]] = []
     asked = getattr(root, "_trainable", True)
 
     def walk(module, path, trainable):
@@ -125,19 +161,18 @@ def iter_weights(
             return
         seen.add(id(module))
         trainable = asked and getattr(module, "_trainable", trainable)
+        for key, child in _reached(module):
+            later.append((child, f"{path}/{key}" if path else key, trainable))
         own, inner = [], []
-        for key, child in children(module):
+        for key, child in _held(module):
             child_path = f"{path}/{key}" if path else key
             kind = _kinds.get(type(child)) or _kind(child)
             if kind == _MODULE:
                 inner.append((child, child_path))
             elif kind != _RNG and id(child) not in seen:
                 seen.add(id(child))
-                meta = child.get_metadata()
-                learns = kind == _PARAMETER
-                if carried or not meta.get("carried", False):
-                    learned = trainable and learns and not meta.get("frozen", False)
-                    own.append((child_path, child, learned, learns))
+                if (weight := entry(child, child_path, kind, trainable)) is not None:
+                    own.append(weight)
         for child_path, child, learned, _ in sorted(own, key=lambda w: not w[3]):
             yield child_path, child, learned
         for name, variable in beside(module) if beside else ():
@@ -147,7 +182,62 @@ def iter_weights(
         for child, child_path in inner:
             yield from walk(child, child_path, trainable)
 
+    def entry(weight, path, kind, trainable):
+        meta = weight.get_metadata()
+        if not carried and meta.get("carried", False):
+            return None
+        learns = kind == _PARAMETER
+        learned = trainable and learns and not meta.get("frozen", False)
+        return path, weight, learned, learns
+
     yield from walk(root, "", True)
+    for child, path, trainable in later:  # it grows
+        kind = _kinds.get(type(child)) or _kind(child)
+        if kind == _MODULE:
+            yield from walk(child, path, trainable)
+        elif kind != _RNG and id(child) not in seen:
+            seen.add(id(child))
+            if (weight := entry(child, path, kind, trainable)) is not None:
+                yield weight[:3]
+
+
+def corresponding(first: Any, second: Any) -> Iterator[tuple[Any, Any]]:
+    """The parts of a module and of a copy of it, pair by pair: modules and variables.
+
+    They are matched by the attributes and containers that hold them, each once. What
+    only one of them has, or has in another form, is left out.
+
+    Args:
+        first: A module.
+        second: The copy.
+    """
+    seen: set[int] = set()
+
+    def walk(one, two):
+        kind = _kinds.get(type(one))
+        if kind is None:
+            kind = _kind(one)
+        if kind == _OTHER or id(one) in seen:
+            return
+        seen.add(id(one))
+        if kind == _BUILTIN:
+            others = dict(entries(two)) if isinstance(two, CONTAINERS) else {}
+            inside = entries(one)
+        else:
+            variable = isinstance(one, nnx.Variable)
+            if variable is not isinstance(two, nnx.Variable):
+                return
+            if not (variable or isinstance(two, nnx.Pytree)):
+                return
+            yield one, two
+            if variable:
+                return
+            others, inside = vars(two), vars(one).items()
+        for key, value in inside:
+            if key in others and not str(key).startswith("_pytree__"):
+                yield from walk(value, others[key])
+
+    yield from walk(first, second)
 
 
 def own_weights(layer: Any) -> Iterator[tuple[str, Weight]]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import abc
+import functools
 import reprlib
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -13,7 +16,13 @@ from flax import nnx
 from flax.errors import TraceContextError
 from jax.core import Tracer
 
-from exburn import constraints, initializers, regularizers, stateless_scope
+from exburn import (
+    constraints,
+    initializers,
+    regularizers,
+    stateless_scope,
+    substitution,
+)
 from exburn.config import floatx
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
@@ -28,12 +37,15 @@ from exburn.shapes import describe
 
 __all__ = [
     "Buffer",
+    "OwnState",
     "Parameter",
+    "Place",
     "Static",
     "Variable",
     "Weight",
     "alive",
     "as_array",
+    "as_weight",
     "assign",
     "own_copy",
     "scalars",
@@ -52,6 +64,43 @@ class Static:
         return "…"
 
 
+class OwnState(Static):
+    """A static attribute whose value a copy of the module makes anew."""
+
+    __slots__ = ()
+
+    def renewed(self) -> OwnState:
+        """What the copy holds."""
+        return OwnState(type(self.value)())
+
+
+class Place:
+    """Where a weight belongs: compared by identity, so that it makes no other program.
+
+    Attributes:
+        path: The path below the outermost model so far, or ``None``.
+        owner: A weak reference to the layer that made the weight, or ``None``.
+        made_at: The moment at which the weight was made: ``substitution.moment``.
+    """
+
+    __slots__ = ("made_at", "owner", "path")
+
+    def __init__(self, owner: Any = None):
+        self.path: str | None = None
+        self.owner = None if owner is None else weakref.ref(owner)
+        self.made_at = substitution.moment()
+
+    def __repr__(self) -> str:
+        return repr(self.path)
+
+    def __getstate__(self) -> tuple[str | None]:
+        return (self.path,)  # a copy's weight is another layer's, and made later
+
+    def __setstate__(self, state: tuple[str | None]) -> None:
+        self.__init__()
+        (self.path,) = state
+
+
 def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
     """Replaces a variable's value by one of the same shape, in the variable's dtype.
 
@@ -66,6 +115,8 @@ def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
         ArgumentError: JAX traces a function that the variable comes from outside of.
     """
     value = as_array("assign", "the weight", value)
+    if isinstance(variable, Weight):
+        variable = _stand_in(variable)
     if tuple(np.shape(value)) != tuple(variable.shape):
         raise ShapeError(
             "assign",
@@ -153,11 +204,31 @@ def own_copy(value: Any) -> Any:
 class Weight(nnx.Variable):
     """What Keras code expects of a variable, on top of ``flax.nnx.Variable``."""
 
+    # Whether it is only an entry of a tree that JAX has put together again.
+    __slots__ = ("_is_entry",)
+
     def __init__(self, value: Any, **metadata: Any):
-        # A holder, compared by identity: another path makes no other program. It is
-        # there from the start: what is told inside of a trace could not add it.
-        metadata.setdefault("place", Static(None))
+        # It is there from the start: what is told inside of a trace could not add it.
+        metadata.setdefault("place", Place())
         super().__init__(value, **metadata)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        # Not flax' own: JAX's functions flatten a weight that they are given, and must
+        # see the array of what stands for it.
+        super(nnx.Variable, cls).__init_subclass__(**kwargs)
+        jax.tree_util.register_pytree_with_keys(
+            cls,
+            flatten_with_keys=_flatten_with_keys,
+            unflatten_func=functools.partial(_unflatten, cls),
+            flatten_func=_flatten,
+        )
+
+    def get_value(self, **index: Any) -> Any:
+        """As in flax, of what stands for the weight where a program runs a copy."""
+        stands = _stand_in(self)
+        if stands is self:
+            return super().get_value(**index)
+        return stands.get_value(**index)
 
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
@@ -166,6 +237,9 @@ class Weight(nnx.Variable):
 
     def set_value(self, value: Any, **index: Any) -> None:
         """As in flax; ``weight[...] = value`` calls it, too."""
+        if (stands := _stand_in(self)) is not self:
+            stands.set_value(value, **index)
+            return
         concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)
         if concrete and value.committed:
             # `jax.device_put(array, device)` may have the memory of another array,
@@ -205,7 +279,7 @@ class Weight(nnx.Variable):
     @property
     def value(self) -> jax.Array:
         """The array, as in Keras."""
-        return alive(self.get_value())
+        return self._filled()
 
     @value.setter
     def value(self, value) -> None:
@@ -217,8 +291,16 @@ class Weight(nnx.Variable):
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         return np.array(self._filled(), dtype=dtype)
 
+    def __jax_array__(self) -> Any:
+        return self._filled()
+
     def _filled(self) -> Any:
         value = self.get_value()
+        owner = self.get_metadata()["place"].owner
+        layer = None if owner is None else owner()
+        if isinstance(value, jax.ShapeDtypeStruct) and layer is not None:
+            layer._require_weights()
+            value = self.get_value()
         if isinstance(value, jax.ShapeDtypeStruct):
             raise NotBuiltError(
                 self.name,
@@ -273,8 +355,44 @@ class Weight(nnx.Variable):
 
         It is what ``summary()``, ``OptimizerMap`` and ``freeze`` go by.
         """
-        place = self.get_metadata()["place"].value
-        return self.name if place is None else place
+        path = self.get_metadata()["place"].path
+        return self.name if path is None else path
+
+
+def _stand_in(weight: Weight) -> Any:
+    """What is read and set in the weight's place: a traced one is the trace's own."""
+    scope = substitution.current()
+    if scope is None or isinstance(weight.get_raw_value(), Tracer):
+        return weight
+    try:
+        object.__getattribute__(weight, "_is_entry")
+    except AttributeError:
+        return scope.stand_in(weight)
+    found = scope.find(weight)
+    return weight if found is None else found
+
+
+def _flatten(weight: Weight) -> tuple[tuple, tuple]:
+    metadata = tuple(sorted(weight.get_metadata().items()))
+    return (_stand_in(weight).get_raw_value(),), metadata
+
+
+def _flatten_with_keys(weight: Weight) -> tuple[tuple, tuple]:
+    (value,), metadata = _flatten(weight)
+    return ((jax.tree_util.GetAttrKey("value"), value),), metadata
+
+
+def _unflatten(cls: type[Weight], metadata: Any, children: Iterable[Any]) -> Any:
+    (value,) = children
+    weight = cls.from_metadata(value, dict(metadata))
+    object.__setattr__(weight, "_is_entry", True)
+    return weight
+
+
+def as_weight(entry: Weight) -> None:
+    """Makes a weight of an entry of a tree: a module has it now."""
+    if hasattr(entry, "_is_entry"):
+        object.__delattr__(entry, "_is_entry")
 
 
 class Parameter(Weight, nnx.Param):

@@ -193,8 +193,11 @@ class Optimizer(Stepwise, Live, Eager, Update):
                 f"there is no {name!r} to set",
                 hint=f"Set {meant}.",
             )
+        before = vars(self).get(name)
         object.__setattr__(self, name, value)
         if self._pass is not None:  # build, which runs in every trace
+            return
+        if type(before) is type(value) in (bool, int, float, str) and before == value:
             return
         if not name.startswith("_") and name not in ("learning_rate", "scale"):
             self._revision = getattr(self, "_revision", 0) + 1

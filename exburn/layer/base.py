@@ -19,6 +19,7 @@ from exburn.dtypes import Precision
 from exburn.errors import ArgumentError
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
 from exburn.row_mixing import is_foreign
+from exburn.substitution import clone_scope, moment
 from exburn.traversal import iter_modules
 from exburn.weights import Static
 
@@ -47,6 +48,9 @@ class Book:
         building: Whether ``build`` is running.
         made: Whether ``__init__`` is done.
         changed: Attributes that were set anew since.
+        made_at: When the layer was made: ``substitution.moment``.
+        reached: The originals of what ``_reached`` holds, by their names there.
+        clone: The clone that the layer was made for, or ``None``.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
@@ -59,10 +63,14 @@ class Book:
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()
+        self.made_at = moment()
+        self.reached: dict[str, Any] = {}
+        self.clone = clone_scope()
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which cannot take what earlier calls left, and for copies."""
-        return vars(self) | {"calls": [], "traced": None}
+        left = {"calls": [], "traced": None, "reached": {}, "clone": None}
+        return vars(self) | left
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

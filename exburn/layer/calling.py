@@ -20,9 +20,11 @@ from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
 from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
+from exburn.reached import adopt, as_reached, made_in
 from exburn.shapes import describe, meeting
-from exburn.symbol import Symbol, has_symbol, record
-from exburn.traversal import children, iter_weights, module_paths
+from exburn.substitution import stand_in
+from exburn.symbol import Symbol, has_symbol, is_whole, record
+from exburn.traversal import children, iter_weights, survey
 from exburn.weights import alive
 
 __all__ = ["Calling"]
@@ -32,7 +34,7 @@ _SHOWN = 8  # arrays that a note on an exception describes
 
 def _place(layer: Calling) -> tuple[context.Context, str]:
     """The forward pass under way, and the layer's path in it."""
-    pass_ = context.current() or context.Context()
+    pass_, layer = context.current() or context.Context(), stand_in(layer)
     return pass_, pass_.paths.get(id(layer), layer.name)
 
 
@@ -104,12 +106,12 @@ class Calling(Buildable):
             arrive()
             if self.built:
                 for weight in self._require_weights():
-                    alive(weight.get_raw_value())
+                    alive(stand_in(weight).get_raw_value())
             pass_ = context.Context(training=bool(kwargs.get("training") or False))
             pass_.asked = kwargs.get("training") is not None
-            pass_.paths = module_paths(self)
+            pass_.paths, reaching = survey(self)
             try:
-                with context.forward(pass_):
+                with context.forward(pass_), as_reached(self, reaching):
                     outputs = self._call_arrays(args, kwargs)
             except ValueError as error:
                 given = dict(zip(self._call_info.order, args, strict=False)) | kwargs
@@ -121,10 +123,20 @@ class Calling(Buildable):
                 scope.losses += pass_.losses
             pass_.carry(outputs)
             return outputs
-        return self._call_arrays(args, kwargs)
+        return self._here()._call_arrays(args, kwargs)
+
+    def _here(self) -> Calling:
+        """What stands for the layer in the pass under way; held by whom it calls it."""
+        pass_, layer = context.current(), stand_in(self)
+        assert pass_ is not None
+        if id(layer) in pass_.paths or pass_.running is None:
+            return layer
+        if context.tracing() or made_in(pass_, layer):
+            return layer
+        return adopt(pass_.running, layer)
 
     def _call_symbols(self, args, kwargs):
-        leaves, treedef = jax.tree.flatten((args, kwargs))
+        leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
         is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
         given = [v for v in leaves if isinstance(v, Symbol)]
 
@@ -154,7 +166,7 @@ class Calling(Buildable):
         try:
             self._ensure_built(info, args, kwargs, pass_)
             self._check_input(args)
-            outer = pass_.training, pass_.asked
+            outer = pass_.training, pass_.asked, pass_.running
             training = kwargs.get("training")
             if training is None and not pass_.asked:
                 training = info.training  # as Keras: what call itself says comes last
@@ -167,10 +179,11 @@ class Calling(Buildable):
                 elif not info.takes_any:
                     kwargs.pop("training", None)
                 masks = self._input_masks(info, args, kwargs, pass_)
+                pass_.running = self
                 with self.precision.matmuls():
                     outputs = self._run_call(args, kwargs, pass_)
             finally:
-                pass_.training, pass_.asked = outer
+                pass_.training, pass_.asked, pass_.running = outer
             if self.precision.output is not None:
                 outputs = self._cast_outputs(outputs, pass_)
         except Exception as error:

@@ -15,7 +15,9 @@ from exburn import context
 from exburn.context import advanced, key_of
 from exburn.errors import DTypeError, ShapeError
 from exburn.layer.seeds import iter_variables
-from exburn.traversal import iter_weights, module_paths
+from exburn.module_copy import paths_of, standing_for
+from exburn.substitution import substituting
+from exburn.traversal import iter_weights
 
 __all__ = ["Bound", "bound", "stateless_call"]
 
@@ -70,7 +72,8 @@ def bound(
         values |= _checked(f"{layer.name}.{op}", kind, own, list(given))
     outer = context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
-    held = {path: weight for path, weight, _ in iter_weights(copy)}
+    scope = standing_for(layer, copy)
+    held = {path: scope.find(weight) for path, weight, _ in iter_weights(layer)}
     seeds = {path: value for path, value in values.items() if path not in held}
     for path, value in seeds.items():
         dtype = getattr(value, "dtype", type(value).__name__)
@@ -88,10 +91,10 @@ def bound(
     pass_ = context.Context(training=training, key=key)
     if outer is not None:
         pass_._draws = outer._draws  # a second call in one step draws anew
-    pass_.paths, pass_.root = module_paths(copy), copy
+    pass_.paths, pass_.root = paths_of(layer, scope), copy
     others = [path for path, _, learns in weights if not learns]
     after = [(seeds.get(path, held.get(path)), path in seeds) for path in others]
-    with context.forward(pass_):
+    with context.forward(pass_), substituting(scope):
         yield Bound(copy, pass_, after)
 
 

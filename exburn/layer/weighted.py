@@ -19,6 +19,7 @@ from exburn.traversal import held_metrics, is_abstract, iter_weights
 from exburn.weights import (
     Buffer,
     Parameter,
+    Place,
     Weight,
     alive,
     as_array,
@@ -72,6 +73,7 @@ class Weighted(Base):
         if initializer is None:
             initializer = "glorot_uniform" if is_float(dtype) else "zeros"
         meta: dict[str, Any] = {"initializer": initializers.get(initializer)}
+        meta["place"] = Place(self)
         if own_dtype:
             meta["own_dtype"] = True
         if name:

@@ -16,6 +16,7 @@ from exburn.layers import Input
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
 from exburn.shapes import public_shape
+from exburn.substitution import making_clone
 
 __all__ = ["clone_model"]
 
@@ -62,7 +63,8 @@ def clone_model(
     if clone_function is call_function is input_tensors is None:
         made = fresh_clone(model)
     else:
-        made = _over(model, input_tensors, clone_function, call_function, recursive)
+        with making_clone():
+            made = _over(model, input_tensors, clone_function, call_function, recursive)
         if clone_function is None:
             made.repeat_changes(model.changes)
     made._compile_like(model, {})

@@ -18,7 +18,7 @@ from exburn.training.objective import Objective
 from exburn.training.own_step import writes
 from exburn.training.trainer import Trainer
 from exburn.traversal import held_metrics
-from exburn.weights import Static
+from exburn.weights import OwnState
 
 __all__ = ["Compiling"]
 
@@ -75,7 +75,7 @@ def _is_eager(value: Any, name: str = "run_eagerly") -> bool:
 class Compiling:
     """The settings of training; mixed into ``Model``."""
 
-    _run: Static
+    _run: OwnState
     built: bool
     own_compute_loss: Any
     to_device: Any
@@ -85,7 +85,7 @@ class Compiling:
 
     def __new__(cls, *args, **kwargs):
         self = super().__new__(cls, *args, **kwargs)
-        object.__setattr__(self, "_run", Static(_Run()))
+        object.__setattr__(self, "_run", OwnState(_Run()))
         return self
 
     def compile(
@@ -255,6 +255,23 @@ class Compiling:
                 "compiled with: model.compile(..., loss=...)",
                 stacklevel=3,  # past __setattr__
             )
+
+    @property
+    def loss_weights(self) -> Any:
+        """Factor of each output's loss; set, they hold from the next chunk on.
+
+        Raises:
+            NotCompiledError: They are set before ``compile``.
+            ArgumentError: They are not finite numbers, or too many.
+        """
+        settings = self._run.value.settings
+        return None if settings is None else settings["loss_weights"]
+
+    @loss_weights.setter
+    def loss_weights(self, loss_weights: Any) -> None:
+        trainer = self._trainer("loss_weights")
+        trainer.objective.loss_weights = loss_weights
+        self._run.value.settings["loss_weights"] = loss_weights
 
     @property
     def history(self) -> History | None:

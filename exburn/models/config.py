@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from exburn import jax_functions, registry
 from exburn.errors import FileFormatError
@@ -255,6 +256,8 @@ def _encode(value: Any, encode: Any) -> Any:
         return {"class_name": "__slice__", "items": items}
     if value is Ellipsis:
         return {"class_name": "__ellipsis__", "items": []}
+    if isinstance(value, nnx.Variable):  # as functions: for copies, not for files
+        return value
     return registry.serialize(value)
 
 

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from exburn import optimizers, registry
-from exburn.building import materialize, spec_like, twin
+from exburn.building import materialize, spec_like
 from exburn.dataset import as_batch, check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
 from exburn.models.changes import quantize_in_place, records
+from exburn.module_copy import twin
 from exburn.quantization import (
     QuantizationReport,
     Settings,
@@ -20,7 +21,7 @@ from exburn.quantization import (
     measure,
     quantized_weights,
 )
-from exburn.traversal import iter_modules, iter_weights
+from exburn.traversal import iter_weights
 from exburn.weights import Static
 
 __all__ = ["Quantizing"]
@@ -106,9 +107,6 @@ class Quantizing:
         make_plan(self, settings, chosen)  # its errors come before anything is copied
         batch = self._calibration(calibration)
         small = twin(self)
-        for _, module in iter_modules(small):
-            if isinstance(module, Quantizing):
-                object.__setattr__(module, "_run", Static(type(self._run.value)()))
         plan = make_plan(small, settings, chosen)
         quantize_in_place(small, plan)
         report = measure(self, small, plan, batch)

@@ -39,9 +39,7 @@ def tensor(value: Any) -> Any:
     """An array for anything that stands for one; scalars and symbols as they are."""
     if isinstance(value, jax.Array | Symbol | str) or value is None:
         return value
-    if isinstance(value, nnx.Variable):
-        return value.get_value()
-    if hasattr(value, "__jax_array__"):  # a handle, on a traced array maybe
+    if hasattr(value, "__jax_array__"):  # a variable, or a handle
         return value.__jax_array__()
     if isinstance(value, list | tuple):
         return value if has_symbol(value) else jnp.asarray(_unwrap(value))
@@ -67,7 +65,7 @@ def _unwrap(value: Any) -> Any:
     """Nested lists with the weights in them replaced by their values."""
     if isinstance(value, list | tuple):
         return [_unwrap(v) for v in value]
-    return value.get_value() if isinstance(value, nnx.Variable) else value
+    return value.__jax_array__() if isinstance(value, nnx.Variable) else value
 
 
 def bind(function: Callable, signature: str, name: str | None = None) -> Callable:
@@ -109,8 +107,10 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
             if key in kwargs:
                 raise TypeError(f"{label}() got two values for argument {key!r}")
             kwargs[key] = value
+        symbolic = has_symbol(kwargs)
         for key, value in kwargs.items():
-            if key in convert:
+            # A graph keeps a variable, whose value changes.
+            if key in convert and not (symbolic and isinstance(value, nnx.Variable)):
                 kwargs[key] = convert[key](value)
         first = []
         for key in names[:leading]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -13,10 +15,12 @@ from exburn import context
 from exburn.dtypes import is_float
 from exburn.layer import Layer
 from exburn.layers import RNN
+from exburn.module_copy import paths_of, standing_for
 from exburn.quantization.plan import Plan
 from exburn.quantization.report import LayerReport, QuantizationReport, relative_errors
 from exburn.selection import layer_paths
-from exburn.traversal import iter_weights, module_paths, own_weights
+from exburn.substitution import substituting
+from exburn.traversal import iter_weights, own_weights
 
 __all__ = ["measure"]
 
@@ -118,14 +122,14 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
         reference, other = map(nnx.merge, graphs, states)
         records = {p: _probe(layer) for p, layer in _probed(reference).items()}
         layers = layer_paths(other)
-        with _pass(reference, other):
+        with _pass(exact, reference):
             outputs = reference._call_arrays((batch,), {})
-        with _pass(reference, other):
+        with _pass(small, other):
             result = {"": _compare(outputs, other._call_arrays((batch,), {}))}
         for path, record in records.items():
             if record:
                 args, kwargs, outputs = record[0]
-                with _pass(reference, other):
+                with _pass(small, other):
                     again = layers[path]._call_arrays(args, kwargs)
                 result[path] = _compare(outputs, again)
         return result
@@ -149,11 +153,13 @@ def _probed(model: Any) -> dict[str, Any]:
     }
 
 
-def _pass(*roots: Any):
-    pass_ = context.Context(key=jax.random.key(0))
-    for root in roots:
-        pass_.paths |= module_paths(root)
-    return context.forward(pass_)
+@contextlib.contextmanager
+def _pass(model: Any, copied: Any) -> Iterator[None]:
+    """In the block a copy of a model runs."""
+    pass_, scope = context.Context(key=jax.random.key(0)), standing_for(model, copied)
+    pass_.paths = paths_of(model, scope)
+    with context.forward(pass_), substituting(scope):
+        yield
 
 
 def _probe(layer: Layer) -> list[tuple]:

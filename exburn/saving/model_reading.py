@@ -30,6 +30,7 @@ from exburn.saving.model_tensors import (
 )
 from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
+from exburn.substitution import making_clone
 from exburn.traversal import iter_weights
 
 __all__ = ["ModelReader"]
@@ -56,7 +57,8 @@ class ModelReader:
     def read(self, compile: bool) -> Any:
         about = self._about()
         try:
-            with registry.custom_objects(self.custom_objects), registry.reading_file():
+            names = registry.custom_objects(self.custom_objects)
+            with names, registry.reading_file(), making_clone():
                 model = make_model(about["model"])
                 weights = dict(all_variables(model))
                 self._compare(weights)

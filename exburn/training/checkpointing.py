@@ -19,6 +19,7 @@ from exburn.checkpoint.values import encode
 from exburn.placement import is_bound
 from exburn.training.feed import Feed
 from exburn.training.interrupt import Termination
+from exburn.training.numbers import is_number
 from exburn.training.readings import Readings
 from exburn.training.state import TrainState
 
@@ -188,12 +189,23 @@ class Checkpointing:
 
 
 def flatten(state: TrainState) -> dict[str, Any]:
-    """The arrays of a state by name; random keys as their data."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {
-        "state/" + jax.tree_util.keystr(path, simple=True, separator="/"): _plain(leaf)
-        for path, leaf in leaves
-    }
+    """The arrays of a state by name; random keys as their data.
+
+    Numbers are left out: those that a run goes on with are its layers' own.
+    """
+    return {_name(p): _plain(leaf) for p, leaf in _leaves(state) if not _is_number(p)}
+
+
+def _leaves(state: TrainState) -> list[tuple[Any, Any]]:
+    return jax.tree_util.tree_flatten_with_path(state)[0]
+
+
+def _name(path: Any) -> str:
+    return "state/" + jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _is_number(path: Any) -> bool:
+    return is_number(str(getattr(path[-1], "key", "")))
 
 
 def _plain(leaf: Any) -> Any:
@@ -204,14 +216,16 @@ def _plain(leaf: Any) -> Any:
 
 def unflatten(like: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
     """The inverse of ``flatten``, on the devices and with the structure of ``like``."""
-    leaves, treedef = jax.tree_util.tree_flatten_with_path(like)
-    names = flatten(like)
     placed = []
-    for (_, leaf), name in zip(leaves, names, strict=True):
+    for path, leaf in _leaves(like):
+        if _is_number(path):
+            placed.append(leaf)
+            continue
+        name = _name(path)
         device = leaf.sharding if is_bound(leaf) else None
         value: Any = jax.device_put(arrays[name], device)
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             impl = jax.random.key_impl(leaf)
             value = jax.random.wrap_key_data(value, impl=impl)
         placed.append(value)
-    return treedef.unflatten(placed)
+    return jax.tree.structure(like).unflatten(placed)

@@ -20,6 +20,7 @@ from exburn import context
 from exburn.dataset.packing import pack_x_y_sample_weight
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer.seeds import iter_variables
+from exburn.substitution import substituting
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.own_step import own_step
 from exburn.training.state import TrainState
@@ -72,7 +73,7 @@ class CustomSteps:
         arrays = {**state.params, **state.frozen, **state.others}
         key = state.key()
         parts = [*self._lists(key, arrays), leaves, state.metrics["variables"]]
-        logs, new = self._call("train", parts, batch, key)
+        logs, new = self._call("train", parts, batch, key, arrays)
         arrays |= dict(zip(self._learned, new[0], strict=True))
         arrays |= dict(zip(self._rest, new[1], strict=True))
         opt_state = treedef.unflatten(
@@ -94,14 +95,14 @@ class CustomSteps:
     ) -> Any:
         """The totals after one batch by the model's ``test_step``."""
         parts = [*self._lists(key, *groups), totals["variables"]]
-        logs, new = self._call("test", parts, batch, key)
+        logs, new = self._call("test", parts, batch, key, *groups)
         return self._totals(logs, new[2])
 
     def predict(self, groups: tuple[Arrays, ...], x: Any, key: Any) -> Any:
         """The outputs of the model's ``predict_step``."""
         self.split.draws = True  # it may
         state = self._lists(key, *groups)
-        outputs, _ = self._step("predict", state, (x, None, None), key)
+        outputs, _ = self._step("predict", state, (x, None, None), key, *groups)
         rows = jax.tree.leaves(x)[0].shape[0]
         for path, leaf in jax.tree_util.tree_leaves_with_path(outputs):
             if jnp.shape(leaf)[:1] != (rows,):
@@ -123,10 +124,16 @@ class CustomSteps:
         arrays |= {name: value for group in groups for name, value in group.items()}
         return [arrays[n] for n in self._learned], [arrays[n] for n in self._rest]
 
-    def _step(self, kind: str, state: tuple, batch: tuple, key: Any) -> tuple:
-        """What the model's step returns, a pair."""
+    def _step(
+        self, kind: str, state: tuple, batch: tuple, key: Any, *groups: Arrays
+    ) -> tuple:
+        """What the model's step returns, a pair.
+
+        Weights that the step reads by itself, not through the state, have the values
+        that they had before it.
+        """
         pass_ = context.Context(training=kind == "train", key=key)
-        with context.forward(pass_):
+        with context.forward(pass_), substituting(self.split.reading(*groups)):
             data = pack_x_y_sample_weight(*batch)
             result = getattr(self.module, f"{kind}_step")(state, data)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -142,8 +149,8 @@ class CustomSteps:
             )
         return result
 
-    def _call(self, kind: str, parts: list, batch: tuple, key: Any):
-        logs, new = self._step(kind, tuple(parts), batch, key)
+    def _call(self, kind: str, parts: list, batch: tuple, key: Any, *groups: Arrays):
+        logs, new = self._step(kind, tuple(parts), batch, key, *groups)
         self._logs[kind] = tuple(logs)
         if len(new) != len(parts):
             raise ArgumentError(

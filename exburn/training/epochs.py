@@ -83,7 +83,7 @@ class Epochs:
         state = trainer.own(state) if resume is None else resume.shown(state)
         self._fresh = state.metrics
         with self.points, trainer.telling(self.callbacks):
-            trainer.state = state
+            trainer.begin_run(state)
             try:
                 with let_through():
                     self._run(first, last, validates)
@@ -179,6 +179,7 @@ class Epochs:
         if logs is None:
             return None
         if self.held is not None and validates(epoch):
+            self._follow()
             with timing.on("validation"):
                 means = evaluate(
                     trainer,
@@ -272,9 +273,19 @@ class Epochs:
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in
         self.trainer.call_hook(hook, done, logs, light=light("on_chunk_end"))
 
+    def _follow(self) -> None:
+        """Goes on with what hooks have changed, if one has run."""
+        trainer = self.trainer
+        if trainer.hooked:
+            trainer.hooked = False
+            with held_back():
+                trainer.follow()
+            self.programs = trainer.programs
+
     def _step(self, chunk: Any, done: int) -> Readings:
         """Trains on one chunk, after ``done`` batches; returns the means so far."""
         trainer = self.trainer
+        self._follow()
         assert trainer.state is not None
         program, arguments = chunk.program, chunk.arguments
         with held_back(), in_batch(done, "epoch"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,14 +12,23 @@ import jax.numpy as jnp
 
 from exburn import context
 from exburn.building import spec_like, untouched_metrics
-from exburn.errors import ExBurnError
-from exburn.flops import Cost, count
+from exburn.errors import ExBurnError, UnheldLayerError
+from exburn.flops import Cost, count, inner_programs
 from exburn.ops.convolving import pointwise_products
+from exburn.reached import Discovery
 from exburn.shapes import plain
+from exburn.training.fingerprint import Fingerprint
 from exburn.training.mixing import model_mixes_rows
 from exburn.training.module import SplitModule
 
-__all__ = ["Forward", "ends_in_probabilities", "lookups", "trace"]
+__all__ = [
+    "Forward",
+    "check_constants",
+    "constants",
+    "ends_in_probabilities",
+    "lookups",
+    "trace",
+]
 
 _PASSING = {"convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}
 
@@ -44,18 +55,23 @@ class Forward:
     mixes_rows: bool = False
 
 
-def trace(split: SplitModule, x: Any) -> Forward:
+def trace(
+    split: SplitModule, x: Any, discoveries: list[Discovery] | None = None
+) -> Forward:
     """One abstract forward pass in training.
 
     Args:
         split: The module.
         x: Specs of the inputs of a batch.
+        discoveries: Receives what the pass reaches by other ways than attributes.
     """
     told: dict[str, Any] = {}
 
     def forward(groups, x, training=True):
         key = jax.random.key(0)
-        out, _, pass_ = split.forward(groups, x, training=training, key=key)
+        out, _, pass_ = split.forward(
+            groups, x, training=training, key=key, discoveries=discoveries
+        )
         if training:
             told["losses"] = len(pass_.losses)
             told["sums"] = any(map(jnp.ndim, pass_.losses))  # of one for each row
@@ -74,6 +90,53 @@ def trace(split: SplitModule, x: Any) -> Forward:
         raise
     probabilities = ends_in_probabilities(jaxpr)
     return Forward(cost, specs, probabilities=probabilities, mixes_rows=mixes, **told)
+
+
+def check_constants(split: SplitModule, x: Any) -> None:
+    """Raises if a pass would keep the weights of a flax module as constants.
+
+    ExBurn's own weights tell that they are read; those of plain flax modules are found
+    among the constants of an abstract pass.
+
+    Args:
+        split: The module.
+        x: Specs of the inputs of a batch.
+
+    Raises:
+        UnheldLayerError: A function or an object leads to a flax module that no layer
+            of the model holds.
+    """
+    others = Fingerprint(split.module).others()
+    if not others:
+        return
+    key, groups = jax.random.key(0), jax.tree.map(spec_like, split.peek())
+    forward = functools.partial(split.forward, training=True, key=key)
+    jaxpr = jax.make_jaxpr(lambda groups, x: forward(groups, x)[0])(groups, x)
+    kept = {id(constant) for constant in constants(jaxpr)}
+    for name, variable in others.items():
+        if id(variable.get_raw_value()) in kept:
+            raise UnheldLayerError(
+                "fit",
+                f"a compiled program reads the flax variable {name!r}, which its model "
+                "does not hold, and would keep its values as they are now",
+                hint="Make the flax module an attribute of the model or of a layer.",
+            )
+
+
+def constants(jaxpr: Any) -> Iterator[Any]:
+    """The arrays that a program holds, those of programs in it, too.
+
+    Example:
+        >>> weight = jnp.ones(3)
+        >>> jaxpr = jax.make_jaxpr(lambda x: x * weight)(jnp.zeros(3))
+        >>> any(constant is weight for constant in constants(jaxpr))
+        True
+    """
+    yield from getattr(jaxpr, "consts", ())
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield from (getattr(v, "val", None) for v in eqn.invars)  # as literals
+        for inner in inner_programs(eqn.params):
+            yield from constants(inner)
 
 
 def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int | None, str], ...]:

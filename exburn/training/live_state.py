@@ -44,6 +44,7 @@ class LiveState:
         step: Batches done since ``compile``, between runs.
         epochs: Epochs begun since then.
         shown: Averaged parameters that the module shows instead of its own.
+        hooked: Whether a hook that may change settings has run since this was set.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class LiveState:
         self.step = self.epochs = 0
         self.shown: Arrays | None = None
         self._split: SplitModule | None = None
+        self._run_split: SplitModule | None = None  # that the state is of, in a run
+        self.hooked = False
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
         self._training = threading.Lock()
         self._lent_to: int | None = None  # the thread whose hook may use the module
@@ -241,7 +244,8 @@ class LiveState:
             state: The state.
             step: Its batches done; read from the device if ``None``.
         """
-        self.split.write(state.params, state.frozen, state.others)
+        split = self._run_split or self.split
+        split.write(state.params, state.frozen, state.others)
         self.opt_state = state.opt_state
         self.step = int(state.step) if step is None else step
         if isinstance(state.step, jax.Array) and not state.step.committed:
@@ -264,6 +268,7 @@ class LiveState:
         state, self.state = self.state, None
         assert state is not None
         self.adopt(state)
+        self._run_split = None
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
         """Runs a hook; unless it is light, it sees and may change the weights."""
@@ -271,7 +276,8 @@ class LiveState:
         if light or self._lent_to == thread:
             hook(*args)
             return
-        split = self.split
+        self.hooked = True
+        split = self._run_split or self.split
         split.write(*self.live_arrays())
         self._lent_to = thread
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,10 +16,14 @@ from exburn import context
 from exburn.arrival import arrive
 from exburn.building import materialize
 from exburn.constraints import constrained, constraints_of
-from exburn.containers import CONTAINERS
 from exburn.layer import Layer
+from exburn.module_copy import paths_of, standing_for
+from exburn.reached import Discovery, fill, made_in, refuse
+from exburn.substitution import Substitution, current, stand_in, substituting
+from exburn.training.numbers import Number, as_arguments, give, holding
 from exburn.training.ownership import own_variables
-from exburn.traversal import iter_weights, module_paths
+from exburn.traversal import iter_weights
+from exburn.weights import Buffer, Weight
 
 __all__ = ["Arrays", "SplitModule"]
 
@@ -33,20 +38,33 @@ class SplitModule:
             are frozen, and of everything else (running statistics, counters).
         constants: Arrays that are plain attributes; programs hold their values.
         draws: Whether a pass at inference was seen to draw random numbers.
+
+    Args:
+        module: The module; an ``nnx.Module``.
+        beside: Weights of others that its losses and metrics read, by names that none
+            of its own has: frozen ones.
+        numbers: Those that are arguments of the programs, by name: among the others.
     """
 
-    def __init__(self, module: Any):  # an nnx.Module
+    def __init__(
+        self,
+        module: Any,
+        beside: Mapping[str, Weight] | None = None,
+        numbers: Mapping[str, Number] | None = None,
+    ):
         if isinstance(module, Layer) and module.built:
             materialize(module)
         self.module, self.draws = module, False
-        self.graphdef, state = nnx.split(module)
+        self.numbers = dict(numbers or {})
+        with as_arguments(self.numbers):
+            self.graphdef, state = nnx.split(module)
         flat = nnx.to_flat_state(state)
         self._treedef = jax.tree.structure(state)
         known = {id(w): (path, learns) for path, w, learns in iter_weights(module)}
-        self.variables: dict[str, nnx.Variable] = {}
+        self.variables: dict[str, Any] = dict(self.numbers)
         self.params: list[str] = []
         self.frozen: list[str] = []
-        self.others: list[str] = []
+        self.others: list[str] = list(self.numbers)
         self.constants: Arrays = {}
         self._order: list[str] = []
         self._paths = [path for path, _ in flat]
@@ -62,6 +80,11 @@ class SplitModule:
                 self.others.append(name)
             else:
                 (self.params if learns else self.frozen).append(name)
+        for name, weight in (beside or {}).items():
+            self.variables[name] = weight
+            self.frozen.append(name)
+        self._recorded: dict[str, Weight] | None = None
+        self._names = {id(v): name for name, v in self.variables.items()}
         rank = {path: i for i, (path, _, _) in enumerate(iter_weights(module))}
         for names in (self.params, self.frozen, self.others):
             names.sort(key=lambda n: rank.get(n, len(rank)))
@@ -118,18 +141,41 @@ class SplitModule:
         row_mask=None,
         captured=None,
         prepare=None,
+        discoveries: list[Discovery] | None = None,
     ) -> tuple[Any, Arrays, context.Context]:
         """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
-        ``prepare`` may change settings of the copy of the module that is run.
+        Args:
+            groups: The module's arrays, as ``read`` returns them.
+            inputs: What it is called on.
+            training, key, row_mask, captured: As of the context.
+            prepare: May change settings of the copy of the module that is run.
+            discoveries: Receives what the pass reaches by other ways than attributes;
+                otherwise what the module does not hold is an error.
+
+        Raises:
+            UnheldLayerError: The pass reaches what the module does not hold.
         """
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)
         pass_ = context.Context(training=training, key=key, row_mask=row_mask)
-        pass_.paths, pass_.root = module_paths(copy), copy
+        if discoveries is None:
+            meet = functools.partial(self._read, pass_, groups)
+            pass_.scope = standing_for(self.module, copy, meet=meet)
+            pass_.paths = paths_of(self.module, pass_.scope)
+        else:
+            discoveries.append(found := Discovery(self.module, copy, pass_))
+            pass_.scope = found.scope
+        pass_.root = copy
         pass_.captured, pass_.in_fit = captured, training
-        with context.forward(pass_):
+        others = groups[-1]
+        give(self.numbers, others, pass_.scope)
+        with (
+            context.forward(pass_),
+            substituting(pass_.scope),
+            holding(self.numbers, others),
+        ):
             if isinstance(copy, Layer):
                 outputs = copy._call_arrays((inputs,), {})
             else:
@@ -137,6 +183,46 @@ class SplitModule:
                 outputs = copy(inputs)
         self.draws |= pass_.drew and not training
         return outputs, self.others_of(copy, *groups), pass_
+
+    def reading(self, *groups: Arrays) -> Substitution:
+        """The substitution under which weights that are read have the given values."""
+        pass_ = context.current() or context.Context()
+        return Substitution(meet=functools.partial(self._read, pass_, groups))
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[dict[str, Weight]]:
+        """In the block, weights of others may be read; it yields them, by name."""
+        before, self._recorded = self._recorded, {}
+        try:
+            yield self._recorded
+        finally:
+            self._recorded = before
+
+    def _read(self, pass_: context.Context, groups: Sequence[Arrays], part: Any) -> Any:
+        """What stands for a part that no copy has: a weight with its value in groups.
+
+        A layer is called as it is, if each of its weights has one.
+        """
+        if context.is_seed(part) or made_in(pass_, part):
+            return part
+        if not isinstance(part, Weight):
+            for _, weight, _ in iter_weights(part):
+                stand_in(weight)
+            return part
+        name = self._names.get(id(part), "")
+        value = next((group[name] for group in groups if name in group), None)
+        if value is None and self._recorded is not None:
+            if not name:
+                fill(part)
+                self._recorded[f"{part.path} beside, {len(self._recorded)}"] = part
+            return part
+        if value is None:
+            return refuse(part)
+        held = Buffer(value)
+        scope = current()
+        assert scope is not None
+        scope.add([(part, held)])
+        return held
 
     def others_of(self, copy: nnx.Module, *groups: Arrays) -> Arrays:
         """The arrays of a copy that are no parameters, and frozen ones it assigned.
@@ -154,7 +240,8 @@ class SplitModule:
             # What was not assigned is the same tracer: programs only pass it on.
             if name in others or (name in given and value is not given[name]):
                 found[name] = value
-        return found
+        numbers = self.numbers.keys() & groups[-1].keys()
+        return found | {name: groups[-1][name] for name in numbers}
 
     def holds_those_of(self, other: SplitModule) -> bool:
         """Whether the constants are the same objects."""
@@ -199,6 +286,7 @@ def _leaf(value: Any) -> Any:
 
 def _resolve(module: Any, path: tuple) -> Any:
     for key in path:
-        inside = isinstance(module, CONTAINERS) or not hasattr(module, str(key))
-        module = module[key] if inside else getattr(module, str(key))
+        name = str(key)  # a named tuple's entries go by their names, too
+        inside = isinstance(module, list | dict) or not hasattr(module, name)
+        module = module[key] if inside else getattr(module, name)
     return module

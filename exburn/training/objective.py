@@ -49,8 +49,15 @@ _KEPT = 8  # fresh totals that stay on the device, for batches of several forms
 class _Term:
     output: int
     name: str
-    loss: losses.Loss
-    weight: float
+    given: losses.Loss
+    place: int  # of its weight among the objective's
+    probabilities: bool  # whether the output ends in a softmax or sigmoid
+
+    @property
+    def loss(self) -> losses.Loss:
+        """The loss as it is now: its settings may change."""
+        change = getattr(self.given, "with_from_logits", None)
+        return change(False) if change and self.probabilities else self.given
 
 
 @dataclasses.dataclass
@@ -79,6 +86,7 @@ class Objective:
         check_metrics(metrics)
         check_metrics(weighted_metrics)
         self.terms: list[_Term] = []
+        self._scales: list[float] = []  # the weights of the terms' losses, always here
         self.meters: list[_Meter] = []
         self.output_names: list[str] = []
         self._form: Any = None  # of the outputs, if they are nested
@@ -154,15 +162,40 @@ class Objective:
         """Goes back to what was made of other shapes."""
         vars(self).update(built)
 
-    def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
-        terms = []
-        names, taken = self.output_names, {"loss"}
-        for i, loss, label, scale in losses_by_output(
+    @property
+    def loss_weights(self) -> Any:
+        """Those of ``compile``, or set since: they hold from the next batch on."""
+        return self._loss_weights
+
+    @loss_weights.setter
+    def loss_weights(self, loss_weights: Any) -> None:
+        check_scales(loss_weights)
+        before, self._loss_weights = self._loss_weights, loss_weights
+        try:
+            self._weigh()
+        except Exception:
+            self._loss_weights = before
+            raise
+
+    def _weigh(self) -> None:
+        """Sets the weights of the losses, for outputs that are known."""
+        if self.output_names:
+            self._scales[:] = [scale for *_, scale in self._losses()]
+
+    def _losses(self) -> Iterator[tuple[int, Any, Any, float]]:
+        """Each loss, with the number of its output before it, its label and weight."""
+        return losses_by_output(
             self._flat("loss", self._loss),
             self._flat("loss", self._loss_names),
             self._flat("loss_weights", self._loss_weights),
-            names,
-        ):
+            self.output_names,
+        )
+
+    def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
+        terms = []
+        self._weigh()
+        names, taken = self.output_names, {"loss"}
+        for place, (i, loss, label, _) in enumerate(self._losses()):
             if loss is None or targets[i] is None:
                 if (
                     loss is not None
@@ -176,8 +209,8 @@ class Objective:
                         hint=f"Pass y[{names[i]!r}], or compile without a loss for it.",
                     )
                 continue
-            if hasattr(loss, "with_from_logits") and probabilities and probabilities[i]:
-                loss = loss.with_from_logits(False)
+            given, ends = loss, bool(probabilities and probabilities[i])
+            loss = _Term(i, label, given, place, ends).loss
             with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
@@ -187,7 +220,7 @@ class Objective:
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             stem = self._stems[i]
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
-            terms.append(_Term(i, unused(name, taken), loss, scale))
+            terms.append(_Term(i, unused(name, taken), given, place, ends))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
                     self._op,
@@ -278,7 +311,7 @@ class Objective:
                     row_mask=row_mask,
                 ).astype(jnp.float32)
             parts[term.name] = value
-            total = total + term.weight * value
+            total = total + self._scales[term.place] * value
         return total, parts
 
     def init(self) -> dict[str, Any]:
@@ -389,6 +422,12 @@ class Objective:
 
     def _logs(self, name: str) -> bool:
         return self.logged is None or name in self.logged
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What holds the numbers of losses, their weights and metrics, by name."""
+        given = {"loss": self._loss, "loss_weights": self._scales}
+        return given | {meter.name: meter.metric for meter in self.meters}
 
     @property
     def parts(self) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,13 +17,16 @@ from exburn.flops import Cost
 from exburn.garbage import starting
 from exburn.layer import Layer
 from exburn.placement import together
+from exburn.reached import Discovery
 from exburn.selection import frozen_paths, train_only
+from exburn.substitution import substituting
 from exburn.training.check import check_ids
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import CustomSteps
-from exburn.training.forward import Forward, trace
-from exburn.training.likeness import Likeness
+from exburn.training.fingerprint import Change, Fingerprint
+from exburn.training.forward import Forward, check_constants, trace
 from exburn.training.module import SplitModule
+from exburn.training.numbers import Number, name_of
 from exburn.training.objective import Objective
 from exburn.training.own_metrics import OwnMetrics
 from exburn.training.own_step import writes
@@ -38,6 +43,10 @@ __all__ = ["Preparation"]
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
 _FORMS = 512  # of batches that all stays prepared for: lengths of sequences, maybe
+
+
+class _TryAgain(Exception):
+    """What is prepared has changed meanwhile, and is prepared once more."""
 
 
 class Preparation(Totals):
@@ -88,11 +97,16 @@ class Preparation(Totals):
         self._ready: dict[tuple[str, Any], Ready] = {}
         self._built_for: Any = None  # what the objective is
         self._unmatched: Any = None  # the last that knows no targets
-        self._likeness: Likeness | None = None  # of the module, when last prepared
+        self._fingerprint: Fingerprint | None = None  # of what it was prepared as
+        self._numbers: dict[str, Number] = {}  # arguments of the programs
+        self._unproven: set[str] = set()  # those that no step was traced with
+        self._constants: set[tuple] = set()  # places of numbers that cannot be
+        self._run_revision = 0  # of the optimizer, in a run
         self._trained: Any = None
         self._modules: list[Any] = []
         self._weights: list[Any] = []
         self._switched: list[Any] = []
+        self._beside: dict[str, Any] = {}  # weights of others that losses read
 
     def prepare(self, batch: tuple, *, names=None, kind: str = "train") -> Any:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
@@ -111,6 +125,11 @@ class Preparation(Totals):
             return self._prepare_anew(batch, names, kind)
 
     def _prepare_anew(self, batch: tuple, names: Any, kind: str) -> Any:
+        while True:
+            with contextlib.suppress(_TryAgain), self._proving():
+                return self._prepared(batch, names, kind)
+
+    def _prepared(self, batch: tuple, names: Any, kind: str) -> Any:
         x, y, w = specs = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
         own = writes(self.module, f"{kind}_step")
@@ -118,15 +137,20 @@ class Preparation(Totals):
         if self.scale_loss():
             self._programs = {}
         self._split_anew()
-        if own:
-            self._prepare_own(kind, specs)
-            self._built_for, seen = None, None
-        else:
-            seen = self.forward(x)
-            if kind != "predict":
-                self._build_objective(kind, seen, y, w, names)
-            if self.owns(kind):
-                self._discover(kind, specs)
+        with self.split.recording() as read:
+            if own:
+                self._prepare_own(kind, specs)
+                self._built_for, seen = None, None
+            else:
+                seen = self.forward(x)
+                if kind != "predict":
+                    self._build_objective(kind, seen, y, w, names)
+                if self.owns(kind):
+                    self._discover(kind, specs)
+        if read:
+            self._beside |= read
+            raise _TryAgain
+        self._prove(kind, specs)
         self.batch_specs[kind] = specs
         self._keep_ready(kind, batch, seen)
         return None if seen is None else seen.outputs
@@ -149,31 +173,75 @@ class Preparation(Totals):
         self._built_for = None  # until this succeeds
         named = names(seen.outputs) if names else None
         op = "fit" if kind == "train" else "evaluate"
-        try:
-            self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
-        except ExBurnError:  # it may pass on targets of another form
-            if not own_loss or self.objective.has_metrics:
-                raise
-            nothing = seen.outputs, None, None, named, seen.probabilities
-            self.objective.build(*nothing, op)
-            self._unmatched = wanted
+        with substituting(self.split.reading()):
+            try:
+                self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
+            except ExBurnError:  # it may pass on targets of another form
+                if not own_loss or self.objective.has_metrics:
+                    raise
+                nothing = seen.outputs, None, None, named, seen.probabilities
+                self.objective.build(*nothing, op)
+                self._unmatched = wanted
         given = [meter.metric for meter in self.objective.meters]
         self.objective.own = OwnMetrics(self.module, given)
         self.objective.logged = getattr(self.module, "logged_names", None)
         self._built_for = wanted
 
+    # ------------------------------------------------------------------ numbers
+    def _take_numbers(self, changes: list[Change]) -> None:
+        """Makes arguments of the numbers that have changed, if they can be."""
+        known = self._constants | {n.slot.place for n in self._numbers.values()}
+        for change in changes:
+            slot = change.slot
+            if not change.is_number or slot.place in known:
+                continue
+            name, further = name_of(slot), 1
+            while name in self._numbers:
+                name, further = f"{name_of(slot)} ({further})", further + 1
+            self._numbers[name] = Number(slot)
+            self._unproven.add(name)
+
+    @contextlib.contextmanager
+    def _proving(self) -> Iterator[None]:
+        """In the block, new arguments that make a trace fail become constants again."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, _TryAgain) or not self._unproven:
+                raise
+            for name in self._unproven:
+                self._constants.add(self._numbers.pop(name).slot.place)
+            self._unproven = set()
+            raise _TryAgain from None
+
+    def _prove(self, kind: str, batch: tuple) -> None:
+        """Traces a step abstractly, if a number is an argument for the first time."""
+        if not self._unproven:
+            return
+        arrays = jax.tree.map(spec_like, self.split.peek())
+        if kind == "train":
+            state = jax.tree.map(spec_like, self.initial_state())
+            jax.eval_shape(lambda s, b: self.programs.step(s, b, None), state, batch)
+        elif kind == "test":
+            totals = jax.tree.map(spec_like, self.fresh_totals("test"))
+            step = self.programs.eval_step
+            key = jax.random.key(0)
+            jax.eval_shape(
+                lambda a, t, b: step(a, t, b, None, key), arrays, totals, batch
+            )
+        self._unproven = set()
+
     def _keep_ready(self, kind: str, batch: tuple, seen: Forward | None) -> None:
         """Keeps what was prepared, for other batches of the same form."""
-        if self._likeness is None or not self._likeness.holds(self.module):
-            self._likeness = Likeness(self.module)
-        assert self.custom is not None
+        self._fingerprint = Fingerprint(self.module, self.objective.settings)
+        assert self.custom is not None and self._fingerprint is not None
         self._ready.pop(key := (kind, form_of(batch)), None)
         while len(self._ready) >= _FORMS:
             del self._ready[next(iter(self._ready))]
         self._ready[key] = Ready(
             self.batch_specs[kind],
             seen,
-            self._likeness,
+            self._fingerprint,
             self.split,
             self.objective,
             self._built_for,
@@ -189,7 +257,7 @@ class Preparation(Totals):
             and ready.split is self._split
             and ready.objective is self.objective
             and (kind == "predict" or self.objective.may_recall(ready.built))
-            and ready.likeness.holds(self.module)
+            and ready.fingerprint.holds(self.module)
         )
 
     def recall(self, kind: str, batch: tuple) -> Any:
@@ -218,12 +286,20 @@ class Preparation(Totals):
 
     def _split_anew(self) -> None:
         """Splits the module; what was made for it stays if it is as it was."""
-        old, split = self._split, SplitModule(self.module)
+        changes = [] if self._fingerprint is None else self._fingerprint.changes()
+        self._take_numbers(changes)
+        arguments = {number.slot.place for number in self._numbers.values()}
+        built_in = any(change.slot.place not in arguments for change in changes)
+        old = self._split
+        split = SplitModule(self.module, self._beside, self._numbers)
         self._modules = [module for _, module in iter_modules(self.module)]
         self._weights = [weight for _, weight, _ in iter_weights(self.module)]
         if (
             old is not None
+            and not built_in
+            and old.numbers.keys() == split.numbers.keys()
             and old.params == split.params
+            and old.frozen == split.frozen
             and old.graphdef == split.graphdef
             and old.holds_those_of(split)
         ):
@@ -241,6 +317,42 @@ class Preparation(Totals):
         frozen = [weight.get_metadata().get("frozen") for weight in self._weights]
         return layers + frozen
 
+    def begin_run(self, state: TrainState) -> None:
+        """Trains from a state on, which was made for all as it is now."""
+        self.state, self._run_split = state, self._split
+        self._run_revision = self.optimizer.revision
+
+    def follow(self) -> None:
+        """Goes on with the settings that hooks have changed, in a run.
+
+        Those of layers, regularizers, losses and the optimizer, and whatever functions
+        of the user's read.
+        """
+        before, state = self._run_split, self.state
+        assert before is not None and state is not None
+        if before is not self._split or self._has_new_constants():
+            self.end_run()
+            self._resplit()
+            if before.params != self.split.params:
+                self.refit_state()
+            self.begin_run(self.initial_state().replace(metrics=state.metrics))
+        elif self._run_revision != self.optimizer.revision:
+            fitted = self.refitted(state.opt_state, state.params)
+            self.begin_run(state.replace(opt_state=fitted))
+
+    def _has_new_constants(self) -> bool:
+        """Whether settings have changed that are no arguments of the programs."""
+        fingerprint = self._fingerprint
+        assert fingerprint is not None
+        if fingerprint.holds(self.module):
+            return False
+        changes = fingerprint.changes()
+        arguments = {number.slot.place for number in self._numbers.values()}
+        if any(change.slot.place not in arguments for change in changes):
+            return True
+        fingerprint.accept(changes)
+        return False
+
     def follow_freezing(self) -> bool:
         """Goes on with the layers that are to be trained from now on.
 
@@ -257,7 +369,7 @@ class Preparation(Totals):
             return False
         self.end_run()
         self._resplit()
-        self.state = self.initial_state()
+        self.begin_run(self.initial_state())
         return True
 
     def freeze_as(self, trained: set[str]) -> bool:
@@ -275,6 +387,12 @@ class Preparation(Totals):
 
     def _resplit(self) -> None:
         """Makes the module ready for the same data with other layers to train."""
+        while True:
+            with contextlib.suppress(_TryAgain), self._proving():
+                self._resplit_once()
+                return
+
+    def _resplit_once(self) -> None:
         self._split_anew()
         for kind, batch in self.batch_specs.items():
             if writes(self.module, f"{kind}_step"):
@@ -284,6 +402,9 @@ class Preparation(Totals):
                 self.forward(batch[0])
             if self.owns(kind):
                 self._discover(kind, batch)
+        for kind, batch in self.batch_specs.items():
+            self._prove(kind, batch)
+        self._fingerprint = Fingerprint(self.module, self.objective.settings)
 
     def _prepare_own(self, kind: str, batch: tuple) -> None:
         """Builds what the model's own step may use, and traces it."""
@@ -302,10 +423,28 @@ class Preparation(Totals):
     def forward(self, x: Any) -> Forward:
         """What one abstract forward pass tells; traced once for each shape."""
         key = rows_and_row(x)
-        if key not in self._forwards:
-            self._forwards[key] = trace(self.split, x)
+        while key not in self._forwards:
+            found: list[Discovery] = []
+            try:
+                seen = trace(self.split, x, found)
+            except Exception:
+                if not any(discovery.met for discovery in found):
+                    raise
+            else:
+                check_constants(self.split, x)
+                self._forwards[key] = seen
+            self._hold(found, x)  # the module is another one then
         self._seen = self._forwards[key]
         return self._seen
+
+    def _hold(self, found: list[Discovery], x: Any) -> None:
+        """Has the module hold what a pass was found to reach."""
+        if not any(discovery.met or discovery.noted for discovery in found):
+            return
+        if any([discovery.settle() for discovery in found]):
+            build_for(self.module, x, training=True)
+            materialize(self.module, self.seed)
+        self._split_anew()
 
     def cost(self, x: Any) -> Cost:
         """Cost of a forward pass, by one of any number of rows that was traced.
@@ -405,7 +544,12 @@ class Preparation(Totals):
                 self.optimizer,
                 self.trace_counts,
                 settings=Settings.of(
-                    self.module, self._trained, self.optimizer, self.objective
+                    self.module,
+                    self._trained,
+                    self.optimizer,
+                    self.objective,
+                    self._others(),
+                    [number.slot.name for number in self._numbers.values()],
                 ),
                 custom=self.custom,
                 unroll=self.unroll,
@@ -417,6 +561,9 @@ class Preparation(Totals):
                 like=alike,
             )
         return self._programs[key]
+
+    def _others(self) -> dict[str, Any]:
+        return Fingerprint(self.module, self.objective.settings).plain()
 
     def initial_state(self, beside: Any = ()) -> TrainState:
         """The state that the next run starts from: the module's own arrays.

@@ -14,10 +14,12 @@ from exburn import context
 from exburn.building import untouched_metrics
 from exburn.errors import ShapeError
 from exburn.ops.convolving import pointwise_products
+from exburn.substitution import substituting
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import LOGS, CustomSteps, own_steps
 from exburn.training.module import SplitModule
+from exburn.training.numbers import holding
 from exburn.training.objective import Objective
 from exburn.training.readings import Readings, packed
 from exburn.training.settings import Settings
@@ -159,6 +161,10 @@ class Programs:
     # ------------------------------------------------------------------ one step
     def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
         """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
+        with holding(self.split.numbers, state.others):
+            return self._step(state, batch, row_mask)
+
+    def _step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
         if own := own_steps(self.custom, "train"):
             return own.train(state, batch)
         grads, new = self._gradients(state, batch, row_mask)
@@ -187,7 +193,9 @@ class Programs:
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
         seen = y, outputs, w, masks, row_mask, rows
-        with context.key_scope(lambda: _key_of_metrics(state.key())):
+        draws = context.key_scope(lambda: _key_of_metrics(state.key()))
+        values = self.split.reading(state.params, state.frozen, state.others)
+        with draws, substituting(values):
             totals = self.objective.update(
                 totals, loss, parts, *seen, graded=bool(parts)
             )
@@ -200,7 +208,8 @@ class Programs:
         assigned: set[str] = set()  # the others come out of the loop as they were
 
         def micro_step(state, item):
-            grads, new = self._gradients(state, *_batch(data, item))
+            with holding(self.split.numbers, state.others):
+                grads, new = self._gradients(state, *_batch(data, item))
             assigned.update(state.assigned_frozen(new))
             sums = self.optimizer.accumulate_batch(grads, state.opt_state)
             return new.replace(opt_state=sums), None
@@ -209,9 +218,9 @@ class Programs:
         new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
         frozen = {n: new.frozen[n] for n in assigned}
         new = new.replace(frozen=state.frozen | frozen)
-        return self._updated(
-            state, new, self.optimizer.update_accumulated(new.opt_state, new.params)
-        )
+        update = self.optimizer.update_accumulated(new.opt_state, new.params)
+        with holding(self.split.numbers, new.others):
+            return self._updated(state, new, update)
 
     def loss(self, params: Any, state: TrainState, batch: Any, row_mask: Any) -> Any:
         """What a step minimizes: the loss at ``params``, in a training pass.
@@ -232,7 +241,8 @@ class Programs:
             )
             filled, masks = pass_.attached(preds)
             outputs = preds, filled
-            loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
+            with substituting(pass_.scope):
+                loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
             if getattr(pass_.root, "own_compute_loss", None):  # which may assign, too
                 groups = params, state.frozen, state.others
                 others = self.split.others_of(pass_.root, *groups)
@@ -245,6 +255,10 @@ class Programs:
         self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
     ) -> Any:
         """The totals after evaluating one batch."""
+        with holding(self.split.numbers, arrays[2]):
+            return self._eval_step(arrays, totals, batch, row_mask, key)
+
+    def _eval_step(self, arrays, totals, batch, row_mask, key):
         if own := own_steps(self.custom, "test"):
             return own.test(arrays, totals, batch, key)
         x, y, w = batch
@@ -254,9 +268,13 @@ class Programs:
             )
             filled, masks = pass_.attached(preds)
             outputs = preds, filled
-            loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, arrays[0])
+            with substituting(pass_.scope):
+                loss, parts = self._loss(
+                    batch, outputs, pass_, masks, row_mask, arrays[0]
+                )
         totals = self.objective.with_states(totals, own)
-        with context.key_scope(lambda: _key_of_metrics(key)):
+        draws = context.key_scope(lambda: _key_of_metrics(key))
+        with draws, substituting(self.split.reading(*arrays)):
             return self.objective.update(
                 totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
             )
@@ -322,7 +340,8 @@ class Programs:
         def one(item):
             (x, _, _), _ = _batch(data, item)
             key = jax.random.fold_in(_eval_key(), start + item[2])
-            with untouched_metrics(self.split.module):
+            numbers = holding(self.split.numbers, arrays[2])
+            with untouched_metrics(self.split.module), numbers:
                 if own := own_steps(self.custom, "predict"):
                     return own.predict(arrays, x, key)
                 return self.split.forward(arrays, x, training=False, key=key)[0]

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
+from exburn.training.fingerprint import Fingerprint
 from exburn.training.forward import Forward
-from exburn.training.likeness import Likeness
 from exburn.training.module import SplitModule
 from exburn.training.objective import Objective
 
@@ -22,7 +22,7 @@ class Ready:
     Attributes:
         specs: Of the batch, ``(x, y, sample_weight)``.
         seen: What a forward pass told; ``None`` if the module's own step takes it.
-        likeness, split, objective: The module and its losses, as they were.
+        fingerprint, split, objective: The module and its losses, as they were.
         built_for: What the objective was built for.
         built: What it made for that: ``Objective.built``.
         logs: Names of the logs of the module's own step.
@@ -30,7 +30,7 @@ class Ready:
 
     specs: tuple
     seen: Forward | None
-    likeness: Likeness
+    fingerprint: Fingerprint
     split: SplitModule
     objective: Objective
     built_for: Any

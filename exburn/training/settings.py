@@ -26,6 +26,8 @@ class Settings:
         layers: Attributes of the layers, by path and name.
         optimizer: ``Optimizer.settings()``.
         objective: Losses and metrics.
+        others: What regularizers, losses and functions of the user's hold, by name.
+        numbers: Names of the numbers that are arguments.
     """
 
     trained: list[str]
@@ -33,14 +35,23 @@ class Settings:
     layers: dict[str, Any]
     optimizer: dict[str, Any]
     objective: Any
+    others: dict[str, Any]
+    numbers: list[str]
 
     @classmethod
     def of(
-        cls, module: Any, trained: tuple[list, list], optimizer: Any, objective: Any
+        cls,
+        module: Any,
+        trained: tuple[list, list],
+        optimizer: Any,
+        objective: Any,
+        others: dict[str, Any],
+        numbers: list[str],
     ) -> Settings:
         """Those of a module as it is now."""
         options = {} if optimizer is None else optimizer.settings()
-        return cls(*trained, _attributes(module), options, objective)
+        layers = _attributes(module)
+        return cls(*trained, layers, options, objective, others, numbers)
 
     def changes_from(self, old: Settings) -> list[str]:
         """What is not as it was, in words."""
@@ -55,6 +66,10 @@ class Settings:
         changes = _differences(old.optimizer, self.optimizer)
         found += [f"optimizer: {change}" for change in changes]
         found += _differences(old.layers, self.layers)[:_MANY]
+        found += _differences(old.others, self.others)[:_MANY]
+        new = [name for name in self.numbers if name not in old.numbers]
+        if new:
+            found.append(f"arguments from now on: {', '.join(new)}")
         if old.objective is not self.objective:
             found.append("the losses or metrics are others")
         return found

@@ -46,7 +46,7 @@ class Trainer(Averaging):
 
     def aim(self, objective: Objective) -> None:
         """Trains for other losses and metrics from now on; the optimizer goes on."""
-        self.objective, self._programs = objective, {}
+        self.objective, self._programs, self._beside = objective, {}, {}
 
     def with_optimizer(self, optimizer: Any) -> Trainer:
         """The same run with another optimizer, whose state begins anew."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from exburn.arguments import check_number
 from exburn.errors import ArgumentError
@@ -40,6 +42,11 @@ class Noise(Layer):
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.seed = None if seed is None else int(seed)
+
+    @staticmethod
+    def _is(number: Any, value: float) -> bool:
+        """Whether a number has a value, and is no argument of a program, of any."""
+        return not isinstance(number, Tracer) and number == value
 
     def _key(self) -> jax.Array:
         key = self.random_key()
@@ -77,19 +84,23 @@ class Dropout(Noise):
     Overfitting*, 2014.
     """
 
+    kept_as = {"rate": lambda v: _check_rate("Dropout", v)}
+
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
-        self.rate = _check_rate(type(self).__name__, rate)
+        self.rate = rate
         self.noise_shape = _check_noise_shape(type(self).__name__, noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self.rate == 0:
+        if not training or self._is(self.rate, 0):
             return inputs
         x = self.cast(inputs)
-        if self.rate == 1:
+        if self._is(self.rate, 1):
             return jnp.zeros_like(x)
         shape = self._noise_shape(x)
         keep, share = self._keep_mask(self.rate, shape, self.seed)
+        if isinstance(self.rate, Tracer):
+            keep &= self.rate < 1
         return jnp.where(keep, x / share, 0)
 
     def _noise_shape(self, x):
@@ -212,12 +223,14 @@ class GaussianNoise(Noise):
         True
     """
 
+    kept_as = {"stddev": lambda v: check_number("GaussianNoise", "stddev", v)}
+
     def __init__(self, stddev, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
-        self.stddev = check_number("GaussianNoise", "stddev", stddev)
+        self.stddev = stddev
 
     def call(self, inputs, training=False):
-        if not training or self.stddev == 0:
+        if not training or self._is(self.stddev, 0):
             return inputs
         x = self.cast(inputs)
         return x + self.stddev * jax.random.normal(self._key(), x.shape, x.dtype)
@@ -250,16 +263,20 @@ class GaussianDropout(Noise):
     Overfitting*, 2014.
     """
 
+    kept_as = {"rate": lambda v: _check_rate("GaussianDropout", v, below_one=True)}
+
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
-        self.rate = _check_rate("GaussianDropout", rate, below_one=True)
+        self.rate = rate
 
     def call(self, inputs, training=False):
-        if not training or self.rate == 0:
+        if not training or self._is(self.rate, 0):
             return inputs
         x = self.cast(inputs)
         noise = jax.random.normal(self._key(), x.shape, x.dtype)
-        return x * (1 + math.sqrt(self.rate / (1 - self.rate)) * noise)
+        variance = self.rate / (1 - self.rate)
+        root = jnp.sqrt if isinstance(variance, Tracer) else math.sqrt
+        return x * (1 + root(variance) * noise)
 
 
 @register_builtin
@@ -290,13 +307,15 @@ class AlphaDropout(Noise):
     Source: Klambauer et al., *Self-Normalizing Neural Networks*, 2017.
     """
 
+    kept_as = {"rate": lambda v: _check_rate("AlphaDropout", v, below_one=True)}
+
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
-        self.rate = _check_rate("AlphaDropout", rate, below_one=True)
+        self.rate = rate
         self.noise_shape = _check_noise_shape("AlphaDropout", noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self.rate == 0:
+        if not training or self._is(self.rate, 0):
             return inputs
         x = self.cast(inputs)
         shape = _fill(self.noise_shape, x.shape)
