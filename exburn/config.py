@@ -228,8 +228,9 @@ def enable_gpu_kernels() -> None:
 def disable_gpu_kernels() -> None:
     """Leaves all arrays to XLA, in programs that are compiled from now on.
 
-    There are kernels for layer normalization, attention's gradients, GELU after a bias
-    and cross-entropy over thousands of classes. The first two know no forward-mode
+    There are kernels for layer normalization, attention's gradients, GELU after a bias,
+    cross-entropy over thousands of classes and the loops of small recurrent layers
+    (which without them are XLA's loops). The first two know no forward-mode
     derivatives, ``jax.jvp``. Attention's softmax, which XLA makes three kernels of, is
     one then.
 

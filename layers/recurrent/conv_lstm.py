@@ -31,6 +31,8 @@ __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 class ConvLSTMStep(LSTMStep):
     """As :class:`LSTMStep`, with convolutions for matrix products."""
 
+    gates = 0  # no products: no kernel
+
     strides: tuple = ()
     padding: str = "valid"
     dilation_rate: tuple = ()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
-from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.registry import register_builtin
@@ -24,6 +24,12 @@ class GRUStep(Step):
     activation: Callable
     recurrent_activation: Callable
 
+    gates, pieces, apart = 3, 4, True  # apart: a CPU is faster so, too
+
+    @property
+    def has_kernel(self):
+        return known(self.activation, self.recurrent_activation)
+
     def project(self, x, w):
         a = masked(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"][0] if "bias" in w else a
@@ -32,8 +38,13 @@ class GRUStep(Step):
         r = masked(h, w, "state_mask") @ w["recurrent_kernel"]
         if "bias" in w:
             r = r + w["bias"][1]
-        a, r = jnp.split(a, 3, axis=-1), jnp.split(r, 3, axis=-1)
-        return a[0] + r[0], a[1] + r[1], a[2], r[2]  # apart: a CPU is faster so
+        return self.join(jnp.split(a, 3, axis=-1), jnp.split(r, 3, axis=-1))
+
+    def join(self, a, r):
+        return a[0] + r[0], a[1] + r[1], a[2], r[2]
+
+    def of_products(self, d_z):
+        return d_z[0], d_z[1], d_z[3]
 
     def finish(self, z, states):
         (h,) = states
@@ -48,6 +59,7 @@ class ResetBeforeGRUStep(GRUStep):
     """The first form of 2014: the reset gate acts before the matrix product."""
 
     linear = False
+    gates = 0
 
     def project(self, x, w):
         a = masked(x, w, "input_mask") @ w["kernel"]

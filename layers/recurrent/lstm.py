@@ -11,7 +11,7 @@ import numpy as np
 from exburn.initializers import Initializer
 from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
-from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.registry import register_builtin
@@ -44,6 +44,12 @@ class LSTMStep(Step):
     recurrent_activation: Callable
     axis: int = -1  # of the gates
 
+    gates = pieces = 4
+
+    @property
+    def has_kernel(self):
+        return known(self.activation, self.recurrent_activation)
+
     def project(self, x, w):
         a = masked(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
@@ -53,7 +59,8 @@ class LSTMStep(Step):
 
     def finish(self, z, states):
         h, c = states
-        i, f, g, o = jnp.split(z.astype(c.dtype), 4, axis=self.axis)
+        z = z if isinstance(z, tuple) else jnp.split(z, 4, axis=self.axis)
+        i, f, g, o = (v.astype(c.dtype) for v in z)
         gate = self.recurrent_activation
         c = gate(f) * c + gate(i) * self.activation(g)
         return (gate(o) * self.activation(c)).astype(h.dtype), c

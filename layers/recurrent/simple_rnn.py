@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from exburn.layers.recurrent.cell import RecurrentCell, masked
-from exburn.layers.recurrent.loop import Step
+from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell
 from exburn.registry import register_builtin
 
@@ -19,6 +19,12 @@ class SimpleRNNStep(Step):
 
     activation: Callable
 
+    gates = pieces = 1
+
+    @property
+    def has_kernel(self):
+        return known(self.activation)
+
     def project(self, x, w):
         a = masked(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
@@ -27,7 +33,8 @@ class SimpleRNNStep(Step):
         return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
 
     def finish(self, z, states):
-        return (self.activation(z),)
+        z = z[0] if isinstance(z, tuple) else z
+        return (self.activation(z).astype(states[0].dtype),)
 
 
 @register_builtin
