@@ -64,6 +64,8 @@ class Context:
         root: The module that the pass runs through, holding the arrays of this pass.
         lookups: ``(indices, rows, layer)`` of every table that was looked into, and
             ``(values, None, input)`` of every input that is cast to integers.
+        tables: What looks into the tables of the pass, if their gradients are summed
+            at once: ``rows(table, indices)``; else ``None``.
         parts: The losses that a model's ``compute_loss`` added up, if several, by name.
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
@@ -85,6 +87,7 @@ class Context:
         self.captured: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
+        self.tables: Any = None
         self.parts: dict[str, Any] = {}
         self._draws: Counter[str] = Counter()
         self._masks: dict[int, tuple[Any, Any]] = {}

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import jax.numpy as jnp
+
 __all__ = ["Cost", "count", "inner_jaxprs", "inner_programs"]
 
 _DEPTHWISE = "exburn_depthwise"  # of exburn/ops/by_taps.py
@@ -28,6 +30,9 @@ class Cost:
         equations: Number of primitive operations, a measure of launch overhead.
         elements: Array elements written; of a loop those of one turn, and its results.
         outputs: Bytes of the results.
+        tables: Elements of the inputs that are looked into by rows.
+        kernels: Of the operations those that may be kernels of a GPU: not those of
+            integers, nor lookups, which become parts of others.
     """
 
     flops: float = 0.0
@@ -38,6 +43,8 @@ class Cost:
     outputs: float = 0.0
     products: float = 0.0
     halves: int = 0
+    tables: int = 0
+    kernels: int = 0
 
     def times(self, factor: float) -> Cost:
         """The cost for so many times the rows: the same operations, larger."""
@@ -56,6 +63,7 @@ def count(jaxpr: Any) -> Cost:
         48.0
     """
     flops, products, convolutions, equations, turned, halves = 0.0, 0.0, 0, 0, 0, 0
+    kernels = 0
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     unknown = {d for v in jaxpr.invars for d in _shape(v) if not isinstance(d, int)}
 
@@ -66,6 +74,7 @@ def count(jaxpr: Any) -> Cost:
         name = equation.primitive.name
         out = size(_shape(equation.outvars[0])) if equation.outvars else 0
         equations += times
+        kernels += times * (name != "gather" and any(map(_is_float, equation.outvars)))
         if name == "dot_general":
             (contract, _), _ = equation.params["dimension_numbers"]
             shape = _shape(equation.invars[0])
@@ -93,7 +102,31 @@ def count(jaxpr: Any) -> Cost:
     written = _written(jaxpr, size)
     flops += products
     counts = flops, convolutions, equations, written, turned, outputs
-    return Cost(*counts, products, halves)
+    tables = {id(v): size(_shape(v)) for v in _looked_into(jaxpr)}
+    return Cost(*counts, products, halves, sum(tables.values()), kernels)
+
+
+def _is_float(var: Any) -> bool:
+    return jnp.issubdtype(getattr(var.aval, "dtype", jnp.int32), jnp.inexact)
+
+
+def _looked_into(jaxpr: Any, origins: dict[int, Any] | None = None) -> Iterator[Any]:
+    """The outermost program's inputs whose rows are gathered, maybe several times.
+
+    Args:
+        jaxpr: The program, or one inside of it.
+        origins: What its variables are of the outermost one's inputs, by their ids.
+    """
+    known = {id(v): v for v in jaxpr.invars} if origins is None else origins
+    for equation in jaxpr.eqns:
+        read = equation.invars[:1] if equation.primitive.name == "gather" else []
+        yield from (known[id(v)] for v in read if id(v) in known)
+        for sub in _inside(equation):
+            if len(sub.invars) != len(equation.invars):  # of a loop, maybe
+                continue
+            pairs = zip(sub.invars, equation.invars, strict=True)
+            inner = {id(i): known[id(o)] for i, o in pairs if id(o) in known}
+            yield from _looked_into(sub, inner)
 
 
 def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:

@@ -114,7 +114,10 @@ class Embedding(Adaptable):
         return self._rows(inputs)
 
     def _rows(self, indices):
-        return self.cast(jnp.take(self.embeddings.get_value(), indices, 0, mode="clip"))
+        table, pass_ = self.embeddings.get_value(), context.current()
+        if pass_ is not None and pass_.tables is not None:
+            return self.cast(pass_.tables.rows(table, indices))
+        return self.cast(jnp.take(table, indices, 0, mode="clip"))
 
     def compute_mask(self, inputs, mask=None):
         return inputs != 0 if self.mask_zero else None

@@ -173,7 +173,7 @@ class Computation:
         They run one after the other, each as it would alone, with the same random key.
         Their rows come in a few arrays: see ``shared_rows``.
         """
-        unroll = min(unrolled(self._costs[key], platform), batches)
+        unroll = min(unrolled(self._costs[key], platform, training=False), batches)
 
         def serve(weights, parts):
             self.traces[key, size * batches] += 1

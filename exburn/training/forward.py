@@ -44,6 +44,7 @@ class Forward:
         probabilities: For each output whether it ends in a softmax or sigmoid.
         lookups: ``(input, rows, layer)``: inputs that index a layer's table of rows;
             without ``rows`` those that are cast to integers.
+        repeats_lookups: Whether a table is looked into several times.
         mixes_rows: Whether it may compute with the batch as a whole.
     """
 
@@ -52,6 +53,7 @@ class Forward:
     losses: int = 0
     probabilities: tuple[bool, ...] = ()
     lookups: tuple[tuple[int, int | None, str], ...] = ()
+    repeats_lookups: bool = False
     mixes_rows: bool = False
 
 
@@ -76,6 +78,7 @@ def trace(
             told["losses"] = len(pass_.losses)
             told["sums"] = any(map(jnp.ndim, pass_.losses))  # of one for each row
             told["lookups"] = lookups(x, pass_)
+            told["repeats_lookups"] = _repeat(pass_)
         return out
 
     groups = jax.tree.map(spec_like, split.peek())
@@ -150,6 +153,12 @@ def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int | None, str]
         source = pass_.source_of(indices)
         found += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
     return tuple(found)
+
+
+def _repeat(pass_: context.Context) -> bool:
+    """Whether a layer's table was looked into twice, or tables of the same name."""
+    names = [name for _, rows, name in pass_.lookups if rows is not None]
+    return len(set(names)) < len(names)
 
 
 def ends_in_probabilities(jaxpr: Any) -> tuple[bool, ...]:

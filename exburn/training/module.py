@@ -142,6 +142,7 @@ class SplitModule:
         captured=None,
         prepare=None,
         discoveries: list[Discovery] | None = None,
+        tables=None,
     ) -> tuple[Any, Arrays, context.Context]:
         """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
@@ -169,6 +170,7 @@ class SplitModule:
             pass_.scope = found.scope
         pass_.root = copy
         pass_.captured, pass_.in_fit = captured, training
+        pass_.tables = tables
         others = groups[-1]
         give(self.numbers, others, pass_.scope)
         with (

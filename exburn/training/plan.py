@@ -48,13 +48,19 @@ _LOADER_STEPS = 256  # of a chunk from a loader, which may be slow: progress sho
 # 100 KB, filling it took 30 us for a step of the first chunk, and a chunk cost 0.4 ms:
 # together least at the root of 13 times the epoch's steps.
 _LOADER_FEWEST, _LOADER_FILLING = 64, 13
-# Primitive operations of a forward pass. With four steps of 52 a turn, an H200 took
+# Kernels of a forward pass, at most. With four steps of 52 a turn, an H200 took
 # 1.15 times as long as for the plain scan; with steps of 12 to 18, 0.8 to 0.9 times.
 _SMALL = 32
 # Floating-point operations of a forward pass with convolutions, from which on starting
 # a kernel is short against running it: with 6e8 a convnet's first epoch on an H200 took
 # 2.2 instead of 3.9 s, later ones as long. With 1.6e8 an H100 took 1.15 times as long.
 _LONG_CONVOLUTIONS = 3e8
+# Seconds of an optimizer's pass over an element of a table of embeddings: eight numbers
+# at 3 TB/s. XLA makes one pass of the updates of four steps, since each of them reads
+# but a few rows: an H100 took 0.77 of the time for 8 columns of a table of 3 million
+# elements (17 % of the step by this estimate), 0.51 for 26 tables of 16 million.
+_TABLE = 32 / 3e12
+_TABLE_SHARE, _TABLE_EQUATIONS = 0.08, 256
 # Bytes that all operations of a joined step write, before XLA fuses most of them. An
 # H200 takes 0.10 ms for 32 rows of a transformer of two blocks (200 MB), 0.23 for 128,
 # 0.82 for 512. On a CPU, what is beyond its caches is slower than batch by batch.
@@ -229,20 +235,34 @@ def loader_steps(epoch: int | None) -> int:
     return min(max(best, _LOADER_FEWEST), _LOADER_STEPS)
 
 
-def unrolled(forward: Cost, platform: str) -> int:
+def unrolled(forward: Cost, platform: str, training: bool = True) -> int:
     """Steps compiled into one turn of the chunk's loop.
 
     On a GPU four small steps in a row run 1.1 to 1.2 times as fast as one (design §1).
     A model of many operations gains nothing from it, and compiles four times as long;
-    neither does one of long convolutions, which compiles up to twice as long.
+    neither does one of long convolutions, which compiles up to twice as long. But where
+    updates of tables of embeddings are much of a step, four of them are one.
+
+    Args:
+        forward: Cost of the forward pass of one batch.
+        platform: ``"cpu"``, ``"gpu"`` …
+        training: Whether there are updates.
 
     Example:
-        >>> unrolled(Cost(equations=12), "gpu"), unrolled(Cost(equations=300), "gpu")
+        >>> unrolled(Cost(kernels=12), "gpu"), unrolled(Cost(kernels=300), "gpu")
         (4, 1)
+        >>> unrolled(Cost(kernels=100, tables=10**8), "gpu")
+        4
     """
+    if platform == "cpu":
+        return 1
     long = bool(forward.convolutions) and forward.flops >= _LONG_CONVOLUTIONS
-    small = forward.equations <= _SMALL and not long
-    return 4 if small and platform != "cpu" else 1
+    small = forward.kernels <= _SMALL and not long
+    if training and forward.equations <= _TABLE_EQUATIONS:
+        _, per_equation, rate = _GPU
+        rest = 3 * max(forward.equations * per_equation, forward.flops / rate)
+        small = small or forward.tables * _TABLE > _TABLE_SHARE * rest
+    return 4 if small else 1
 
 
 def joined(forward: Cost, batches: int, platform: str) -> int:

@@ -469,6 +469,10 @@ class Preparation(Totals):
             return forward.cost.times((rows or known) / known)
         return None
 
+    @property
+    def _repeats_lookups(self) -> bool:
+        return any(forward.repeats_lookups for forward in self._forwards.values())
+
     def next_draw(self) -> int:
         """Where a ``predict`` begins to count its batches, for what layers draw.
 
@@ -477,13 +481,12 @@ class Preparation(Totals):
         number, self._predictions = self._predictions, self._predictions + 1
         return number % _CALLS * _DRAWS if self.split.draws else 0
 
-    @property
-    def unroll(self) -> int:
-        """Steps compiled into one turn of a chunk's loop."""
+    def unroll(self, training: bool) -> int:
+        """Steps compiled into one turn of the loop of training, or of the others."""
         if self.asked_unroll != "auto":
             return int(self.asked_unroll)
         cost = self.first_cost()
-        return 1 if cost is None else unrolled(cost, jax.default_backend())
+        return 1 if cost is None else unrolled(cost, jax.default_backend(), training)
 
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
@@ -555,6 +558,7 @@ class Preparation(Totals):
                 unroll=self.unroll,
                 options=self.compiler_options,
                 pointwise=convolutional(self.first_cost()) or None,
+                joins_lookups=self._repeats_lookups,
                 eager=self.eager,
                 log=self.compilations,
                 compiling=self._compiles,

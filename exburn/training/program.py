@@ -18,6 +18,7 @@ from exburn.substitution import substituting
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
 from exburn.training.custom import LOGS, CustomSteps, own_steps
+from exburn.training.lookups import Lookups, with_gradients
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
 from exburn.training.objective import Objective
@@ -41,9 +42,11 @@ class Programs:
         counts: Traces of each program so far; incremented here, read by users.
         settings: What the programs have built in, for the log.
         custom: Steps that the model's class defines itself, if any.
-        unroll: Steps of a chunk that are compiled into one iteration of the loop.
+        unroll: Steps of a chunk that are compiled into one iteration of the loop, of
+            the programs that train, and of others.
         options: What the compiler is told of the programs that train, and of others.
         pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
+        joins_lookups: Whether the gradients of lookups are summed at once: ``lookups``.
         eager: Runs without compiling, for debugging.
         log: Where compilations are noted.
         compiling: Called with a program's name before it is compiled.
@@ -59,16 +62,17 @@ class Programs:
         *,
         settings: Settings,
         custom: CustomSteps | None = None,
-        unroll: int = 1,
+        unroll: Callable[[bool], int] = lambda training: 1,
         options: Callable[[bool], dict[str, Any] | None] = lambda training: None,
         pointwise: bool | None = None,
+        joins_lookups: bool = False,
         eager: bool = False,
         log: CompileLog | None = None,
         compiling: Callable[[str], None] | None = None,
         like: Programs | None = None,
     ):
         self._compiling, self._options = compiling, options
-        self._pointwise = pointwise
+        self._pointwise, self._joins_lookups = pointwise, joins_lookups
         self.custom = custom
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.unroll, self.eager = counts, unroll, eager
@@ -186,9 +190,16 @@ class Programs:
     def _gradients(self, state: TrainState, batch: Any, row_mask: Any):
         """The gradients of one batch, and a state with all it changes but an update."""
         x, y, w = batch
-        (_, (loss, outputs, others, parts, masks, own)), grads = jax.value_and_grad(
-            self.loss, has_aux=True
-        )(state.params, state, batch, row_mask)
+
+        def objective(params, tables=None):
+            return self.loss(params, state, batch, row_mask, tables)
+
+        if self._joins_lookups:
+            (_, found), grads = with_gradients(objective, state.params)
+        else:
+            differentiate = jax.value_and_grad(objective, has_aux=True)
+            (_, found), grads = differentiate(state.params)
+        loss, outputs, others, parts, masks, own = found
         outputs = jax.lax.stop_gradient(outputs)
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
@@ -214,7 +225,7 @@ class Programs:
             sums = self.optimizer.accumulate_batch(grads, state.opt_state)
             return new.replace(opt_state=sums), None
 
-        unroll = min(self.unroll, len(items[2]))
+        unroll = min(self.unroll(True), len(items[2]))
         new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
         frozen = {n: new.frozen[n] for n in assigned}
         new = new.replace(frozen=state.frozen | frozen)
@@ -222,7 +233,14 @@ class Programs:
         with holding(self.split.numbers, new.others):
             return self._updated(state, new, update)
 
-    def loss(self, params: Any, state: TrainState, batch: Any, row_mask: Any) -> Any:
+    def loss(
+        self,
+        params: Any,
+        state: TrainState,
+        batch: Any,
+        row_mask: Any,
+        tables: Lookups | None = None,
+    ) -> Any:
         """What a step minimizes: the loss at ``params``, in a training pass.
 
         Returns:
@@ -238,6 +256,7 @@ class Programs:
                 training=True,
                 key=state.key(),
                 row_mask=row_mask,
+                tables=tables,
             )
             filled, masks = pass_.attached(preds)
             outputs = preds, filled
@@ -302,7 +321,7 @@ class Programs:
             return _if_active(item, new, state)
 
         state = state.replace(metrics=totals)
-        state = self._loop(body, state, data, index, count)
+        state = self._loop(body, state, data, index, count, training=True)
         return state, self.results(state.metrics)
 
     def _train_groups(self, state, totals, data, index, count):
@@ -334,7 +353,7 @@ class Programs:
             new = one(totals, batch, row_mask, _rows(batch[0], row_mask), key)
             return _if_active(item, new, totals)
 
-        return self._loop(body, totals, data, index, count, invariants.scan)
+        return self._loop(body, totals, data, index, count, training=False)
 
     def _predict(self, arrays, data, index, start):
         def one(item):
@@ -350,7 +369,7 @@ class Programs:
         if jax.tree.leaves(xs)[0].shape[0] == 1:
             out = one(jax.tree.map(lambda v: v[0], xs))
             return jax.tree.map(lambda v: v[None], out)
-        unroll = min(self.unroll, len(xs[2]))
+        unroll = min(self.unroll(False), len(xs[2]))
 
         def body(carry, item):
             return carry, one(item)
@@ -362,17 +381,18 @@ class Programs:
         own = totals.get(LOGS)
         return packed(self.objective.results(totals) if own is None else own)
 
-    def _loop(self, body, carry, data, index, count, scan=jax.lax.scan):
+    def _loop(self, body, carry, data, index, count, training):
         """Runs ``body`` for every step: a scan, or a single call for one step."""
         items = _items(data, index, count)
         length = len(items[2])
         if length == 1:
             return body(carry, jax.tree.map(lambda v: v[0], items))
+        scan = jax.lax.scan if training else invariants.scan
         carry, _ = scan(
             lambda c, item: (body(c, item), None),
             carry,
             items,
-            unroll=min(self.unroll, length),
+            unroll=min(self.unroll(training), length),
         )
         return carry
 

@@ -123,7 +123,7 @@ class Trainer(Averaging):
         self.decisions = decisions(
             feed,
             self.first_cost(feed.batch_size),
-            self.unroll,
+            self.unroll(training=True),
             steps_asked=self.steps_per_execution,
             unroll_asked=self.asked_unroll,
             join_asked=self.join_batches,

@@ -6,6 +6,8 @@ import pytest
 
 import exburn
 from exburn.flops import Cost, count
+from exburn.training.forward import trace
+from exburn.training.module import SplitModule
 from exburn.training.plan import balanced, chunk_steps, shared, unrolled
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
@@ -99,13 +101,34 @@ def test_data_of_many_sizes_share_few_lengths_with_few_empty_steps(most, empty):
 @pytest.mark.parametrize(
     ("cost", "platform", "turns"),
     [
-        (Cost(flops=1.5e7, equations=12), "gpu", 4),
-        (Cost(flops=4e9, equations=12), "gpu", 4),
-        (Cost(flops=1.6e8, equations=19, convolutions=2), "gpu", 4),
-        (Cost(flops=6.2e8, equations=19, convolutions=2), "gpu", 1),
-        (Cost(flops=1.5e7, equations=100), "gpu", 1),
-        (Cost(flops=1.5e7, equations=12), "cpu", 1),
+        (Cost(flops=1.5e7, kernels=12), "gpu", 4),
+        (Cost(flops=4e9, kernels=12), "gpu", 4),
+        (Cost(flops=1.6e8, kernels=19, convolutions=2), "gpu", 4),
+        (Cost(flops=6.2e8, kernels=19, convolutions=2), "gpu", 1),
+        (Cost(flops=1.5e7, kernels=100), "gpu", 1),
+        (Cost(flops=1.5e7, kernels=12), "cpu", 1),
+        # A tenth of the step updates tables of 4 million elements.
+        (Cost(flops=6e7, equations=117, kernels=40, tables=4_160_000), "gpu", 4),
+        (Cost(flops=6e7, equations=117, kernels=40, tables=320_000), "gpu", 1),
+        (Cost(flops=1e13, equations=117, kernels=40, tables=38_000_000), "gpu", 1),
+        (Cost(flops=6e7, equations=900, kernels=400, tables=10**8), "gpu", 1),
     ],
 )
 def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
     assert unrolled(cost, platform) == turns
+    assert unrolled(cost, platform, training=False) == (
+        turns if cost.tables == 0 else 1
+    )
+
+
+def test_what_a_recommender_looks_up_is_counted_once():
+    from exburn import Input, Model, layers
+
+    x = Input((6,), dtype="int32")
+    table = layers.Embedding(50, 4)
+    own = layers.Embedding(7, 4)(x[:, 0])
+    h = layers.Concatenate()([own, *[table(x[:, i]) for i in range(1, 6)]])
+    model = Model(x, layers.Dense(1)(h))
+    cost = trace(SplitModule(model), jax.ShapeDtypeStruct((8, 6), "int32")).cost
+    assert cost.tables == 57 * 4
+    assert cost.kernels < 12 < cost.equations  # a join, a product and a bias

@@ -1,0 +1,98 @@
+"""One sum for the gradients of all lookups in a table.
+
+A table that is looked into for each of 26 columns gets 26 gradients: each is zeros of
+the table's size with a few rows in them, and all of them are added up. Here each lookup
+has a gradient of the rows alone, and the table's is one sum over the rows of all. Such
+a recommender's step has 30 kernels then instead of 81 on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["Lookups", "with_gradients"]
+
+
+class Lookups:
+    """The lookups of one forward pass, as ``Context.tables``.
+
+    Args:
+        params: The parameters of the pass, by name.
+        slopes: Zeros for the rows of each lookup, by which to differentiate, in the
+            order of the lookups; ``None`` to learn their shapes.
+    """
+
+    def __init__(self, params: Mapping[str, Any], slopes: list | None = None):
+        self._names = {id(value): name for name, value in params.items()}
+        self._slopes = slopes
+        self.found: list[tuple[str, Any, Any]] = []
+        """Name, indices and rows of each lookup."""
+
+    def rows(self, table: jax.Array, indices: jax.Array) -> jax.Array:
+        """``table[indices]``, indices of no row being those of the nearest."""
+        name = self._names.get(id(table))
+        if name is None:  # frozen, or not as the pass was given it
+            return jnp.take(table, indices, 0, mode="clip")
+        number = len(self.found)
+        if self._slopes is not None:
+            table = jax.lax.stop_gradient(table)
+        rows = jnp.take(table, indices, 0, mode="clip")
+        self.found.append((name, indices, rows))
+        return rows if self._slopes is None else rows + self._slopes[number]
+
+
+def with_gradients(
+    loss: Callable[[Any, Lookups], tuple[Any, Any]], params: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """As ``jax.value_and_grad(loss, has_aux=True)(params)``.
+
+    Args:
+        loss: ``value, aux = loss(params, lookups)``, whose pass has ``lookups`` as its
+            ``Context.tables``.
+        params: Where to differentiate.
+
+    Example:
+        >>> def loss(p, lookups):
+        ...     rows = [lookups.rows(p["table"], jnp.array([i, 1])) for i in (0, 2)]
+        ...     return sum(r.sum() for r in rows), None
+        >>> _, grads = with_gradients(loss, {"table": jnp.ones((3, 1))})
+        >>> grads["table"].ravel().tolist()
+        [1.0, 2.0, 1.0]
+    """
+
+    def discover(params):
+        lookups = Lookups(params)
+        loss(params, lookups)
+        return [(indices, rows) for _, indices, rows in lookups.found]
+
+    try:
+        found = jax.eval_shape(discover, params)
+    except jax.errors.UnexpectedTracerError:
+        # Some are within a loop of the model's own, whose indices stay there.
+        return jax.value_and_grad(lambda p: loss(p, Lookups({})), has_aux=True)(params)
+
+    names: list[str] = []
+
+    def by_rows(params, slopes):
+        lookups = Lookups(params, slopes)
+        value, aux = loss(params, lookups)
+        names[:] = [name for name, _, _ in lookups.found]
+        return value, (aux, [indices for _, indices, _ in lookups.found])
+
+    zeros = [jnp.zeros(rows.shape, rows.dtype) for _, rows in found]
+    (value, (aux, indices)), (grads, slopes) = jax.value_and_grad(
+        by_rows, (0, 1), has_aux=True
+    )(params, zeros)
+    for name in dict.fromkeys(names):
+        own = [i for i, other in enumerate(names) if other == name]
+        rows = [slopes[i].reshape(-1, slopes[i].shape[-1]) for i in own]
+        places = jnp.concatenate([indices[i].reshape(-1) for i in own])
+        places = jnp.clip(places, 0, params[name].shape[0] - 1)
+        grads[name] = (
+            grads[name].at[places].add(jnp.concatenate(rows), mode="promise_in_bounds")
+        )
+    return (value, aux), grads
