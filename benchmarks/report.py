@@ -112,6 +112,18 @@ def large(results: dict[str, Any]) -> Iterator[str]:
         yield _row(work, f"{speed:,.0f}", tokens, share, *ratios, peak)
 
 
+def breadth(results: dict[str, Any]) -> Iterator[str]:
+    named = OTHERS
+    yield from _head(
+        "model", "ExBurn, samples/s", *(f"against {name}" for name in named.values())
+    )
+    for work, runs in results.items():
+        if (ours := runs.get("exburn")) is None:
+            continue
+        ratios = [f"{runs[p]['ratio']:.2f} ×" if p in runs else "–" for p in named]
+        yield _row(work, f"{ours['samples_per_s']:,.0f}", *ratios)
+
+
 def cold_start(results: dict[str, Any]) -> Iterator[str]:
     yield from _head(
         "model", "parameters", "ExBurn", "Keras", "ExBurn / Keras", "second process",
@@ -261,6 +273,7 @@ def kernels(results: dict[str, Any]) -> Iterator[str]:
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "large": large,
+    "breadth": breadth,
     "cold_start": cold_start,
     "overhead": overhead,
     "scaling": scaling,

@@ -49,6 +49,7 @@ CASES = (
     Case("feeding", 120),
     Case("large", 400),
     Case("large_inference", 300),
+    Case("breadth", 1_400),
     Case("kernels", 25),
     Case("precision", 80),
     Case("quantization", 100, ("--size", "large", "--kernels")),

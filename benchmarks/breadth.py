@@ -1,0 +1,234 @@
+"""A grid of kinds of models on one GPU: ExBurn beside hand-written JAX, Keras, PyTorch.
+
+    python benchmarks/breadth.py [--work vit-64-float32,unet-64] [--peers exburn,scan]
+
+Embeddings, transformers, recurrent nets, convolutions, mixers and tables of numbers
+(`breadth_models.py`), each in a few sizes. ExBurn runs ``fit`` with its defaults, its
+progress bar (into a terminal that is thrown away) and a metric. Printed are samples/s
+of the best warm epoch, and ExBurn's ratio to each peer: above 1, ExBurn is faster. A
+process measures all cells of one peer, so that a run of the whole grid takes minutes;
+``--seconds`` ends it before a time limit. With ``--json`` what is there already is not
+measured again.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from breadth_models import CELLS, Cell
+from process import environment_of, options, read, write
+from throughput import fit_and_time
+
+PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
+
+
+def run_exburn(cell: Cell, x, y, epochs: int) -> list[float]:
+    import exburn
+
+    exburn.set_precision("float32" if cell.dtype == "float32" else "mixed_bfloat16")
+    model = cell.keras_like(exburn)
+    loss: Any = "cross_entropy"
+    if cell.binary:
+        loss = exburn.losses.BinaryCrossentropy(from_logits=True)
+    model.compile("adam", loss=loss, metrics=["accuracy"])
+    return fit_and_time(model, exburn.callbacks, x, y, cell.batch, epochs, verbose=1)
+
+
+def run_keras(cell: Cell, x, y, epochs: int) -> list[float]:
+    os.environ["KERAS_BACKEND"] = "jax"
+    import keras
+
+    policy = "float32" if cell.dtype == "float32" else "mixed_bfloat16"
+    keras.mixed_precision.set_global_policy(policy)
+    model = cell.keras_like(keras)
+    kind = keras.losses.SparseCategoricalCrossentropy
+    kind = keras.losses.BinaryCrossentropy if cell.binary else kind
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-3),
+        loss=kind(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return fit_and_time(model, keras.callbacks, x, y, cell.batch, epochs, verbose=0)
+
+
+def run_scan(cell: Cell, x, y, epochs: int) -> list[float]:
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    params, forward = cell.hand_written()
+    optimizer, n = optax.adam(1e-3), len(x)
+
+    def step(state, x, y):
+        params, opt_state, loss_sum, hits = state
+
+        def objective(params):
+            logits = forward(params, x)
+            if cell.binary:
+                loss = optax.sigmoid_binary_cross_entropy(logits, y)
+                return loss.mean(), ((logits > 0) == (y > 0.5)).mean()
+            loss = optax.softmax_cross_entropy_with_integer_labels(logits, y)
+            return loss.mean(), (logits.argmax(-1) == y).mean()
+
+        (loss, hit), grads = jax.value_and_grad(objective, has_aux=True)(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        params = optax.apply_updates(params, updates)
+        return params, opt_state, loss_sum + loss, hits + hit
+
+    def epoch(state, key, dx, dy):
+        order = jax.random.permutation(key, n)[: n // cell.batch * cell.batch]
+        body = lambda s, rows: (step(s, dx[rows], dy[rows]), None)  # noqa: E731
+        return jax.lax.scan(body, state, order.reshape(-1, cell.batch))[0]
+
+    run = jax.jit(epoch, donate_argnums=(0,))
+    dx, dy = jax.device_put(x), jax.device_put(y)
+    state = (params, optimizer.init(params), jnp.zeros(()), jnp.zeros(()))
+    times = [time.perf_counter()]
+    for e in range(epochs):
+        state = run(state, jax.random.key(e), dx, dy)
+        jax.device_get(state[-2:])
+        times.append(time.perf_counter())
+    return times
+
+
+def run_torch(cell: Cell, x, y, epochs: int, compiled: bool = False) -> list[float]:
+    import torch
+    from torch.nn import functional as F
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    model = cell.torch_module().to(device)
+    dx, dy = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+    if not cell.binary:
+        dy = dy.long()
+    fused, half = device == "cuda", cell.dtype != "float32"
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=fused)
+
+    def forward(x, y):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=half):
+            logits = model(x)
+        logits = logits.float()
+        if cell.binary:
+            hits = ((logits > 0) == (y > 0.5)).float().mean()
+            return F.binary_cross_entropy_with_logits(logits, y), hits
+        return F.cross_entropy(logits, y), (logits.argmax(1) == y).float().mean()
+
+    call = torch.compile(forward) if compiled else forward
+    times = [time.perf_counter()]
+    for _ in range(epochs):
+        order = torch.randperm(len(x), device=device)
+        total, hits = torch.zeros(2, device=device).unbind()
+        for rows in order[: len(x) // cell.batch * cell.batch].split(cell.batch):
+            optimizer.zero_grad(set_to_none=True)
+            loss, hit = call(dx[rows], dy[rows])
+            loss.backward()
+            optimizer.step()
+            total, hits = total + loss.detach(), hits + hit
+        float(total + hits)
+        times.append(time.perf_counter())
+    return times
+
+
+RUNNERS: dict[str, Any] = {
+    "exburn": run_exburn,
+    "scan": run_scan,
+    "keras": run_keras,
+    "torch": run_torch,
+    "torch-compiled": lambda *a: run_torch(*a, compiled=True),
+}
+
+
+def child(works: str, peer: str, epochs: int, shrink: int) -> None:
+    """Measures cells one after the other, and prints what each one took."""
+    for work in works.split(","):
+        cell = CELLS[work]
+        samples = max(cell.samples // shrink, cell.batch * 2)
+        x, y = cell.data(samples)
+        try:
+            times = RUNNERS[peer](cell, x, y, epochs)
+        except Exception as error:
+            print(f"{work} {peer} failed: {error!r}"[:1000], file=sys.stderr)
+            continue
+        finally:
+            gc.collect()
+            if peer == "torch-compiled":
+                sys.modules["torch"]._dynamo.reset()
+        spans = [b - a for a, b in zip(times, times[1:], strict=False)]
+        out = {
+            "work": work,
+            "samples": samples // cell.batch * cell.batch,
+            "first": spans[0],
+            "warm": spans[1:],
+        }
+        print("RESULT " + json.dumps(out), flush=True)
+
+
+def measured(
+    works: list[str], peer: str, epochs: int, shrink: int, seconds: float
+) -> Iterator[dict]:
+    """What a process of its own says of each cell, as it says it."""
+    command = [sys.executable, __file__, "--child", ",".join(works), peer]
+    command += ["--epochs", str(epochs), "--shrink", str(shrink)]
+    # The next process needs the memory that this one would keep from it.
+    environment = environment_of(XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        end = time.monotonic() + seconds
+        for line in process.stdout:
+            if line.startswith("RESULT "):
+                yield json.loads(line[7:])
+            if time.monotonic() > end:
+                process.kill()
+
+
+def main() -> None:
+    parser = options(__doc__, PEERS, CELLS)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--shrink", type=int, default=1, help="a part of the samples")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    args = parser.parse_args()
+    if args.child:
+        works, peer = args.child
+        child(works, peer, args.epochs, args.shrink)
+        return
+    begun = time.monotonic()
+    report: dict[str, dict] = read(args.json)
+    for peer in args.peers.split(","):
+        works = [w for w in args.work.split(",") if peer not in report.get(w, {})]
+        left = args.seconds - (time.monotonic() - begun)
+        if not works or left <= 0:
+            continue
+        for result in measured(works, peer, args.epochs, args.shrink, left):
+            work = result.pop("work")
+            runs = report.setdefault(work, {})
+            runs[peer] = result
+            speed = result["samples"] / min(result["warm"])
+            result["samples_per_s"] = speed
+            line = f"{work:26} {peer:15} {speed:>12,.0f} samples/s"
+            line += f"  epoch {min(result['warm']) * 1e3:8.1f} ms"
+            line += f"  first {result['first']:6.2f} s"
+            for name, other in runs.items():
+                if name != "exburn" and "exburn" in runs:
+                    ours = runs["exburn"]["samples_per_s"]
+                    other["ratio"] = ours / other["samples_per_s"]
+            if "ratio" in result:
+                line += f"  ExBurn is {result['ratio']:.2f} ×"
+            print(line, flush=True)
+            if args.json:
+                write(args.json, report)
+
+
+if __name__ == "__main__":
+    main()
