@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
+from flax.errors import TraceContextError
 
 __all__ = ["Lookups", "with_gradients"]
 
@@ -29,13 +31,14 @@ class Lookups:
     def __init__(self, params: Mapping[str, Any], slopes: list | None = None):
         self._names = {id(value): name for name, value in params.items()}
         self._slopes = slopes
+        self._level = nnx.Variable(0)  # flax refuses to set it within another trace
         self.found: list[tuple[str, Any, Any]] = []
         """Name, indices and rows of each lookup."""
 
     def rows(self, table: jax.Array, indices: jax.Array) -> jax.Array:
         """``table[indices]``, indices of no row being those of the nearest."""
         name = self._names.get(id(table))
-        if name is None:  # frozen, or not as the pass was given it
+        if name is None or self._in_another_trace():  # or frozen, or another table
             return jnp.take(table, indices, 0, mode="clip")
         number = len(self.found)
         if self._slopes is not None:
@@ -43,6 +46,14 @@ class Lookups:
         rows = jnp.take(table, indices, 0, mode="clip")
         self.found.append((name, indices, rows))
         return rows if self._slopes is None else rows + self._slopes[number]
+
+    def _in_another_trace(self) -> bool:
+        """Whether a loop of the model's own is traced, whose indices stay there."""
+        try:
+            self._level.set_raw_value(0)
+        except TraceContextError:
+            return True
+        return False
 
 
 def with_gradients(
@@ -69,12 +80,7 @@ def with_gradients(
         loss(params, lookups)
         return [(indices, rows) for _, indices, rows in lookups.found]
 
-    try:
-        found = jax.eval_shape(discover, params)
-    except jax.errors.UnexpectedTracerError:
-        # Some are within a loop of the model's own, whose indices stay there.
-        return jax.value_and_grad(lambda p: loss(p, Lookups({})), has_aux=True)(params)
-
+    found = jax.eval_shape(discover, params)
     names: list[str] = []
 
     def by_rows(params, slopes):
