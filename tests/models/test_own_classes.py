@@ -1,6 +1,7 @@
 """Copies of models with a user's classes that nobody registered."""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -59,12 +60,21 @@ def test_elsewhere_the_class_is_still_unknown():
         keras.Model.from_config(config)
 
 
-def test_a_weight_without_a_value_says_so():
+@pytest.mark.parametrize("read", [np.asarray, lambda kernel: kernel.numpy()])
+def test_a_weight_has_a_value_where_it_is_read(read):
+    layer = layers.Dense(3)
+    layer.build((None, 5))
+    assert read(layer.kernel).shape == (5, 3)
+    assert np.ptp(read(layer.kernel)) > 0
+    np.testing.assert_array_equal(read(layer.kernel), read(layer.weights[0]))
+
+
+def test_a_weight_without_a_layer_says_that_it_has_no_value():
     """It was an array of one object."""
     layer = layers.Dense(3)
     layer.build((None, 5))
-    for read in (np.asarray, lambda kernel: kernel.numpy()):
-        with pytest.raises(keras.errors.NotBuiltError, match="kernel: it has no value"):
-            read(layer.kernel)
-    assert len(layer.weights) == 2
-    assert np.asarray(layer.kernel).shape == (5, 3)
+    kernel = layer.kernel
+    del layer
+    gc.collect()
+    with pytest.raises(keras.errors.NotBuiltError, match="kernel: it has no value"):
+        np.asarray(kernel)

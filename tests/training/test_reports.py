@@ -178,7 +178,11 @@ def test_a_change_of_the_model_or_its_optimizer_is_named():
     trained("frozen now: sequential, dropout")
     model.unfreeze("sequential/dense")
     model.layers[1].rate = 0.25
-    trained("frozen no more: sequential/dense", "dropout.rate 0.5 → 0.25")
+    trained(
+        "frozen no more: sequential/dense",
+        "dropout.rate 0.5 → 0.25",
+        "arguments from now on: dropout.rate",
+    )
     sgd.momentum, sgd.learning_rate = 0.5, cosine
     trained(
         "optimizer: momentum 0.9 → 0.5", f"optimizer: learning_rate float → {cosine}"
