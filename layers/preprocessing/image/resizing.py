@@ -14,6 +14,7 @@ from exburn.layers.preprocessing.image.base import (
     as_float,
 )
 from exburn.ops import image as ops
+from exburn.ops.warping import rounded
 from exburn.registry import register_builtin
 
 __all__ = ["CenterCrop", "RandomCrop", "Resizing"]
@@ -80,7 +81,7 @@ class Resizing(ImageLayer):
         resized = self._resize(images, self.interpolation)
         if jnp.issubdtype(images.dtype, jnp.floating):
             return self.cast(resized)
-        return _as_integers(resized, images.dtype)
+        return rounded(resized, images.dtype)
 
     def transform_masks(self, masks, parameters):
         return self._resize(masks, "nearest").astype(masks.dtype)
@@ -115,12 +116,6 @@ class Resizing(ImageLayer):
             self.fill_value,
             "channels_last",
         )
-
-
-def _as_integers(images, dtype):
-    """Rounded, and cut to what the dtype can hold."""
-    limits = jnp.iinfo(dtype)
-    return jnp.clip(jnp.round(images), limits.min, limits.max).astype(dtype)
 
 
 def fit(images, height: int, width: int, interpolation: str = "bilinear"):
