@@ -1,4 +1,4 @@
-"""Kinds of arguments that Keras' ops take: axes of every form, numbers, other dtypes."""
+"""Kinds of arguments that Keras' ops take: any axis, numbers, other dtypes."""
 
 import keras
 import numpy as np
