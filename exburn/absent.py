@@ -30,8 +30,6 @@ _INSTEAD = {
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",
         "TFSMLayer": "there is no TensorFlow; exburn.predict runs ONNX and StableHLO",
-        "MelSpectrogram": "exburn.ops.stft, and a matrix product with the filter bank",
-        "STFTSpectrogram": "exburn.ops.stft, or Conv1D with initializers.STFT",
     },
     "exburn.optimizers": {"legacy": "there is nothing of Keras 2"},
     "exburn.quantizers": {

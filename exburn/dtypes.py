@@ -188,6 +188,19 @@ def is_float(dtype: Any) -> bool:
     return jnp.issubdtype(np.dtype(dtype), jnp.floating)
 
 
+def lowest_of(dtype: Any) -> Any:
+    """What no value of the dtype is below, as a NumPy scalar of it.
+
+    Example:
+        >>> lowest_of("int8"), lowest_of("bool"), lowest_of("float32")
+        (np.int8(-128), np.False_, np.float32(-inf))
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return dtype.type(False)
+    return dtype.type(-np.inf if is_float(dtype) else np.iinfo(dtype).min)
+
+
 _precision = Precision()
 _inside: contextvars.ContextVar[Precision | None] = contextvars.ContextVar(
     "exburn_precision", default=None

@@ -95,6 +95,7 @@ from exburn.layers.pooling.window import (
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization
 from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
+from exburn.layers.preprocessing.image.box_count import MaxNumBoundingBoxes
 from exburn.layers.preprocessing.image.colour import (
     RandomColorDegeneration,
     RandomColorJitter,
@@ -118,7 +119,11 @@ from exburn.layers.preprocessing.image.geometry import (
     RandomTranslation,
     RandomZoom,
 )
-from exburn.layers.preprocessing.image.histogram import AutoContrast, Equalization
+from exburn.layers.preprocessing.image.histogram import (
+    AutoContrast,
+    ContrastLimitedAdaptiveHistogramEqualization,
+    Equalization,
+)
 from exburn.layers.preprocessing.image.mixing import CutMix, MixUp
 from exburn.layers.preprocessing.image.policy import AugMix, RandAugment
 from exburn.layers.preprocessing.image.resizing import CenterCrop, RandomCrop, Resizing
@@ -132,6 +137,7 @@ from exburn.layers.preprocessing.image.tone import (
 from exburn.layers.preprocessing.integer_lookup import IntegerLookup
 from exburn.layers.preprocessing.normalization import Normalization
 from exburn.layers.preprocessing.pipeline import Pipeline
+from exburn.layers.preprocessing.spectrogram import MelSpectrogram, STFTSpectrogram
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.layers.preprocessing.text_vectorization import TextVectorization
 from exburn.layers.recurrent import (
@@ -201,6 +207,7 @@ __all__ = [
     "CategoryEncoding",
     "CenterCrop",
     "Concatenate",
+    "ContrastLimitedAdaptiveHistogramEqualization",
     "Conv1D",
     "Conv1DTranspose",
     "Conv2D",
@@ -264,6 +271,7 @@ __all__ = [
     "LayerNormalization",
     "LeakyReLU",
     "Masking",
+    "MaxNumBoundingBoxes",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPool3D",
@@ -271,6 +279,7 @@ __all__ = [
     "MaxPooling2D",
     "MaxPooling3D",
     "Maximum",
+    "MelSpectrogram",
     "Minimum",
     "MixUp",
     "ModuleLayer",
@@ -309,6 +318,7 @@ __all__ = [
     "Resizing",
     "ReversibleEmbedding",
     "RotaryEmbedding",
+    "STFTSpectrogram",
     "SeparableConv1D",
     "SeparableConv2D",
     "SeparableConvolution1D",

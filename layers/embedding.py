@@ -105,7 +105,7 @@ class Embedding(Adaptable):
         pass_ = context.current()
         if pass_ is not None:
             pass_.lookups.append((inputs, self.input_dim, self.name))
-        if jnp.issubdtype(inputs.dtype, jnp.floating):
+        if jnp.issubdtype(inputs.dtype, jnp.floating) or inputs.dtype == bool:
             inputs = inputs.astype(jnp.int32)
         elif not jnp.issubdtype(inputs.dtype, jnp.integer):
             raise DTypeError(

@@ -1,5 +1,6 @@
 """How tests compile: each program once, and all but the slow ones fast, not well."""
 
+import datetime
 import gc
 import os
 import shutil
@@ -24,6 +25,17 @@ QUICK_FLAGS = (
 )
 
 
+def pytest_addoption(parser):
+    group = parser.getgroup("fuzz", "random programs beside Keras (-m nightly)")
+    group.addoption("--fuzz-draws", type=int, default=1000, help="number of programs")
+    group.addoption(
+        "--fuzz-seed",
+        type=int,
+        default=datetime.date.today().toordinal(),
+        help="what they are drawn by; today's date by default",
+    )
+
+
 def pytest_configure(config):
     """Programs that a run has compiled are kept until it is over.
 
@@ -31,7 +43,8 @@ def pytest_configure(config):
     that tests start know nothing of it, and the user's own cache stays as it is.
     """
     given = getattr(config, "workerinput", {}).get("compiled")
-    if not given and "not slow" in config.option.markexpr:
+    quick = ("not slow", "nightly")
+    if not given and any(mark in config.option.markexpr for mark in quick):
         _compile_quickly()
     config.stash[FOLDER] = given or tempfile.mkdtemp(prefix="exburn-tests-")
     if not given:
@@ -65,7 +78,11 @@ def pytest_configure_node(node):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks what is in ``long.txt``."""
+    """Marks what is in ``long.txt``, and leaves nightly tests to ``-m nightly``."""
+    if "nightly" not in config.option.markexpr:
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if item not in nightly]
+        config.hook.pytest_deselected(items=nightly)
     lines = LONG.read_text().splitlines()
     long = {f"tests/{line}" for line in lines if not line.startswith("#")}
     known = {item.nodeid for item in items}

@@ -49,6 +49,8 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     x = jnp.asarray(x)
     if negative_slope != 0 and max_value is None and threshold == 0:
         return jax.nn.leaky_relu(x, negative_slope)
+    if x.dtype == jnp.bool_:
+        x = x.astype(jnp.int32)
     if threshold != 0:
         out = jnp.where(x > threshold, x, jnp.zeros_like(x))
     elif max_value == 6:

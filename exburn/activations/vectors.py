@@ -23,7 +23,7 @@ def softmax(x, axis=-1):
 
     Args:
         x: Input.
-        axis: Axis, or tuple of axes, that the sum runs over.
+        axis: Axis, or several, that the sum runs over; None for all.
 
     Raises:
         ShapeError: ``x`` is a scalar or has no such axis.
@@ -32,7 +32,7 @@ def softmax(x, axis=-1):
         >>> softmax([[0.0, 0.0], [1000.0, 0.0]]).tolist()
         [[0.5, 0.5], [1.0, 0.0]]
     """
-    x = _with_axis("softmax", x, axis)
+    x, axis = _with_axis("softmax", x, axis)
     size = x.shape[axis] if isinstance(axis, int) else None
     if isinstance(size, int) and size == 1:
         warn(
@@ -47,7 +47,7 @@ def log_softmax(x, axis=-1):
 
     Args:
         x: Input.
-        axis: Axis, or tuple of axes, that the sum runs over.
+        axis: Axis, or several, that the sum runs over; None for all.
 
     Raises:
         ShapeError: ``x`` is a scalar or has no such axis.
@@ -56,7 +56,7 @@ def log_softmax(x, axis=-1):
         >>> log_softmax([1000.0, 0.0]).tolist()
         [0.0, -1000.0]
     """
-    x = _with_axis("log_softmax", x, axis)
+    x, axis = _with_axis("log_softmax", x, axis)
     return jax.nn.log_softmax(_wide(x), axis).astype(_kind(x))
 
 
@@ -78,7 +78,7 @@ def sparsemax(x, axis=-1):
 
     Source: Martins & Astudillo, *From Softmax to Sparsemax*, 2016.
     """
-    given = _with_axis("sparsemax", x, axis)
+    given, axis = _with_axis("sparsemax", x, axis)
     x = jnp.moveaxis(_wide(given), axis, -1)
     x = x - jax.lax.stop_gradient(jnp.max(x, -1, keepdims=True))
     ordered = jnp.sort(x, axis=-1, descending=True)
@@ -109,7 +109,7 @@ def glu(x, axis=-1):
 
     Source: Dauphin et al., *Language Modeling with Gated Convolutional Networks*, 2016.
     """
-    x = _with_axis("glu", x, axis)
+    x, axis = _with_axis("glu", x, axis)
     size = x.shape[axis]
     if isinstance(size, int) and size % 2:
         raise ShapeError(
@@ -128,11 +128,15 @@ def _wide(x: jax.Array) -> jax.Array:
     return x.astype(jnp.promote_types(_kind(x), jnp.float32))
 
 
-def _with_axis(op: str, x: Any, axis: int | tuple[int, ...]) -> jax.Array:
+def _with_axis(op: str, x: Any, axis: Any) -> tuple[jax.Array, Any]:
+    """The array, and the axis or axes as integers that it has."""
     x = jnp.asarray(x)
+    if axis is None:
+        axis = tuple(range(x.ndim))
+    axis = tuple(map(int, axis)) if isinstance(axis, list | tuple) else int(axis)
     for one in axis if isinstance(axis, tuple) else (axis,):
         if not -x.ndim <= one < x.ndim:
             raise ShapeError(
                 op, f"the input has no axis {one}", {"x": tuple(x.shape), "axis": axis}
             )
-    return x
+    return x, axis

@@ -57,6 +57,13 @@ def tensors(value: Any) -> Any:
     return tensor(value)
 
 
+def _axis(value: Any) -> Any:
+    """An axis as an integer, several as a tuple: JAX' functions want them hashable."""
+    if isinstance(value, np.ndarray | np.integer):
+        value = value.tolist()
+    return tuple(map(_axis, value)) if isinstance(value, list | tuple) else value
+
+
 def _dtype(value: Any) -> Any:
     return None if value is None else standardize_dtype(value)
 
@@ -93,8 +100,9 @@ def bind(function: Callable, signature: str, name: str | None = None) -> Callabl
         for word in words
         if word.startswith("*") or word in TENSORS
     }
-    if "dtype" in names:
-        convert["dtype"] = _dtype
+    for key, rule in (("axis", _axis), ("dtype", _dtype)):
+        if key in names:
+            convert[key] = rule
     run = lift(function, label)
 
     def call(*args, **kwargs):

@@ -7,6 +7,7 @@ from typing import Any
 from jax import lax
 
 from exburn.config import check_format
+from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.convolving import convolve
@@ -82,9 +83,12 @@ def conv(inputs, kernel, strides=1, padding="valid", data_format=None, dilation_
             f"the {channels} channels are no multiple of the kernel's",
             {"inputs": inputs.shape, "kernel": kernel.shape},
         )
+    # the kernel decides, unless that would cut fractions off
+    whole = is_float(inputs.dtype) and not is_float(kernel.dtype)
+    dtype = inputs.dtype if whole else kernel.dtype
     return convolve(
-        inputs,
-        kernel.astype(inputs.dtype),
+        inputs.astype(dtype),
+        kernel.astype(dtype),
         spread("conv", "strides", strides, rank),
         check_padding("conv", padding).upper(),
         rhs_dilation=spread("conv", "dilation_rate", dilation_rate, rank),

@@ -71,7 +71,8 @@ def convert_to_numpy(x):
         >>> convert_to_numpy(jnp.ones(2))
         array([1., 1.], dtype=float32)
     """
-    return np.array(tensor(x))
+    given = isinstance(x, np.ndarray | np.generic | list | tuple | int | float)
+    return np.array(x if given else tensor(x))
 
 
 def shape(x):
@@ -91,11 +92,9 @@ def dtype(x):
         >>> dtype([True])
         'bool'
     """
-    return (
-        x.dtype
-        if isinstance(x, Symbol)
-        else standardize_dtype(jnp.asarray(tensor(x)).dtype)
-    )
+    if isinstance(x, Symbol | np.ndarray | np.generic):
+        return str(x.dtype)
+    return standardize_dtype(jnp.asarray(tensor(x)).dtype)
 
 
 def is_tensor(x) -> bool:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.config import epsilon, floatx
+from exburn.dtypes import is_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.reduction import refuse_sparse
@@ -24,7 +25,7 @@ def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
     """Integers as vectors with a single one; zeros for -1 and other integers outside.
 
     Args:
-        x: Integers from 0.
+        x: Integers from 0, or floats that are.
         num_classes: Length of the vectors.
         axis: Where the new axis goes.
         dtype: Of the result; ``config.floatx()`` by default.
@@ -39,6 +40,8 @@ def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
     """
     refuse_sparse("one_hot", sparse)
     x = jnp.asarray(x)
+    if is_float(x.dtype):  # JAX takes integers; a fraction is none of them
+        x = jnp.where(x == jnp.floor(x), x, -1)
     if not jnp.issubdtype(x.dtype, jnp.integer):
         x = x.astype(jnp.int32)
     return jax.nn.one_hot(x, num_classes, dtype=dtype or floatx(), axis=axis)
@@ -71,6 +74,7 @@ def multi_hot(
     num_classes = num_tokens if num_classes is None else num_classes
     if num_classes is None:
         raise ArgumentError("multi_hot", "num_classes must be given")
+    inputs = jnp.asarray(inputs)
     hot = one_hot(inputs, num_classes, axis=axis, dtype=dtype, sparse=sparse)
     return hot.max(1 if inputs.ndim > 1 else 0)
 
@@ -95,7 +99,9 @@ def binary_crossentropy(target, output, from_logits=False):
         True
     """
     _check_same("binary_crossentropy", target, output)
-    target = target.astype(output.dtype)
+    dtype = jnp.result_type(target, output)
+    dtype = dtype if is_float(dtype) else jnp.float32
+    target, output = target.astype(dtype), output.astype(dtype)
     if from_logits:
         yes, no = jax.nn.log_sigmoid(output), jax.nn.log_sigmoid(-output)
     else:
@@ -159,7 +165,7 @@ def sparse_categorical_crossentropy(target, output, from_logits=False, axis=-1):
             {"target": target.shape, "output": output.shape, "axis": axis},
         )
     log = _log_probabilities(output, from_logits, axis)
-    hot = one_hot(target, output.shape[axis], axis=axis, dtype=log.dtype)
+    hot = one_hot(target.astype(jnp.int32), output.shape[axis], axis=axis)
     return -(hot * log).sum(axis)
 
 

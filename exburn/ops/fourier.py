@@ -179,10 +179,20 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
     _check_counts("stft", sequence_length, sequence_stride)
     taper = _window("stft", window, sequence_length, fft_length)
     if center:
-        edge = fft_length // 2
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(edge, edge)], "reflect")
+        x = _reflected(x, fft_length // 2)
     frames = extract_sequences(x, fft_length, sequence_stride)
     return _pair(jnp.fft.rfft(frames * jnp.asarray(taper, frames.dtype)))
+
+
+def _reflected(x, edge: int):
+    """The last axis with so many values more on both sides, mirrored at its ends."""
+    size = x.shape[-1]
+    if isinstance(size, int):
+        return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(edge, edge)], "reflect")
+    # an unknown size is no trouble to indices, and is to jnp.pad
+    period = 2 * size - 2
+    places = jnp.abs(jnp.arange(size + 2 * edge) - edge) % period
+    return x[..., jnp.minimum(places, period - places)]
 
 
 def _istft(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from exburn.config import epsilon as default_epsilon
@@ -26,12 +27,16 @@ def _wide(x):
     return x.astype(jnp.float32) if half else x
 
 
-def _axes(axis) -> tuple[int, ...]:
-    return tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+def _axes(axis, x) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(x.ndim))
+    return tuple(int(a) for a in np.ravel(np.asarray(axis, int)))
 
 
 def _along(vector, x, axes: tuple[int, ...]):
     """A vector (or array over ``axes``) in the shape that broadcasts with ``x``."""
+    if not jnp.ndim(vector):
+        return vector
     shape = [1] * x.ndim
     for axis in axes:
         shape[axis] = x.shape[axis]
@@ -52,7 +57,8 @@ def moments(x, axes, keepdims=False, synchronized=False):
         >>> [float(value) for value in moments([1.0, 3.0], 0)]
         [2.0, 1.0]
     """
-    wide, axes = _wide(x), _axes(axes)
+    wide = _wide(x)
+    axes = _axes(axes, wide)
     mean = wide.mean(axes, keepdims=True)
     variance = jnp.square(jnp.abs(wide - mean)).mean(axes, keepdims=True)
     if not keepdims:
@@ -80,9 +86,10 @@ def normalize(x, axis=-1, order=2, epsilon=None):
         >>> normalize([0.0, 2.0, 0.0]).tolist()
         [0.0, 1.0, 0.0]
     """
-    x = x * 1.0 if jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer) else jnp.asarray(x)
+    x = jnp.atleast_1d(x)  # Keras makes a vector of a number
+    x = x * 1.0 if jnp.issubdtype(x.dtype, jnp.integer) else x
     least = default_epsilon() if epsilon is None else epsilon
-    axes = _axes(axis)
+    axes = _axes(axis, x)
     if order == 2:
         squares = jnp.square(jnp.abs(x)).sum(axes, keepdims=True)
         return x * lax.rsqrt(jnp.maximum(squares, least**2))
@@ -111,7 +118,7 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
         >>> batch_normalization([[5.0]], [3.0], [4.0], -1, epsilon=0.0).tolist()
         [[1.0]]
     """
-    axes = _axes(axis)
+    axes = _axes(axis, x)
     factor = lax.rsqrt(_along(_wide(variance), x, axes) + epsilon)
     if scale is not None:
         factor = factor * _along(scale, x, axes)
@@ -119,7 +126,9 @@ def batch_normalization(x, mean, variance, axis, offset=None, scale=None, epsilo
     if offset is not None:
         shift = shift + _along(offset, x, axes)
     y = x * factor + shift
-    return y.astype(x.dtype) if is_float(x.dtype) else y
+    given = [v for v in (x, mean, variance, offset, scale) if v is not None]
+    dtype = jnp.result_type(*given)
+    return y.astype(dtype) if is_float(dtype) else y
 
 
 @op
@@ -140,7 +149,7 @@ def layer_normalization(
         >>> layer_normalization([[1.0, 3.0]]).round(3).tolist()
         [[-1.0, 1.0]]
     """
-    axes = _axes(axis)
+    axes = _axes(axis, x)
     small = default_epsilon() if epsilon is None else epsilon
     wide = _wide(x)
     mean = wide.mean(axes, keepdims=True)
@@ -159,8 +168,8 @@ def rms_normalization(x, scale=None, axis=-1, epsilon=None):
 
     Args:
         x: An array.
-        scale: Factor of each feature.
-        axis: The axis of the features, or several.
+        scale: Factor of each feature, or what is broadcast with ``x``.
+        axis: The axis of the features, or several; None for all.
         epsilon: Keeps the division finite.
 
     Example:
@@ -169,10 +178,20 @@ def rms_normalization(x, scale=None, axis=-1, epsilon=None):
 
     Source: Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019.
     """
-    axes = _axes(axis)
+    x = jnp.atleast_1d(x)  # Keras makes a vector of a number
+    axes = _axes(axis, x)
     small = default_epsilon() if epsilon is None else epsilon
     wide = _wide(x)
     out = wide * lax.rsqrt(jnp.square(wide).mean(axes, keepdims=True) + small)
     if scale is not None:
-        out = out * _along(scale, x, axes)
+        out = out * _fitting(scale, x, axes)
     return out.astype(x.dtype)
+
+
+def _fitting(scale, x, axes: tuple[int, ...]):
+    """The scale, which is broadcast, or along ``axes`` where it cannot be."""
+    try:
+        fits = jnp.broadcast_shapes(jnp.shape(scale), x.shape) == x.shape
+    except ValueError:
+        fits = False
+    return scale if fits else _along(scale, x, axes)

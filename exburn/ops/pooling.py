@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from exburn.config import check_format
-from exburn.dtypes import is_float
+from exburn.dtypes import is_float, lowest_of
 from exburn.errors import ShapeError
 from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread
@@ -59,8 +59,7 @@ def max_pool(inputs, pool_size, strides=None, padding="valid", data_format=None)
         [[[3.0], [2.0]]]
     """
     window = _window("max_pool", inputs, pool_size, strides, padding, data_format)
-    low = -jnp.inf if is_float(inputs.dtype) else jnp.iinfo(inputs.dtype).min
-    return lax.reduce_window(inputs, np.array(low, inputs.dtype), lax.max, *window)
+    return lax.reduce_window(inputs, lowest_of(inputs.dtype), lax.max, *window)
 
 
 @op

@@ -33,7 +33,6 @@ amin = bind(jnp.amin, _AXIS)
 any = bind(jnp.any, _AXIS)
 argmax = bind(jnp.argmax, _AXIS)
 argmin = bind(jnp.argmin, _AXIS)
-argsort = bind(jnp.argsort, "x, /, axis")
 average = bind(jnp.average, "x, /, axis, weights")
 count_nonzero = bind(jnp.count_nonzero, "x, /, axis")
 cumprod = bind(jnp.cumprod, "x, /, axis, dtype")
@@ -71,6 +70,21 @@ std = bind(jnp.std, _AXIS)
 sum = bind(jnp.sum, _AXIS)
 trapezoid = bind(jnp.trapezoid, "y, x, /, dx, axis")
 var = bind(jnp.var, _AXIS)
+
+
+@op
+def argsort(x, axis=-1):
+    """The places of the entries in ascending order along an axis.
+
+    Args:
+        x: An array, or one number.
+        axis: The axis; None for the array in one row.
+
+    Example:
+        >>> argsort([3, 1, 2]).tolist()
+        [1, 2, 0]
+    """
+    return jnp.argsort(x, axis if jnp.ndim(x) else None)
 
 
 @op

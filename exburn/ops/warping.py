@@ -50,6 +50,20 @@ def on_batches(name: str, images, data_format, run: Callable) -> Any:
     return out if images.ndim == 4 else out[0]
 
 
+def rounded(x, dtype):
+    """Interpolated floats in the dtype of what was interpolated.
+
+    Integers are rounded, and cut to what the dtype can hold; of bools, what any true
+    one is part of is true.
+    """
+    if dtype == jnp.bool_:
+        return x != 0
+    if jnp.issubdtype(dtype, jnp.integer):
+        limits = jnp.iinfo(dtype)
+        x = jnp.clip(jnp.round(x), limits.min, limits.max)
+    return x.astype(dtype)
+
+
 @op
 def resize(
     images,
@@ -110,11 +124,7 @@ def resize(
             pads = [(0, 0), (top, top), (left, left), (0, 0)]
             x = jnp.pad(x, pads, constant_values=fill_value)
         shape = (x.shape[0], rows, columns, x.shape[3])
-        out = jax.image.resize(x, shape, interpolation, antialias)
-        if jnp.issubdtype(x.dtype, jnp.integer):
-            info = jnp.iinfo(x.dtype)
-            out = jnp.clip(jnp.round(out), info.min, info.max).astype(x.dtype)
-        return out
+        return rounded(jax.image.resize(x, shape, interpolation, antialias), x.dtype)
 
     return on_batches(name, images, data_format, run)
 

@@ -20,6 +20,7 @@ from exburn.dataset.packing import pack_x_y_sample_weight as pack_x_y_sample_wei
 from exburn.dataset.packing import unpack_x_y_sample_weight as unpack_x_y_sample_weight
 from exburn.dtypes import standardize_dtype as standardize_dtype
 from exburn.saving.registration import *  # noqa: F403
+from exburn.utils import bounding_boxes as bounding_boxes
 from exburn.utils.arrays import normalize as normalize
 from exburn.utils.arrays import pad_sequences as pad_sequences
 from exburn.utils.arrays import to_categorical as to_categorical

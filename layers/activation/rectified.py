@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.activations.rectified import rectified
+from exburn.dtypes import is_float
 from exburn.errors import ArgumentError
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
@@ -20,7 +21,7 @@ class ReLU(Layer):
     """Rectified linear unit.
 
     ``y = x`` from ``threshold`` on, ``negative_slope * (x - threshold)`` below it, and
-    at most ``max_value``.
+    at most ``max_value``. Integers stay integers where the arguments leave them so.
 
     Args:
         max_value: Largest output; unbounded if None.
@@ -58,12 +59,15 @@ class ReLU(Layer):
         self.threshold = float(threshold)
 
     def call(self, inputs):
-        x = self.cast(inputs)
+        x = inputs.astype(jnp.int32) if inputs.dtype == bool else inputs
+        if is_float(x.dtype):  # integers stay integers
+            x = self.cast(x)
         if not (self.threshold or self.negative_slope) and self.max_value is None:
             return rectified(x)
         # 0 * (x - threshold) would be NaN at -inf
         slope = self.negative_slope
-        y = jnp.where(x > self.threshold, x, slope and slope * (x - self.threshold))
+        below = slope * (x - self.threshold) if slope else 0
+        y = jnp.where(x > self.threshold, x, below)
         return y if self.max_value is None else jnp.minimum(y, self.max_value)
 
 

@@ -98,6 +98,9 @@ class LayerNormalization(Scaled):
         gamma_regularizer: Function of ``gamma``, added to the loss.
         beta_constraint: Projection of ``beta`` after every update.
         gamma_constraint: Projection of ``gamma`` after every update.
+        rms_scaling: Divides by the standard deviation, with ``gamma`` and without
+            subtracting the mean or adding ``beta``. It is there for old models, and is
+            not :class:`RMSNormalization`, which divides by the root mean square.
 
     Shape:
         x: [batch, …, features] → the same
@@ -116,6 +119,37 @@ class LayerNormalization(Scaled):
     _autocast = False  # half a float would overflow before it is normalized
     supports_masking = True
 
+    def __init__(
+        self,
+        axis=-1,
+        epsilon=1e-3,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        beta_regularizer=None,
+        gamma_regularizer=None,
+        beta_constraint=None,
+        gamma_constraint=None,
+        *,
+        rms_scaling=False,
+        **kwargs,
+    ):
+        super().__init__(
+            axis,
+            epsilon,
+            center and not rms_scaling,
+            scale or rms_scaling,
+            beta_initializer,
+            gamma_initializer,
+            beta_regularizer,
+            gamma_regularizer,
+            beta_constraint,
+            gamma_constraint,
+            **kwargs,
+        )
+        self.rms_scaling = bool(rms_scaling)
+
     def build(self, input_shape):
         axes = _axes(self.axis, len(input_shape))
         self._add_scale(tuple(input_shape[a] for a in axes))
@@ -125,10 +159,14 @@ class LayerNormalization(Scaled):
 
     def call(self, inputs):
         axes = _axes(self.axis, inputs.ndim)
-        if axes == (inputs.ndim - 1,) and fits(inputs):
+        if self.rms_scaling:
+            x = inputs.astype(jnp.float32)
+            y = x * jax.lax.rsqrt(x.var(axes, keepdims=True) + self.epsilon)
+        elif axes == (inputs.ndim - 1,) and fits(inputs):
             gamma, beta = self._weights_of(inputs)
             return self.cast(normalized(inputs, gamma, beta, self.epsilon))
-        y = standardized(inputs, axes, self.epsilon)
+        else:
+            y = standardized(inputs, axes, self.epsilon)
         shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
         return self.cast(self._scaled(y, shape))
 

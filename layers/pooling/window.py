@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.dtypes import is_float
+from exburn.dtypes import lowest_of
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import (
@@ -173,10 +173,10 @@ class AveragePooling(Pooling):
 # dozens of operations one by one. Programs have them in line.
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _largest_in(x, windows: _Windows, on_cpu: bool):
-    lowest = -np.inf if is_float(x.dtype) else jnp.iinfo(x.dtype).min
+    lowest = lowest_of(x.dtype)
 
     def whole(x):
-        return windows.reduced(x, np.array(lowest, x.dtype), lax.max)
+        return windows.reduced(x, lowest, lax.max)
 
     def tiled(x):
         return max_of_tiles(*windows.tiles(x, lowest))

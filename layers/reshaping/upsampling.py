@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_choice, check_format, check_sizes, spatial_axes
+from exburn.ops.warping import rounded
 from exburn.registry import register_builtin
 
 __all__ = ["UpSampling1D", "UpSampling2D", "UpSampling3D"]
@@ -36,8 +37,8 @@ class UpSampling(Layer):
         if self.interpolation == "nearest":
             return _repeat(inputs, factors)
         shape = tuple(d * factors.get(i, 1) for i, d in enumerate(inputs.shape))
-        x = self.cast(inputs).astype(jnp.float32)
-        return self.cast(jax.image.resize(x, shape, self.interpolation))
+        wide = inputs.astype(jnp.float32)
+        return rounded(jax.image.resize(wide, shape, self.interpolation), inputs.dtype)
 
 
 def _repeat(x, factors: dict[int, int]):
@@ -87,7 +88,8 @@ class UpSampling2D(UpSampling):
             ``"lanczos3"`` or ``"lanczos5"``.
 
     Shape:
-        x: [batch, height, width, channels] → [batch, new height, new width, channels]
+        x: [batch, height, width, channels] → [batch, new height, new width, channels],
+        integers rounded
 
     Raises:
         ArgumentError: An argument is out of range.

@@ -13,7 +13,8 @@ MODULES = (
     ". activations callbacks config constraints datasets dtype_policies initializers "
     "layers losses metrics mixed_precision models ops ops.image ops.linalg ops.nn "
     "ops.numpy optimizers optimizers.schedules preprocessing preprocessing.image "
-    "preprocessing.sequence quantizers random regularizers saving tree utils wrappers"
+    "preprocessing.sequence quantizers random regularizers saving tree utils "
+    "utils.bounding_boxes wrappers"
 ).split()
 
 #: What is not there, each told in docs/from_keras.md.
@@ -22,13 +23,12 @@ ABSENT = {
     "distribution export legacy src visualization",
     "dtype_policies": "AWQDTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy "
     "QuantizedDTypePolicy QuantizedFloat8DTypePolicy",
-    "layers": "ContrastLimitedAdaptiveHistogramEqualization "
-    "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
+    "layers": "TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
     "quantizers": "AWQConfig Float8QuantizationConfig GPTQConfig "
     "Int4QuantizationConfig Int8QuantizationConfig QuantizationConfig",
     "saving": "KerasFileEditor",
-    "utils": "Config FeatureSpace bounding_boxes legacy",
+    "utils": "Config FeatureSpace legacy",
 }
 
 #: Parameters that are left out, or have another name.

@@ -225,9 +225,11 @@ CASES = [
     ("Dot", {"axes": (2, 1)}, [A, data(3, 5, 2)]),
     ("Dot", {"axes": -1, "normalize": True}, [A, B]),
     ("Dot", {"axes": (1, 2)}, [A[:, 0], A]),
+    ("LayerNormalization", {"axis": [1, 2], "rms_scaling": True}, SEQUENCE + 3),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
 @pytest.mark.parametrize(
     ("name", "options", "x"), CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)]
 )

@@ -332,3 +332,39 @@ def test_a_model_of_a_fixed_batch_takes_other_numbers_of_rows():
     model.train_on_batch(X[:3], Y[:3])
     with pytest.raises(ShapeError, match="received float32"):
         model(X[:5, :3])
+
+
+# ----------------------------------------------------------- dropout at inference
+def dropping(kind, package):
+    """A model that drops out whatever it is told."""
+    drop = package.layers.Dropout(0.25)
+    if kind == "functional":
+        inputs = package.Input((4,))
+        return package.Model(inputs, drop(inputs, training=True))
+
+    class Dropping(package.Model):
+        def __init__(self):
+            super().__init__()
+            self.drop = drop
+
+        def call(self, x):
+            return self.drop(x, training=True)
+
+    return Dropping()
+
+
+@pytest.mark.parametrize("kind", ["functional", "subclass"])
+@pytest.mark.parametrize("name", ["exburn", "keras"])
+def test_dropout_told_to_train_at_inference(name, kind):
+    """What docs/from_keras.md says of both."""
+    x = np.random.default_rng(0).random((8, 4), "float32")
+    model = dropping(kind, pytest.importorskip(name))
+    model.compile("sgd", "mse")
+    first, second = (np.asarray(model.predict(x, verbose=0)) for _ in range(2))
+    losses = {float(model.evaluate(x, x, verbose=0)) for _ in range(3)}
+    off = name == "keras" and kind == "functional"
+    assert np.array_equal(first, x) == off
+    assert np.array_equal(first, second) == off
+    assert (losses == {0.0}) == off
+    assert len(losses) == (1 if off or name == "exburn" else 3)
+    assert not np.array_equal(model(x), x)

@@ -20,7 +20,6 @@ from exburn.layers import Dense
 LEFT_OUT = {
     "Config": "a dict with attributes; types.SimpleNamespace does it",
     "FeatureSpace": "a layer catalogue of its own over the preprocessing layers",
-    "bounding_boxes": "object detection is not part of this catalogue",
     "legacy": "reads configurations of Keras 2",
 }
 

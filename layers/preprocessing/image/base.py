@@ -19,36 +19,53 @@ from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format
+from exburn.layers.preprocessing.image.boxes import (
+    check_box_format,
+    clip_to_image_size,
+    convert_format,
+)
 from exburn.shapes import describe
 from exburn.symbol import has_symbol
 
 __all__ = ["ImageAugmentation", "ImageLayer"]
 
-_PARTS = ("images", "labels", "segmentation_masks")
+_PARTS = ("images", "labels", "bounding_boxes", "segmentation_masks")
 
 
 class ImageLayer(Layer):
     """A layer on images, without weights.
 
     It takes one image or a batch, or a dictionary with ``"images"`` and with
-    ``"labels"`` and ``"segmentation_masks"`` that follow them.
+    ``"labels"``, ``"segmentation_masks"`` and ``"bounding_boxes"`` that follow them.
+    The boxes are a dictionary, too, with ``"boxes"`` and their ``"labels"``; what of
+    them leaves the image is cut off, and a box of which nothing is left gets label -1.
 
     Args:
         data_format: ``"channels_last"`` or ``"channels_first"``.
+        bounding_box_format: Format of the boxes, as in
+            ``exburn.utils.bounding_boxes.convert_format``.
 
     Shape:
-        images: [batch, height, width, channels] or [height, width, channels]
+        images: [batch, height, width, channels] or [height, width, channels];
+        boxes: [batch, n, 4] or [n, 4]; their labels: [batch, n] or [n]
 
     Raises:
-        ShapeError: The rank of the images is neither 3 nor 4.
-        ArgumentError: A dictionary has other entries.
+        ShapeError: The rank of the images is neither 3 nor 4, or boxes do not fit them.
+        ArgumentError: A dictionary has other entries, or boxes without a
+            ``bounding_box_format``.
     """
 
     built = True
+    _needs_box_format = True
 
-    def __init__(self, data_format=None, **kwargs):
+    def __init__(self, data_format=None, bounding_box_format=None, **kwargs):
         super().__init__(**kwargs)
         self.data_format = check_format(type(self).__name__, data_format)
+        self.bounding_box_format = bounding_box_format
+        if bounding_box_format is not None:
+            self.bounding_box_format = check_box_format(
+                type(self).__name__, "bounding_box_format", bounding_box_format
+            )
         self._autocast = False  # casting is the last step
 
     # ------------------------------------------------------------------ to override
@@ -68,6 +85,26 @@ class ImageLayer(Layer):
         """The segmentation masks ``[batch, height, width, channels]`` after it."""
         return masks
 
+    def transform_boxes(self, boxes, parameters, size: tuple, new_size: tuple) -> Any:
+        """The boxes after it, before they are cut; None where images keep their places.
+
+        Args:
+            boxes: [batch, n, 4], ``"xyxy"``.
+            size: Height and width of the images.
+            new_size: The same of the new ones.
+        """
+        return None
+
+    def transform_bounding_boxes(self, boxes: dict, parameters, size, new_size) -> dict:
+        """The boxes ``[batch, n, 4]``, and their labels, after it."""
+        form = self.bounding_box_format
+        corners = convert_format(boxes["boxes"], form, "xyxy", *size)
+        corners = self.transform_boxes(corners, parameters, size, new_size)
+        if corners is None:
+            return boxes
+        clipped = clip_to_image_size({**boxes, "boxes": corners}, *new_size)
+        return convert_format(clipped, "xyxy", form, *new_size)
+
     # ------------------------------------------------------------------ the layer
     def call(self, inputs, training=True):
         if not isinstance(inputs, Mapping):
@@ -78,9 +115,6 @@ class ImageLayer(Layer):
                     self.name,
                     f"a dictionary of images has no entry {key!r}",
                     {"known": ", ".join(_PARTS)},
-                    hint="Bounding boxes are not transformed."
-                    if key == "bounding_boxes"
-                    else None,
                 )
         if "images" not in inputs:
             raise ArgumentError(self.name, 'the dictionary has no entry "images"')
@@ -96,6 +130,7 @@ class ImageLayer(Layer):
                 {"received": describe(images)},
             )
         images = self._to_batch(images, rank)
+        size = images.shape[1:3]
         parameters = self.parameters(images, training)
         images = self.transform_images(images, parameters)
         result = {"images": self._from_batch(images, rank)}
@@ -104,10 +139,48 @@ class ImageLayer(Layer):
             one = rank == 3
             labels = self.transform_labels(labels[None] if one else labels, parameters)
             result["labels"] = labels[0] if one else labels
+        if "bounding_boxes" in data:
+            boxes = self._check_boxes(data["bounding_boxes"], rank)
+            if rank == 3:
+                boxes = {key: value[None] for key, value in boxes.items()}
+            boxes = self.transform_bounding_boxes(
+                boxes, parameters, size, images.shape[1:3]
+            )
+            if rank == 3:
+                boxes = {key: value[0] for key, value in boxes.items()}
+            result["bounding_boxes"] = boxes
         if "segmentation_masks" in data:
             masks = jnp.asarray(data["segmentation_masks"])
             result["segmentation_masks"] = self._run_masks(masks, rank, parameters)
         return result
+
+    def _check_boxes(self, boxes: Any, rank: int) -> dict:
+        """Boxes and their labels as arrays."""
+        if not isinstance(boxes, Mapping) or set(boxes) != {"boxes", "labels"}:
+            raise ArgumentError(
+                self.name,
+                'bounding_boxes is a dictionary with "boxes" and "labels"',
+                {"received": list(boxes) if isinstance(boxes, Mapping) else boxes},
+            )
+        if self._needs_box_format and self.bounding_box_format is None:
+            raise ArgumentError(
+                self.name,
+                "bounding boxes need bounding_box_format",
+                hint=f'{type(self).__name__}(…, bounding_box_format="xyxy"), or another'
+                " of exburn.utils.bounding_boxes.",
+            )
+        places = jnp.asarray(boxes["boxes"], jnp.float32)
+        labels = jnp.asarray(boxes["labels"])
+        fits = places.ndim == rank - 1 and places.shape[-1] == 4
+        if not fits or labels.ndim not in (rank - 2, rank - 1):
+            raise ShapeError(
+                self.name,
+                "boxes are [batch, n, 4] and their labels [batch, n]"
+                if rank == 4
+                else "boxes of one image are [n, 4] and their labels [n]",
+                {"boxes": describe(places), "labels": describe(labels)},
+            )
+        return {"boxes": places, "labels": labels}
 
     def _run_masks(self, masks, rank: int, parameters):
         flat = masks.ndim == rank - 1  # no axis of channels
@@ -134,8 +207,9 @@ class ImageAugmentation(ImageLayer):
     """A random change of images, different for each image and active in training.
 
     A subclass writes ``draw``, the random parameters of one image, and ``transform``,
-    the image after the change. As in Keras, a call outside of a model, or an eager
-    call of a model with it, augments unless it is given ``training=False``.
+    the image after the change; ``move_boxes``, if that moves what is in the image. As
+    in Keras, a call outside of a model, or an eager call of a model with it, augments
+    unless it is given ``training=False``.
 
     Args:
         seed: Folded into the layer's random key.
@@ -160,6 +234,13 @@ class ImageAugmentation(ImageLayer):
     def transform_mask(self, mask: jax.Array, parameters: Any) -> jax.Array:
         """One segmentation mask after the change; colours do not matter to it."""
         return mask
+
+    def move_boxes(self, boxes: jax.Array, parameters: Any, size: tuple) -> Any:
+        """Boxes ``[n, 4]`` of one image, ``"xyxy"``, after the change.
+
+        None if the change moves nothing. What leaves the image, the caller cuts off.
+        """
+        return None
 
     # ------------------------------------------------------------------ the layer
     def __call__(self, inputs, training=None, **kwargs):
@@ -190,6 +271,12 @@ class ImageAugmentation(ImageLayer):
         if parameters is None:
             return masks
         return jax.vmap(self.transform_mask)(masks, parameters)
+
+    def transform_boxes(self, boxes, parameters, size, new_size):
+        if parameters is None:
+            return None
+        move = functools.partial(self.move_boxes, size=size)
+        return jax.vmap(move)(boxes, parameters)
 
 
 @functools.partial(jax.jit, static_argnames="graphdef")

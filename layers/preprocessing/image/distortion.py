@@ -14,6 +14,7 @@ from exburn.layers.preprocessing.image.base import (
     happens,
     uniform,
 )
+from exburn.layers.preprocessing.image.boxes import around_moved_corners
 from exburn.layers.preprocessing.image.geometry import (
     FILL_MODES,
     INTERPOLATIONS,
@@ -91,6 +92,20 @@ class RandomPerspective(ImageAugmentation):
 
     def transform_mask(self, mask, parameters):
         return self._project(mask, parameters, "nearest")
+
+    def move_boxes(self, boxes, parameters, size):
+        a, b, c, d, e, f, g, h = parameters["map"]
+        ones = jnp.ones_like(a)
+        back = jnp.linalg.inv(jnp.stack([a, b, c, d, e, f, g, h, ones]).reshape(3, 3))
+
+        def move(x, y):
+            x, y, depth = jnp.einsum(
+                "ij,jn->in", back, jnp.stack([x, y, jnp.ones_like(x)])
+            )
+            return x / depth, y / depth
+
+        moved = around_moved_corners(boxes, move)
+        return jnp.where(parameters["change"], moved, boxes)
 
     def _project(self, image, parameters, interpolation: str):
         a, b, c, d, e, f, g, h = parameters["map"]
@@ -192,6 +207,11 @@ class RandomElasticTransform(ImageAugmentation):
 
     def transform_mask(self, mask, parameters):
         return self._bend(mask, parameters, "nearest")
+
+    def move_boxes(self, boxes, parameters, size):
+        raise ArgumentError(
+            self.name, "an elastic transform bends what is in a box beyond the box"
+        )
 
     def _bend(self, image, field, interpolation: str):
         y, x = grid(image.shape)

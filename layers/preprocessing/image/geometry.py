@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
+from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
     uniform,
 )
+from exburn.layers.preprocessing.image.boxes import around_moved_corners
 from exburn.registry import register_builtin
 
 __all__ = [
@@ -51,6 +53,19 @@ def affine(image, matrix, interpolation: str, fill_mode: str, fill_value: float)
     return sample(image, y, x, interpolation, fill_mode, fill_value)
 
 
+def affine_boxes(boxes, matrix):
+    """Upright boxes ``[n, 4]`` around what they hold in the image after ``affine``."""
+    a0, a1, a2, b0, b1, b2 = matrix
+    area = a0 * b1 - a1 * b0  # that a pixel comes from
+    area = jnp.where(jnp.abs(area) < 1e-6, 1e-6, area)
+
+    def move(x, y):
+        x, y = x - a2, y - b2
+        return (b1 * x - a1 * y) / area, (a0 * y - b0 * x) / area
+
+    return around_moved_corners(boxes, move)
+
+
 class AffineAugmentation(ImageAugmentation):
     """A random affine map of each image; a subclass draws its matrix."""
 
@@ -70,6 +85,9 @@ class AffineAugmentation(ImageAugmentation):
 
     def transform_mask(self, mask, parameters):
         return affine(mask, parameters, "nearest", self.fill_mode, self.fill_value)
+
+    def move_boxes(self, boxes, parameters, size):
+        return affine_boxes(boxes, parameters)
 
 
 def _matrix(*entries):
@@ -180,14 +198,10 @@ class RandomZoom(AffineAugmentation):
             data_format=data_format,
             **kwargs,
         )
-        self.height_factor = check_interval(
-            "RandomZoom", "height_factor", height_factor, -1, 1, symmetric=True
-        )
+        self.height_factor = _check_zoom("height_factor", height_factor)
         self.width_factor = None
         if width_factor is not None:
-            self.width_factor = check_interval(
-                "RandomZoom", "width_factor", width_factor, -1, 1, symmetric=True
-            )
+            self.width_factor = _check_zoom("width_factor", width_factor)
 
     def draw(self, key, shape):
         first, second = jax.random.split(key)
@@ -196,6 +210,16 @@ class RandomZoom(AffineAugmentation):
             columns = 1 + uniform(second, self.width_factor)
         x, y = (shape[1] - 1) / 2, (shape[0] - 1) / 2
         return _matrix(columns, 0, x * (1 - columns), 0, rows, y * (1 - rows))
+
+
+def _check_zoom(argument: str, value) -> tuple[float, float]:
+    interval = check_interval("RandomZoom", argument, value, -1, 1, symmetric=True)
+    if -1 in (value if isinstance(value, list | tuple) else (value,)):
+        raise ArgumentError(
+            "RandomZoom",
+            f"{argument} is above -1, of which nothing is seen, received {value!r}",
+        )
+    return interval
 
 
 @register_builtin
@@ -354,3 +378,16 @@ class RandomFlip(ImageAugmentation):
 
     def transform_mask(self, mask, parameters):
         return self.transform(mask, parameters)
+
+    def move_boxes(self, boxes, parameters, size):
+        height, width = size
+        left, top, right, bottom = jnp.moveaxis(boxes, -1, 0)
+        left, right = (
+            jnp.where(parameters[0], width - right, left),
+            jnp.where(parameters[0], width - left, right),
+        )
+        top, bottom = (
+            jnp.where(parameters[1], height - bottom, top),
+            jnp.where(parameters[1], height - top, bottom),
+        )
+        return jnp.stack([left, top, right, bottom], -1)

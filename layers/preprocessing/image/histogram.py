@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from exburn.arguments import check_count
+from exburn.dtypes import is_float
+from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageLayer,
@@ -13,7 +15,11 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.registry import register_builtin
 
-__all__ = ["AutoContrast", "Equalization"]
+__all__ = [
+    "AutoContrast",
+    "ContrastLimitedAdaptiveHistogramEqualization",
+    "Equalization",
+]
 
 _BYTES = (0.0, 255.0)
 
@@ -108,3 +114,111 @@ class Equalization(ImageCorrection):
         table = jnp.clip(jnp.round(table), *_BYTES).astype(values.dtype)
         equalized = jnp.where(rest > 0, table[places, channel], values)
         return rescale(equalized, _BYTES, self.value_range)
+
+
+@register_builtin
+class ContrastLimitedAdaptiveHistogramEqualization(ImageCorrection):
+    """Spreads the values of each part of an image, so that they are about as frequent.
+
+    The image is divided into tiles. A value's new one is interpolated between those
+    that the four nearest tiles give it, each by the share of its pixels that are as
+    dark or darker. Before, counts above the limit are handed out to all values alike,
+    which keeps the noise of even tiles small. It does so in training and in inference.
+
+    Args:
+        value_range: The lowest and the highest value of a pixel.
+        clip_limit: How many times as frequent as on average a value counts at most; 0
+            for no limit.
+        tile_grid_size: Number of tiles along the height and along the width.
+        data_format: ``"channels_last"`` or ``"channels_first"``.
+
+    Shape:
+        images: [batch, h, w, channels] → the same, floats in the compute dtype
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        ShapeError: The rank of the images is neither 3 nor 4.
+
+    Example:
+        >>> import numpy as np
+        >>> dark = np.arange(16).reshape(4, 4, 1)
+        >>> equalize = ContrastLimitedAdaptiveHistogramEqualization(
+        ...     clip_limit=0, tile_grid_size=(1, 1)
+        ... )
+        >>> equalize(dark)[..., 0].tolist()[0]
+        [0, 17, 34, 51]
+
+    Source: Zuiderveld, *Contrast Limited Adaptive Histogram Equalization*, 1994.
+    """
+
+    def __init__(
+        self,
+        value_range=(0, 255),
+        clip_limit=4.0,
+        tile_grid_size=(8, 8),
+        data_format=None,
+        **kwargs,
+    ):
+        super().__init__(data_format=data_format, **kwargs)
+        op = "ContrastLimitedAdaptiveHistogramEqualization"
+        self.value_range = check_value_range(op, value_range)
+        self.clip_limit = float(clip_limit)
+        self.tile_grid_size = check_sizes(op, "tile_grid_size", tile_grid_size, 2)
+
+    def transform_images(self, images, parameters):
+        equalized = super().transform_images(images, parameters)
+        whole = not is_float(images.dtype)
+        return equalized.astype(images.dtype) if whole else equalized
+
+    def transform(self, image, parameters):
+        values = rescale(image, self.value_range, _BYTES)
+        places = jnp.clip(values.astype(jnp.int32), 0, 255)  # [h, w, channels]
+        rows, columns, channels = image.shape
+        y = _Tiles(rows, self.tile_grid_size[0])
+        x = _Tiles(columns, self.tile_grid_size[1])
+        channel = jnp.arange(channels)
+        counts = jnp.zeros((y.count, x.count, channels, 256), values.dtype)
+        # the image is continued by its mirror image until the tiles are equal
+        seen = places[y.mirrored][:, x.mirrored]
+        tile = y.numbers[:, None, None], x.numbers[:, None], channel
+        counts = counts.at[(*tile, seen)].add(1)
+        table = self._table(counts, y.length * x.length)
+        result = 0
+        for row, row_share in y.neighbours():
+            along = 0
+            for column, column_share in x.neighbours():
+                tile = row[:, None, None], column[:, None], channel
+                along = along + column_share[:, None] * table[(*tile, places)]
+            result = result + row_share[:, None, None] * along
+        return rescale(result, _BYTES, self.value_range)
+
+    def _table(self, counts, pixels):
+        """The new value of each value ``[..., 256]`` of tiles of so many pixels."""
+        if self.clip_limit > 0:
+            kept = jnp.minimum(counts, self.clip_limit * pixels / 256)
+            counts = kept + (counts - kept).sum(-1, keepdims=True) / 256
+        below = counts.cumsum(-1)
+        first = below[..., :1]
+        rest = pixels - first
+        table = (below - first) * 255 / jnp.where(rest == 0, 1, rest)
+        return jnp.clip(table, *_BYTES)
+
+
+class _Tiles:
+    """The tiles along one axis of an image."""
+
+    def __init__(self, size, count: int):
+        self.size, self.count = size, count
+        self.length = (size + count - 1) // count
+        places = jnp.arange(self.length * count)
+        self.numbers = places // self.length
+        back = places % (2 * size)
+        self.mirrored = jnp.minimum(back, 2 * size - 1 - back)
+
+    def neighbours(self):
+        """Numbers of the tiles before and after each place, and their shares."""
+        at = (jnp.arange(self.size) - self.length / 2) / self.length
+        before = jnp.floor(at)
+        share = at - before
+        for number, weight in ((before, 1 - share), (before + 1, share)):
+            yield jnp.clip(number, 0, self.count - 1).astype(jnp.int32), weight

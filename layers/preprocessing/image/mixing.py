@@ -100,7 +100,8 @@ class MixUp(Mixing):
 
     ``y = w * x + (1 - w) * x[partner]`` with ``w ~ Beta(alpha, alpha)``
 
-    It takes ``{"images": …, "labels": …}`` with one-hot labels, or images alone.
+    It takes ``{"images": …, "labels": …}`` with one-hot labels, or images alone. In
+    training an image has its partner's bounding boxes, too.
 
     Args:
         alpha: How evenly images mix: small values leave most of them as they are.
@@ -138,6 +139,12 @@ class MixUp(Mixing):
 
     def mix(self, own, other, parameters):
         return parameters * own + (1 - parameters) * other
+
+    def transform_bounding_boxes(self, boxes, parameters, size, new_size):
+        if parameters is None:
+            return boxes
+        partner = parameters["partner"]
+        return {k: jnp.concatenate([v, v[partner]], 1) for k, v in boxes.items()}
 
     def transform_masks(self, masks, parameters):
         masks = as_float(masks)
@@ -191,6 +198,11 @@ class CutMix(Mixing):
 
     def share(self, parameters, shape):
         return 1 - in_box(parameters, shape).mean()
+
+    def move_boxes(self, boxes, parameters, size):
+        raise ArgumentError(
+            self.name, "a rectangle of another image has no bounding boxes"
+        )
 
     def mix(self, own, other, parameters):
         return jnp.where(in_box(parameters, own.shape), other, own)

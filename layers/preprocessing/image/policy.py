@@ -14,6 +14,7 @@ from exburn.layers.preprocessing.image.base import (
     check_interval,
     check_value_range,
 )
+from exburn.layers.preprocessing.image.boxes import clip_to_image_size
 from exburn.layers.preprocessing.image.colour import RandomColorDegeneration, check_rgb
 from exburn.layers.preprocessing.image.filtering import RandomSharpness
 from exburn.layers.preprocessing.image.geometry import (
@@ -22,6 +23,7 @@ from exburn.layers.preprocessing.image.geometry import (
     RandomShear,
     RandomTranslation,
     affine,
+    affine_boxes,
 )
 from exburn.layers.preprocessing.image.histogram import AutoContrast, Equalization
 from exburn.layers.preprocessing.image.tone import (
@@ -154,7 +156,7 @@ class RandAugment(Policy):
         super().__init__(
             value_range, factor, interpolation, seed, data_format, True, **kwargs
         )
-        self.num_ops = check_count("RandAugment", "num_ops", num_ops)
+        self.num_ops = check_count("RandAugment", "num_ops", num_ops, 0)
 
     def draw(self, key, shape):
         keys = jax.random.split(key, self.num_ops)
@@ -168,6 +170,16 @@ class RandAugment(Policy):
             return affine(mask, matrix, "nearest", "reflect", 0.0), None
 
         return lax.scan(move, mask, parameters["matrix"])[0]
+
+    def move_boxes(self, boxes, parameters, size):
+        def move(boxes, matrix):
+            boxes = clip_to_image_size({"boxes": affine_boxes(boxes, matrix)}, *size)
+            start, end = jnp.split(boxes["boxes"], 2, -1)
+            empty = (start == end).any(-1, keepdims=True)
+            # a box that has left the image is a point: no turn gives it an area again
+            return jnp.concatenate([start, jnp.where(empty, start, end)], -1), None
+
+        return lax.scan(move, boxes, parameters["matrix"])[0]
 
 
 @register_builtin

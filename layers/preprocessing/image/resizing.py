@@ -14,6 +14,7 @@ from exburn.layers.preprocessing.image.base import (
     as_float,
 )
 from exburn.ops import image as ops
+from exburn.ops.warping import rounded
 from exburn.registry import register_builtin
 
 __all__ = ["CenterCrop", "RandomCrop", "Resizing"]
@@ -80,10 +81,28 @@ class Resizing(ImageLayer):
         resized = self._resize(images, self.interpolation)
         if jnp.issubdtype(images.dtype, jnp.floating):
             return self.cast(resized)
-        return _as_integers(resized, images.dtype)
+        return rounded(resized, images.dtype)
 
     def transform_masks(self, masks, parameters):
         return self._resize(masks, "nearest").astype(masks.dtype)
+
+    def transform_bounding_boxes(self, boxes, parameters, size, new_size):
+        places = boxes["boxes"]
+        absent = (places == 0).all(-1) | (places == -1).all(-1)  # only fills a row
+        result = super().transform_bounding_boxes(boxes, parameters, size, new_size)
+        return {**result, "boxes": jnp.where(absent[..., None], 0, result["boxes"])}
+
+    def transform_boxes(self, boxes, parameters, size, new_size):
+        old = jnp.stack([jnp.asarray(side, jnp.float32) for side in size[::-1]])
+        new = jnp.asarray(new_size[::-1], jnp.float32)  # width and height
+        factor, start = new / old, jnp.zeros(2)
+        if self.pad_to_aspect_ratio:
+            factor = jnp.full(2, factor.min())
+            start = (new - old * factor) // 2
+        elif self.crop_to_aspect_ratio:
+            factor = jnp.full(2, factor.max())
+            start = -((old * factor - new) // 2)
+        return boxes * jnp.tile(factor, 2) + jnp.tile(start, 2)
 
     def _resize(self, images, interpolation: str):
         return ops.resize(
@@ -99,12 +118,6 @@ class Resizing(ImageLayer):
         )
 
 
-def _as_integers(images, dtype):
-    """Rounded, and cut to what the dtype can hold."""
-    limits = jnp.iinfo(dtype)
-    return jnp.clip(jnp.round(images), limits.min, limits.max).astype(dtype)
-
-
 def fit(images, height: int, width: int, interpolation: str = "bilinear"):
     """The largest window in the middle with the new proportions, resized."""
     return ops.resize(
@@ -114,6 +127,15 @@ def fit(images, height: int, width: int, interpolation: str = "bilinear"):
         crop_to_aspect_ratio=True,
         data_format="channels_last",
     )
+
+
+def fit_boxes(boxes, size: tuple, new_size: tuple):
+    """Boxes ``[..., 4]``, ``"xyxy"``, of images that ``fit`` has resized."""
+    (height, width), (rows, columns) = size, new_size
+    high = max(min(height, int(width * rows / columns)), 1)
+    wide = max(min(width, int(height * columns / rows)), 1)
+    start = jnp.array([(width - wide) // 2, (height - high) // 2] * 2)
+    return (boxes - start) * jnp.array([columns / wide, rows / high] * 2)
 
 
 @register_builtin
@@ -150,6 +172,12 @@ class CenterCrop(ImageLayer):
 
     def transform_masks(self, masks, parameters):
         return self._crop(masks, "nearest").astype(masks.dtype)
+
+    def transform_boxes(self, boxes, parameters, size, new_size):
+        rows, columns = size[0] - self.height, size[1] - self.width
+        if rows < 0 or columns < 0:
+            return fit_boxes(boxes, size, new_size)
+        return boxes - jnp.array([columns // 2, rows // 2] * 2)
 
     def _crop(self, images, interpolation: str):
         rows, columns = images.shape[1] - self.height, images.shape[2] - self.width
@@ -213,6 +241,15 @@ class RandomCrop(ImageAugmentation):
 
     def transform_mask(self, mask, parameters):
         return self.transform(mask, parameters)
+
+    def move_boxes(self, boxes, parameters, size):
+        top, left = parameters["top"], parameters["left"]
+        return boxes - jnp.stack([left, top, left, top])
+
+    def transform_boxes(self, boxes, parameters, size, new_size):
+        if parameters is None:
+            return fit_boxes(boxes, size, new_size)
+        return super().transform_boxes(boxes, parameters, size, new_size)
 
     def transform_images(self, images, parameters):
         if parameters is None:

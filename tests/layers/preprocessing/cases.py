@@ -54,6 +54,11 @@ AUGMENTATIONS = {
 CORRECTIONS = {
     "AutoContrast": (L.AutoContrast, (), UNIT),
     "Equalization": (L.Equalization, (), UNIT),
+    "ContrastLimitedAdaptiveHistogramEqualization": (
+        L.ContrastLimitedAdaptiveHistogramEqualization,
+        (),
+        {"tile_grid_size": (2, 3), **UNIT},
+    ),
 }
 
 

@@ -118,6 +118,7 @@ IDLE = [
     L.RandomBrightness(0),
     L.RandomContrast(0),
     L.RandomInvert(0),
+    L.RandAugment(num_ops=0),
     L.RandomPosterization(8),
     L.RandomHue(0),
     L.RandomSaturation((0.5, 0.5)),
@@ -254,7 +255,8 @@ def test_errors():
         lambda: L.RandomGrayscale((0.1, 0.2)),
         lambda: L.MixUp(0),
         lambda: L.RandomErasing(fill_value=(1, 2)),
-        lambda: L.RandAugment(num_ops=0),
+        lambda: L.RandAugment(num_ops=-1),
+        lambda: L.RandomZoom(-1.0),
     ):
         with pytest.raises(ArgumentError):
             make_wrong()
@@ -262,7 +264,7 @@ def test_errors():
         L.RandomFlip()(np.ones((3, 3)))
     with pytest.raises(ShapeError, match="3 channels"):
         L.RandomHue(0.5)(np.ones((2, 4, 4, 1)))
-    with pytest.raises(ArgumentError, match="bounding_boxes"):
-        L.RandomFlip()({"images": BATCH, "bounding_boxes": {}})
+    with pytest.raises(ArgumentError, match="'mask'.*\n.*segmentation_masks"):
+        L.RandomFlip()({"images": BATCH, "mask": BATCH})
     with pytest.raises(ArgumentError, match="mask"):
         L.AugMix()({"images": BATCH, "segmentation_masks": BATCH[..., :1]})

@@ -1,0 +1,62 @@
+"""Layers that move, pick or repeat entries keep integers, as in Keras."""
+
+import keras
+import numpy as np
+import pytest
+
+from exburn import layers as L
+
+_rng = np.random.default_rng(0)
+SHAPES = {1: (2, 6, 3), 2: (2, 4, 6, 3), 3: (2, 4, 4, 6, 3)}
+DTYPES = ("int32", "uint8", "int8", "bool")
+
+
+def entries(rank, dtype):
+    high = 2 if dtype == "bool" else 100
+    return _rng.integers(0, high, SHAPES[rank]).astype(dtype)
+
+
+CASES = [
+    *[
+        (f"{name}{n}D", (size,), {}, n)
+        for n in (1, 2, 3)
+        for name, size in (
+            ("UpSampling", 2),
+            ("ZeroPadding", 1),
+            ("Cropping", 1),
+            ("MaxPooling", 2),
+            ("AdaptiveMaxPooling", 2),
+        )
+    ],
+    *[(f"GlobalMaxPooling{n}D", (), {}, n) for n in (1, 2, 3)],
+    ("MaxPooling2D", (3, 2, "same"), {}, 2),
+    ("MaxPooling2D", (2, 1), {}, 2),
+    ("UpSampling2D", ((2, 3),), {"interpolation": "bilinear"}, 2),
+    ("UpSampling2D", (2,), {"interpolation": "bicubic"}, 2),
+    ("Resizing", (3, 5), {}, 2),
+    ("Resizing", (3, 5), {"interpolation": "nearest"}, 2),
+    ("Flatten", (), {}, 2),
+    ("Reshape", ((-1,),), {}, 2),
+    ("Permute", ((2, 1),), {}, 1),
+    ("ReLU", (), {}, 1),
+    ("ReLU", (), {"threshold": 5.0}, 1),
+    ("Activation", ("relu",), {}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "options", "rank"), CASES)
+def test_values_and_dtypes_as_in_keras(name, args, options, rank):
+    ours = getattr(L, name)(*args, **options)
+    theirs = getattr(keras.layers, name)(*args, **options)
+    # bicubic weights cancel up to a hair, which alone would make a bool true
+    for dtype in DTYPES[:3] if "bicubic" in options.values() else DTYPES:
+        x = entries(rank, dtype)
+        got, expected = ours(x), theirs(x)
+        assert got.dtype == expected.dtype, dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["AveragePooling2D", "GlobalAveragePooling2D"])
+def test_means_of_bytes_do_not_overflow(name):
+    x = np.full((1, 2, 2, 1), 200, "uint8")  # in Keras sums of windows are bytes, too
+    assert getattr(L, name)()(x).ravel().tolist() == [200.0]
