@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from exburn.arguments import check_seed
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
@@ -70,7 +71,7 @@ class Attention(Layer):
         if not 0 <= dropout < 1:
             raise ArgumentError(op, f"0 <= dropout < 1, received {dropout!r}")
         self.dropout = float(dropout)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
         self.supports_masking = True
 
     def build(self, input_shape):

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn import constraints, context, initializers, regularizers
-from exburn.arguments import check_count
+from exburn.arguments import check_count, check_seed
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
@@ -86,7 +86,7 @@ class ProjectedAttention(Layer):
             )
         self.flash_attention = flash_attention
         self.use_gate = bool(use_gate)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
         self.rotary = rotary
         self.supports_masking = True
         self._options = tuple(
