@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ __all__ = [
     "check_axis",
     "check_count",
     "check_flag",
+    "check_float",
     "check_integer",
     "check_label",
     "check_not_of_keras",
@@ -167,6 +169,22 @@ def check_text(op: str, argument: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ArgumentError(op, f"{argument} must be text, received {value!r}")
     return value
+
+
+def check_float(op: str, argument: str, value: Any) -> float:
+    """The value as a ``float``: text of a number is none, though ``float`` reads it.
+
+    Raises:
+        ArgumentError: It is no number.
+
+    Example:
+        >>> check_float("ELU", "alpha", np.float32(0.5))
+        0.5
+    """
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(value, str | bytes):
+            return float(value)
+    raise ArgumentError(op, f"{argument} must be a number, received {value!r}")
 
 
 def check_not_of_keras(op: str, value: Any) -> None:

@@ -91,6 +91,35 @@ def test_shapes(library, name, arguments, targets, predictions):
     assert library is keras or isinstance(error.value, ShapeError)
 
 
+@LIBRARIES
+@pytest.mark.parametrize(
+    ("name", "arguments", "inputs"),
+    [
+        ("ELU", {"alpha": "3"}, [(2, 3)]),
+        ("Concatenate", {"axis": 1.5}, [(2, 3), (2, 3)]),
+        (
+            "EinsumDense",
+            {"equation": "ab,bc->ac", "output_shape": 3, "bias_axes": []},
+            [(2, 3)],
+        ),
+    ],
+    ids=str,
+)
+def test_calls(library, name, arguments, inputs):
+    """Keras notices when the layer is called; here its constructor tells."""
+    given = [np.ones(shape, "float32") for shape in inputs]
+    with pytest.raises((ValueError, TypeError)) as error:
+        layer = made(library, f"layers.{name}", **arguments)
+        layer(given if len(given) > 1 else given[0])
+    assert library is keras or isinstance(error.value, ArgumentError)
+
+
+@pytest.mark.parametrize("name", ["RandomNormal", "TruncatedNormal"])
+def test_text_is_no_number_of_an_initializer(name):
+    with pytest.raises(ArgumentError, match="stddev must be a number, received '3'"):
+        made(exburn, f"initializers.{name}", stddev="3")
+
+
 def test_what_has_a_meaning_is_taken():
     """Beyond Keras: docs/from_keras.md tells."""
     assert exburn.optimizers.SGD(1, momentum=0).learning_rate == 1.0
