@@ -50,7 +50,7 @@ class BackupAndRestore(StateCheckpoint):
         on_error: str = "raise",
     ):
         super().__init__(
-            backup_dir,
+            backup_dir or "",
             save_freq=save_freq,
             keep=2 if double_checkpoint else 1,
             background=background,

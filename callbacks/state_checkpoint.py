@@ -76,6 +76,8 @@ class StateCheckpoint(MonitorCallback):
         verbose: int = 0,
     ):
         super().__init__(monitor, mode, best=initial_value_threshold)
+        if directory is not None and not os.fspath(directory):
+            raise CallbackError(type(self).__name__, "the folder has no name")
         batches = None if isinstance(save_freq, str | bool) else save_freq
         if save_freq is True or (batches is None and save_freq not in ("epoch", False)):
             batches = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -9,7 +10,18 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DTypeError
 
-__all__ = ["check_count", "check_not_of_keras", "check_number"]
+__all__ = [
+    "check_axis",
+    "check_count",
+    "check_flag",
+    "check_float",
+    "check_integer",
+    "check_label",
+    "check_not_of_keras",
+    "check_number",
+    "check_seed",
+    "check_text",
+]
 
 
 def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
@@ -64,6 +76,115 @@ def check_number(
             op, f"{argument} must be a number {span}, received {value!r}"
         )
     return float(value)
+
+
+def check_integer(op: str, argument: str, value: Any) -> int:
+    """The value as an ``int`` if it is an integer of any sign.
+
+    Raises:
+        ArgumentError: It is anything else: a float, a bool, text.
+
+    Example:
+        >>> check_integer("BatchNormalization", "axis", np.int32(-1))
+        -1
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ArgumentError(op, f"{argument} must be an integer, received {value!r}")
+    return int(value)
+
+
+def check_label(op: str, argument: str, value: Any) -> int:
+    """The value as an ``int`` if it is a class label: a whole number, also a float.
+
+    Raises:
+        ArgumentError: It is anything else.
+
+    Example:
+        >>> check_label("IoU", "ignore_class", -1.0)
+        -1
+    """
+    if isinstance(value, float | np.floating) and value.is_integer():
+        value = int(value)
+    return check_integer(op, argument, value)
+
+
+def check_axis(op: str, value: Any) -> int | tuple[int, ...]:
+    """The argument ``axis``: an integer, or a tuple of those of a sequence.
+
+    Raises:
+        ArgumentError: It is neither.
+
+    Example:
+        >>> check_axis("LayerNormalization", [1, 2])
+        (1, 2)
+    """
+    if isinstance(value, list | tuple):
+        return tuple(check_integer(op, "axis", item) for item in value)
+    return check_integer(op, "axis", value)
+
+
+def check_seed(op: str, value: Any) -> int | None:
+    """The argument ``seed`` of what folds it into a key: an integer ≥ 0, or None.
+
+    Raises:
+        ArgumentError: It is neither.
+
+    Example:
+        >>> check_seed("Dropout", np.int64(3))
+        3
+    """
+    if value is None:
+        return None
+    whole = isinstance(value, int | np.integer)
+    if not whole or value < 0:
+        raise ArgumentError(op, f"seed must be an integer ≥ 0, received {value!r}")
+    return int(value)
+
+
+def check_flag(op: str, argument: str, value: Any) -> bool:
+    """The value as a ``bool`` if it is one: any text would count as true.
+
+    Raises:
+        ArgumentError: It is no bool.
+
+    Example:
+        >>> check_flag("Dense", "trainable", np.True_)
+        True
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(op, f"{argument} must be True or False, received {value!r}")
+    return bool(value)
+
+
+def check_text(op: str, argument: str, value: Any) -> str:
+    """The value if it is text, as names are.
+
+    Raises:
+        ArgumentError: It is no ``str``.
+
+    Example:
+        >>> check_text("Mean", "name", "loss")
+        'loss'
+    """
+    if not isinstance(value, str):
+        raise ArgumentError(op, f"{argument} must be text, received {value!r}")
+    return value
+
+
+def check_float(op: str, argument: str, value: Any) -> float:
+    """The value as a ``float``: text of a number is none, though ``float`` reads it.
+
+    Raises:
+        ArgumentError: It is no number.
+
+    Example:
+        >>> check_float("ELU", "alpha", np.float32(0.5))
+        0.5
+    """
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(value, str | bytes):
+            return float(value)
+    raise ArgumentError(op, f"{argument} must be a number, received {value!r}")
 
 
 def check_not_of_keras(op: str, value: Any) -> None:

@@ -94,7 +94,8 @@ class Precision:
         if isinstance(config, dict) and config.keys() == {"name"}:  # Keras'
             return cls.of(config["name"])
         fields = [field.name for field in dataclasses.fields(cls)]
-        if not isinstance(config, dict) or not config.keys() <= set(fields):
+        known = isinstance(config, dict) and config and config.keys() <= set(fields)
+        if not known:
             raise DTypeError(
                 "Precision", "not a policy", {"received": config, "known": fields}
             )
@@ -176,7 +177,10 @@ def standardize_dtype(dtype: Any) -> str:
     if isinstance(dtype, str | type) and dtype in _PYTHON:
         return _PYTHON[dtype]
     try:
-        return jnp.dtype(dtype).name
+        made = jnp.dtype(dtype)
+        if made.fields is not None:  # a record: np.dtype([]) and np.dtype({…}) are
+            raise TypeError("a record of several fields")
+        return made.name
     except TypeError as error:
         raise DTypeError(
             "dtype", "not a dtype", {"received": repr(dtype), "known": _DTYPES}

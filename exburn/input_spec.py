@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from exburn.dtypes import standardize_dtype
 from exburn.errors import ShapeError
-from exburn.shapes import describe
+from exburn.shapes import checked_sizes, describe
 
 __all__ = ["InputSpec"]
 
@@ -38,7 +39,9 @@ class InputSpec:
         name=None,
         optional=False,
     ):
-        self.dtype, self.shape = dtype, shape
+        self.dtype = None if dtype is None else standardize_dtype(dtype)
+        self.shape = None if shape is None else checked_sizes("InputSpec", shape)
+        shape = self.shape
         self.ndim = len(shape) if shape is not None else ndim
         self.max_ndim, self.min_ndim = max_ndim, min_ndim
         self.axes = {int(k): v for k, v in (axes or {}).items()}

@@ -10,7 +10,7 @@ import contextlib
 import operator
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -90,15 +90,22 @@ def checked_sizes(op: str, shape: Any) -> tuple[int | None, ...]:
     """The shape as a tuple of integers and ``None``.
 
     Raises:
-        ArgumentError: A size is neither ``None`` nor an integer ≥ 0.
+        ArgumentError: It is no sequence, or a size neither ``None`` nor an
+            integer ≥ 0.
 
     Example:
         >>> checked_sizes("Input", [None, 3])
         (None, 3)
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if isinstance(sizes, str | bytes | Mapping) or not isinstance(sizes, Iterable):
+        raise ArgumentError(
+            op, f"a shape is a sequence of integers and None, received {shape!r}"
+        )
+    sizes = tuple(sizes)
     for size in sizes:
-        if not (size is None or (hasattr(size, "__index__") and int(size) >= 0)):
+        whole = hasattr(size, "__index__") and not isinstance(size, bool)
+        if size is not None and not (whole and int(size) >= 0):
             raise ArgumentError(
                 op, f"sizes are integers or None, received {size!r} in {sizes}"
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from exburn import constraints, context, initializers, regularizers
 from exburn.arguments import check_count
-from exburn.errors import DTypeError
+from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.core.wide_product import wide_product
 from exburn.registry import register_builtin
@@ -79,7 +79,18 @@ class Embedding(Adaptable):
         self._autocast = False  # indices that come as floats must stay exact
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) else weights
-            self.embeddings_initializer = initializers.get(np.asarray(table))
+            self.embeddings_initializer = initializers.get(self._checked(table))
+
+    def _checked(self, table):
+        shape = (self.input_dim, self.output_dim)
+        if getattr(table, "shape", None) != shape:
+            received = describe(table) if hasattr(table, "shape") else repr(table)
+            raise ArgumentError(
+                type(self).__name__,
+                f"weights must be an array of shape {shape}, or a list of one",
+                {"received": received},
+            )
+        return np.asarray(table)
 
     def _init_config(self):
         config = super()._init_config()

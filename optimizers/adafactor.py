@@ -34,9 +34,8 @@ class Adafactor(Optimizer):
         epsilon_1: Added to squared gradients.
         epsilon_2: Smallest size of a parameter that scales its steps.
         clip_threshold: d, the largest root mean square of a step.
-        relative_step: Use :math:`ρ_t = \min(η, 1/\sqrt{t})`; otherwise, or with a
-            schedule, ρ is the learning rate. (Keras takes the minimum in every case,
-            against its documentation.)
+        relative_step: Keras' argument, which changes nothing, as in Keras:
+            :math:`ρ_t = \min(η, 1/\sqrt{t})` in any case.
         **options: See :class:`Optimizer`.
 
     Shape:
@@ -81,9 +80,7 @@ class Adafactor(Optimizer):
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         step = jnp.asarray(count, jnp.float32) + 1.0
-        rho = learning_rate
-        if self.relative_step and self.schedule is None:
-            rho = jnp.minimum(rho, 1.0 / jnp.sqrt(step))
+        rho = jnp.minimum(learning_rate, 1.0 / jnp.sqrt(step))
         new = step**self.beta_2_decay  # 1 − β_t
         old = 1.0 - new
 

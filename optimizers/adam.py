@@ -28,19 +28,19 @@ def adam_rule(
 ) -> optax.GradientTransformation:
     r"""Adam's update as an optax transformation without a counter of its own.
 
-    Equal to ``optax.adam`` up to rounding, rearranged so that the bias corrections are
-    two scalars instead of two divisions of every element.
+    The bias corrections are two scalars in front of the step, which therefore holds the
+    paper's :math:`\hat ε`, as Keras' does; ``optax.adam`` divides every element.
 
     Args:
         learning_rate: Scalar.
         count: int32 scalar, the number of updates before this one.
         beta_1: Decay of the mean of gradients.
         beta_2: Decay of the mean of squared gradients.
-        epsilon: Added to the root of the corrected second moment.
+        epsilon: Added to the root of the second moment.
         amsgrad: Use the largest second moment seen so far.
 
     Example:
-        >>> rule = adam_rule(0.1, jnp.int32(0), 0.9, 0.999, 1e-8)
+        >>> rule = adam_rule(0.1, jnp.int32(0), 0.9, 0.999, 1e-7)
         >>> params = {"w": jnp.array([1.0])}
         >>> updates, _ = rule.update({"w": jnp.array([5.0])}, rule.init(params), params)
         >>> round(float(updates["w"][0]), 6)
@@ -48,33 +48,33 @@ def adam_rule(
     """
     root = jnp.sqrt(bias_correction(beta_2, count))
     size = -learning_rate * root / bias_correction(beta_1, count)
-    floor = epsilon * root
 
     def init(p, path):
         slots = ("m", "v", "v_max") if amsgrad else ("m", "v")
         return {slot: jnp.zeros_like(p) for slot in slots}
 
     def update(g, p, path, m, v, v_max=None):
-        return _adapted(g, m, v, v_max, size, floor, beta_1, beta_2)
+        return _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon)
 
     return per_parameter(init, update)
 
 
-@traced_once("beta_1", "beta_2")
-def _adapted(g, m, v, v_max, size, floor, beta_1, beta_2):
+@traced_once("beta_1", "beta_2", "epsilon")
+def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
     """The rule for one parameter: what is added to it, and the new slots.
 
     In lax, which is traced in a quarter of the time: every shape is.
     """
     number = m.dtype.type
-    g, size, floor = (lax.convert_element_type(a, m.dtype) for a in (g, size, floor))
+    g, size = (lax.convert_element_type(a, m.dtype) for a in (g, size))
     m = lax.add(lax.mul(number(beta_1), m), lax.mul(number(1.0 - beta_1), g))
     square = lax.mul(number(1.0 - beta_2), lax.square(g))
     v = lax.add(lax.mul(number(beta_2), v), square)
     slots, most = {"m": m, "v": v}, v
     if v_max is not None:
         slots["v_max"] = most = lax.max(v_max, v)
-    return lax.div(lax.mul(size, m), lax.add(lax.sqrt(most), floor)), slots
+    root = lax.add(lax.sqrt(most), number(epsilon))
+    return lax.div(lax.mul(size, m), root), slots
 
 
 class Adam(Optimizer):
@@ -82,14 +82,15 @@ class Adam(Optimizer):
 
     .. math::
         m ← β_1 m + (1 − β_1) g \qquad v ← β_2 v + (1 − β_2) g² \qquad
-        p ← p − η \frac{m / (1 − β_1^t)}{\sqrt{v / (1 − β_2^t)} + ε}
+        p ← p − η \frac{\sqrt{1 − β_2^t}}{1 − β_1^t} \frac{m}{\sqrt{v} + \hat ε}
 
     Args:
         learning_rate: A number ≥ 0, a schedule, or a function of the step.
         beta_1: Decay of the mean of gradients.
         beta_2: Decay of the mean of squared gradients.
-        epsilon: Keeps the division finite: the paper's ε and default. Keras' is 1e-7
-            and enters before the bias correction (the paper's ε̂).
+        epsilon: ε̂, which keeps the division finite. It is added before the bias
+            correction, as in the paper's more efficient form; the ε of the paper's
+            first form is :math:`\hat ε / \sqrt{1 − β_2^t}`.
         amsgrad: Divide by the largest second moment seen so far.
         **options: See :class:`Optimizer`.
 
@@ -116,7 +117,7 @@ class Adam(Optimizer):
         learning_rate: Any = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        epsilon: float = 1e-8,
+        epsilon: float = 1e-7,
         amsgrad: bool = False,
         **options: Unpack[Options],
     ):
@@ -168,7 +169,7 @@ class AdamW(Adam):
         weight_decay: float = 0.004,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        epsilon: float = 1e-8,
+        epsilon: float = 1e-7,
         amsgrad: bool = False,
         **options: Unpack[DecayedOptions],
     ):

@@ -10,6 +10,7 @@ from typing import Any, Self
 import jax
 
 from exburn import registry
+from exburn.arguments import check_text
 from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
@@ -127,7 +128,8 @@ class Optimizer(Stepwise, Live, Eager, Update):
         self._get_state = self._set_state = None
         self._scale, self._revision, self._told = 1.0, 0, None
         self._learning_rate = self._check_rate(learning_rate)
-        self.name = name or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
+        default = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
+        self.name = check_text(op, "name", default if name is None else name)
         self.weight_decay = real(op, "weight_decay", weight_decay, optional=True)
         self.l2_weight_decay = real(
             op, "l2_weight_decay", l2_weight_decay, optional=True

@@ -18,17 +18,16 @@ __all__ = ["RMSprop"]
 class RMSprop(Optimizer):
     r"""Gradient descent divided by the root of a moving average of squared gradients.
 
-    .. math:: v ← ρ v + (1 − ρ) g² \qquad p ← p − η \frac{g}{\sqrt{v} + ε}
+    .. math:: v ← ρ v + (1 − ρ) g² \qquad p ← p − η \frac{g}{\sqrt{v + ε}}
 
     ``centered`` divides by the root of the variance, :math:`\sqrt{v − a² + ε}` with
-    the mean gradient :math:`a ← ρ a + (1 − ρ) g`. There ε stays inside the root, as in
-    Keras: a variance near zero would make the step explode otherwise.
+    the mean gradient :math:`a ← ρ a + (1 − ρ) g`.
 
     Args:
         learning_rate: A number ≥ 0, a schedule, or a function of the step.
         rho: ρ, decay of the averages.
         momentum: Momentum of the steps; 0 keeps no velocity.
-        epsilon: ε, outside of the root as in ExBurn (Keras: 1e-7 inside of it).
+        epsilon: ε, inside of the root.
         centered: Divide by the standard deviation.
         **options: See :class:`Optimizer`.
 
@@ -55,7 +54,7 @@ class RMSprop(Optimizer):
         learning_rate: Any = 0.001,
         rho: float = 0.9,
         momentum: float = 0.0,
-        epsilon: float = 1e-8,
+        epsilon: float = 1e-7,
         centered: bool = False,
         **options: Unpack[Options],
     ):
@@ -72,7 +71,6 @@ class RMSprop(Optimizer):
                 self.rho,
                 self.epsilon,
                 momentum=self.momentum or None,
-                eps_in_sqrt=False,
             )
         rho = self.rho
 

@@ -16,15 +16,15 @@ __all__ = ["SGD"]
 class SGD(Optimizer):
     r"""Gradient descent with momentum, optionally Nesterov's.
 
-    .. math:: v ← μ v + g \qquad p ← p − η v
+    .. math:: v ← μ v − η g \qquad p ← p + v
 
-    With Nesterov momentum the step is :math:`p ← p − η (μ v + g)`. The learning rate is
-    outside of the velocity, as in ExBurn, optax and PyTorch; Keras keeps it inside,
-    which differs only while the learning rate changes.
+    With Nesterov momentum the step is :math:`p ← p + μ v − η g`. The learning rate is
+    inside of the velocity, so that steps of the past keep the rate that they had when
+    it changes. In optax and PyTorch it is outside.
 
     Args:
         learning_rate: A number ≥ 0, a schedule, or a function of the step.
-        momentum: μ, from 0 to 1. Keras' default is 0, ExBurn's is 0.9.
+        momentum: μ, from 0 to 1; 0 keeps no velocity.
         nesterov: Use Nesterov momentum.
         **options: See :class:`Optimizer`.
 
@@ -36,7 +36,7 @@ class SGD(Optimizer):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> optimizer = SGD(learning_rate=0.1)
+        >>> optimizer = SGD(learning_rate=0.1, momentum=0.9)
         >>> params = {"w": jnp.array([1.0])}
         >>> state = optimizer.init(params)
         >>> for _ in range(2):
@@ -51,7 +51,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         learning_rate: Any = 0.01,
-        momentum: float = 0.9,
+        momentum: float = 0.0,
         nesterov: bool = False,
         **options: Unpack[Options],
     ):
@@ -60,5 +60,7 @@ class SGD(Optimizer):
         self.nesterov = bool(nesterov)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
-        momentum = self.momentum or None  # optax keeps no velocity for None
-        return optax.sgd(learning_rate, momentum, self.nesterov)
+        step = optax.scale_by_learning_rate(learning_rate)
+        if not self.momentum:
+            return step
+        return optax.chain(step, optax.trace(self.momentum, self.nesterov))

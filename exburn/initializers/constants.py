@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from exburn import registry
+from exburn.arguments import check_float
 from exburn.errors import ShapeError
 from exburn.initializers.base import Initializer, as_dtype, as_shape
 
@@ -92,7 +93,7 @@ class Identity(Initializer):
     """
 
     def __init__(self, gain: float = 1.0):
-        self.gain = float(gain)
+        self.gain = check_float("Identity", "gain", gain)
 
     def __call__(self, shape, dtype=None, *, rng=None) -> np.ndarray:
         shape, dtype = as_shape(self, shape), as_dtype(self, dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from exburn import registry
+from exburn.arguments import check_float
 from exburn.errors import ShapeError
 from exburn.initializers.random import RandomInitializer
 
@@ -40,7 +41,7 @@ class Orthogonal(RandomInitializer):
 
     def __init__(self, gain: float = 1.0, seed: Any = None):
         super().__init__(seed)
-        self.gain = float(gain)
+        self.gain = check_float("Orthogonal", "gain", gain)
 
     def draw(self, shape, dtype, rng):
         if len(shape) < 2:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn import registry
+from exburn.arguments import check_float
 from exburn.errors import ArgumentError, DTypeError
 from exburn.initializers.base import (
     Initializer,
@@ -136,7 +137,9 @@ class RandomNormal(RandomInitializer):
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None):
         super().__init__(seed)
-        self.mean, self.stddev = float(mean), float(stddev)
+        op = type(self).__name__
+        self.mean = check_float(op, "mean", mean)
+        self.stddev = check_float(op, "stddev", stddev)
 
     def draw(self, shape, dtype, rng):
         return normal(rng, shape, dtype, self.stddev, self.mean)
@@ -164,7 +167,9 @@ class TruncatedNormal(RandomInitializer):
 
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None):
         super().__init__(seed)
-        self.mean, self.stddev = float(mean), float(stddev)
+        op = type(self).__name__
+        self.mean = check_float(op, "mean", mean)
+        self.stddev = check_float(op, "stddev", stddev)
 
     def draw(self, shape, dtype, rng):
         return truncated_normal(rng, shape, dtype, self.stddev, self.mean)
@@ -192,7 +197,9 @@ class RandomUniform(RandomInitializer):
 
     def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None):
         super().__init__(seed)
-        self.minval, self.maxval = float(minval), float(maxval)
+        op = type(self).__name__
+        self.minval = check_float(op, "minval", minval)
+        self.maxval = check_float(op, "maxval", maxval)
 
     def draw(self, shape, dtype, rng):
         return uniform(rng, shape, dtype, self.minval, self.maxval)

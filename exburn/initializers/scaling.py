@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from exburn import registry
+from exburn.arguments import check_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.random import (
     RandomInitializer,
@@ -113,7 +114,8 @@ class VarianceScaling(RandomInitializer):
             )
         if (input_axes is None) != (output_axes is None):
             raise ArgumentError(op, "input_axes and output_axes go together: pass both")
-        self.scale, self.mode, self.distribution = float(scale), mode, distribution
+        self.scale = check_float(op, "scale", scale)
+        self.mode, self.distribution = mode, distribution
         self.input_axes = None if input_axes is None else tuple(input_axes)
         self.output_axes = None if output_axes is None else tuple(output_axes)
 

@@ -13,12 +13,14 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn import regularizers, rematerialize
+from exburn.arguments import check_flag
 from exburn.building import spread_precision
 from exburn.containers import in_order, may_hold_parts
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
 from exburn.row_mixing import is_foreign
+from exburn.shapes import checked_sizes
 from exburn.substitution import clone_scope, moment
 from exburn.traversal import iter_modules
 from exburn.weights import Static
@@ -143,9 +145,8 @@ class Base(nnx.Module, metaclass=_Making):
         **kwargs,
     ):
         for key in ("input_shape", "batch_input_shape", "input_dim"):
-            if key in kwargs:
-                value = kwargs.pop(key)
-                shape = (value,) if isinstance(value, int) else tuple(value)
+            if (value := kwargs.pop(key, None)) is not None:
+                shape = checked_sizes(type(self).__name__, value)
                 self._given_shape = shape[1:] if key.startswith("batch") else shape
         if kwargs:
             raise ArgumentError(
@@ -155,7 +156,7 @@ class Base(nnx.Module, metaclass=_Making):
             )
         if name is not None:
             self._name, self._auto_name = check_name(type(self).__name__, name), False
-        if not trainable:
+        if not check_flag(type(self).__name__, "trainable", trainable):
             self._trainable = False
         self._policy = Precision.of(dtype)
         if dtype is not None:

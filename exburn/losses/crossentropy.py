@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_label
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
@@ -302,6 +303,9 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.from_logits = from_logits
         self.ignore_class = ignore_class
+        if ignore_class is not None:
+            op = "SparseCategoricalCrossentropy"
+            self.ignore_class = check_label(op, "ignore_class", ignore_class)
         self.axis = class_axis("SparseCategoricalCrossentropy", axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:

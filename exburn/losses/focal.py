@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.losses.base import FormulaLoss
+from exburn.losses.crossentropy import class_axis
 from exburn.losses.probabilities import (
     check_smoothing,
     clipped,
@@ -246,7 +247,7 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         self.from_logits = from_logits
         op = "CategoricalFocalCrossentropy"
         self.label_smoothing = check_smoothing(op, label_smoothing)
-        self.axis = axis
+        self.axis = class_axis(op, axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_one_hot(self.name, y_true, y_pred, self.axis)

@@ -120,6 +120,9 @@ def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
     details = _described(y_true, y_pred)
     axis, rest = _class_axis(op, p, axis, details)
+    if axis == 0 and len(p) > 1 and not _fits(t, p[:-1]):
+        reason = "the batch is along axis 0: it holds no classes"
+        raise ShapeError(op, reason, details, hint="axis=-1, the last one, or axis=1.")
     if _fits(t, rest):
         return
     if len(t) == len(p):

@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from exburn.arguments import check_number
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.metrics.base import State
 from exburn.metrics.confusion import (
@@ -84,6 +86,9 @@ class AUC(ThresholdMetric):
         if thresholds is None:
             inner = even_thresholds("AUC", num_thresholds, 2)[1:-1]
         else:
+            if not isinstance(thresholds, Sequence | np.ndarray):
+                reason = "thresholds must be a list of numbers"
+                raise ArgumentError("AUC", reason, {"received": thresholds})
             inner = sorted(as_thresholds("AUC", thresholds, 0.5))
         even = thresholds is None or is_even([0.0, *inner, 1.0])
         self.thresholds = [-_EPSILON, *inner, 1 + _EPSILON]
@@ -99,9 +104,14 @@ class AUC(ThresholdMetric):
             raise ArgumentError("AUC", "num_labels is only for multi_label=True")
         self.multi_label = multi_label
         self.num_labels = num_labels
-        self.label_weights = (
-            None if label_weights is None else [float(w) for w in label_weights]
-        )
+        self.label_weights = None
+        if label_weights is not None:
+            if not isinstance(label_weights, list | tuple | np.ndarray):
+                reason = "label_weights must be a list of numbers"
+                raise ArgumentError("AUC", reason, {"received": label_weights})
+            self.label_weights = [
+                check_number("AUC", "label_weights", w) for w in label_weights
+            ]
         self.from_logits = from_logits
 
     def _prepare(self, y_true: Any, y_pred: Any) -> None:

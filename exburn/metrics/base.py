@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.arguments import check_text
 from exburn.dtypes import standardize_dtype
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.losses.base import snake_case
@@ -81,7 +82,9 @@ class Metric:
     _pure: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, name: str | None = None, dtype: Any = None):
-        self.name = name or snake_case(type(self).__name__)
+        kind = type(self).__name__
+        name = snake_case(kind) if name is None else name
+        self.name = check_text(kind, "name", name)
         dtype = getattr(dtype, "compute_dtype", dtype)
         dtype = standardize_dtype(dtype or "float32")
         self._dtype = jnp.promote_types(dtype, "float32").name

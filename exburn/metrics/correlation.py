@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_integer
 from exburn.errors import ShapeError
 from exburn.losses.shapes import paired
 from exburn.metrics.base import State, without_rows
@@ -27,6 +28,7 @@ def _moments(
 ) -> tuple[jax.Array, ...]:
     """Weighted means, variances and covariance along ``axis``."""
     y_true, y_pred = paired(op, y_true, y_pred)
+    _check_axis(op, axis, y_true)
     size = y_true.shape[axis]
     if isinstance(size, int) and size < 2:
         raise ShapeError(
@@ -53,6 +55,11 @@ def _moments(
         mean(d_true * d_pred),
     )
     return tuple(jnp.squeeze(v, axis) for v in values)
+
+
+def _check_axis(op: str, axis: int, values: Any) -> None:
+    if not -values.ndim <= axis < values.ndim:
+        raise ShapeError(op, f"there is no axis {axis}", {"y_pred": values.shape})
 
 
 def _pearson(
@@ -125,12 +132,13 @@ class _Correlation(FormulaMetric):
 
     def __init__(self, name: str, dtype: Any, axis: int):
         super().__init__(name=name, dtype=dtype)
-        self.axis = axis
+        self.axis = check_integer(type(self).__name__, "axis", axis)
 
     def update(  # type: ignore[override]
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> State:
         y_true, y_pred = paired(self.name, y_true, y_pred)
+        _check_axis(self.name, self.axis, y_pred)
         if self.axis % y_pred.ndim:
             return super().update(state, y_true, y_pred, sample_weight)
         # Along the batch, rows are weighted inside the correlation, which then counts

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.losses.shapes import as_float, check_same, unsqueezed
@@ -63,10 +64,12 @@ class FBetaScore(Metric):
             known = ", ".join(map(repr, _AVERAGES))
             details = {"received": average, "known": known}
             raise ArgumentError(op, "unknown average", details)
-        if isinstance(beta, bool) or not beta > 0:
-            raise ArgumentError(op, "beta must be positive", {"beta": beta})
-        if threshold is not None and not 0 < threshold <= 1:
-            reason = "threshold must be above 0 and at most 1"
+        if not isinstance(beta, float | np.floating) or not beta > 0:
+            reason = "beta must be a float above 0"
+            raise ArgumentError(op, reason, {"beta": beta}, hint="beta=1.0, say.")
+        number = threshold is None or isinstance(threshold, float | np.floating)
+        if not number or not (threshold is None or 0 < threshold <= 1):
+            reason = "threshold must be a float above 0 and at most 1"
             raise ArgumentError(op, reason, {"threshold": threshold})
         self.average = average
         self.beta = beta

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ArgumentError
+from exburn.arguments import check_count, check_integer, check_label
+from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import ratio, zeros
@@ -62,19 +63,22 @@ class IoU(Metric):
         axis: int = -1,
     ):
         super().__init__(name=name, dtype=dtype)
-        self.num_classes = num_classes
+        op = type(self).__name__
+        self.num_classes = num_classes = check_count(op, "num_classes", num_classes)
         self.target_class_ids = [int(i) for i in target_class_ids]
         wrong = [i for i in self.target_class_ids if not 0 <= i < num_classes]
         if wrong or not self.target_class_ids:
             raise ArgumentError(
-                type(self).__name__,
+                op,
                 f"target_class_ids must be classes from 0 to {num_classes - 1}",
                 {"received": list(target_class_ids)},
             )
         self.ignore_class = ignore_class
+        if ignore_class is not None:
+            self.ignore_class = check_label(op, "ignore_class", ignore_class)
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
-        self.axis = axis
+        self.axis = check_integer(op, "axis", axis)
 
     def init(self) -> State:
         return {
@@ -84,10 +88,17 @@ class IoU(Metric):
     def _labels(self, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
         y_true, y_pred = jnp.asarray(y_true), jnp.asarray(y_pred)
         if not self.sparse_y_true:
-            y_true = jnp.argmax(y_true, axis=self.axis)
+            y_true = self._largest("targets", y_true)
         if not self.sparse_y_pred:
-            y_pred = jnp.argmax(y_pred, axis=self.axis)
+            y_pred = self._largest("predictions", y_pred)
         return y_true.astype(jnp.int32), y_pred.astype(jnp.int32)
+
+    def _largest(self, what: str, scores: jax.Array) -> jax.Array:
+        rank = scores.ndim
+        if rank < 2 or not -rank <= self.axis < rank:
+            reason = f"{what} hold no scores of classes along axis {self.axis}"
+            raise ShapeError(self.name, reason, {what: scores.shape})
+        return jnp.argmax(scores, axis=self.axis)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -217,7 +228,7 @@ class MeanIoU(IoU):
     ):
         super().__init__(
             num_classes,
-            range(num_classes),
+            range(check_count(type(self).__name__, "num_classes", num_classes)),
             name,
             dtype,
             ignore_class,

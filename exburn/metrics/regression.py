@@ -279,7 +279,7 @@ class R2Score(Metric):
         dtype: As in :class:`Metric`.
 
     Shape:
-        both: [batch] or [batch, outputs] → scalar, or [outputs]
+        both: [batch, outputs] → scalar, or [outputs]
 
     Raises:
         ArgumentError: An option is out of its range.
@@ -319,11 +319,10 @@ class R2Score(Metric):
     def _prepare(self, y_true: Any, y_pred: Any) -> None:
         shape = tuple(y_pred.shape)
         check_same(self.name, y_true, y_pred)
-        columns = shape[1] if len(shape) == 2 else 1
-        if len(shape) not in (1, 2) or not isinstance(columns, int):
+        if len(shape) != 2 or not isinstance(shape[1], int):
             details = {"y_pred": shape}
             raise ShapeError(self.name, "predictions must be [batch, outputs]", details)
-        self._outputs = columns
+        self._outputs = shape[1]
 
     def init(self) -> State:
         if self._outputs is None:

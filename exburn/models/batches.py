@@ -40,7 +40,7 @@ class Batches:
         trainer.check_free(op, train=train)
         dataset = as_batch(x, y, sample_weight, op=op)
         if class_weight is not None:
-            dataset = class_weights(dataset, class_weight)
+            dataset = class_weights(dataset, class_weight, op)
             assert isinstance(dataset, ArrayDataset)
         self._prepare(op, dataset, train=train, batch_size=dataset.size)
         with self._guarded(op, dataset, dataset.size):

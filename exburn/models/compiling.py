@@ -140,7 +140,7 @@ class Compiling:
             clip_norm: Largest norm of all gradients together.
             clip_value: Largest absolute value of a gradient's element, after that.
             accumulate_gradients: Batches whose mean gradient makes one update.
-            nesterov: Nesterov momentum, for SGD.
+            nesterov: Nesterov momentum, for SGD: its own, or 0.9 if it has none.
             warmup: Epochs of a linear rise to the learning rate, or
                 ``(epochs, start, target)``.
             accuracy: Whether accuracy is among the metrics.

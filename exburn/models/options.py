@@ -44,6 +44,12 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str, Any], Any]]] = {
     "nesterov": ("nesterov", lambda op, name, value: bool(value)),
 }
 
+#: That of the option ``nesterov`` for an SGD without momentum.
+_MOMENTUM = 0.9
+
+#: Attributes that the shape of the optimizer's state depends on.
+_OF_STATE = {"gradient_accumulation_steps", "nesterov"}
+
 
 class OptimizerOptions:
     """Options for a while; mixed into ``Model``."""
@@ -93,17 +99,18 @@ class OptimizerOptions:
             # One schedule object for all these fits: it knows their epochs.
             variants[key] = (values, [t._revision for t in targets])
         values, revisions = variants[key]
-        names = [*values, "_revision"]
-        before = [{n: getattr(t, n) for n in names if hasattr(t, n)} for t in targets]
         old = trainer.variant
+        before = []
         for target, revision in zip(targets, revisions, strict=True):
             if not callable(target._learning_rate):
                 target._number = target._learning_rate
-            _put(target, values | {"_revision": revision})
+            new = _for_one(target, values) | {"_revision": revision}
+            before.append({n: getattr(target, n) for n in new if hasattr(target, n)})
+            _put(target, new)
         trainer.variant = key
-        accumulates = "gradient_accumulation_steps" in values
+        other_state = not values.keys().isdisjoint(_OF_STATE)
         try:
-            if accumulates:
+            if other_state:
                 trainer.refit_state()
             yield
         finally:
@@ -111,7 +118,7 @@ class OptimizerOptions:
             for target, saved in zip(targets, before, strict=True):
                 _put(target, saved)
             trainer.variant = old
-            if accumulates:
+            if other_state:
                 trainer.refit_state()
 
 
@@ -122,7 +129,7 @@ def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> 
     if learning_rate is not None:
         optimizer.learning_rate = learning_rate
     for target in _targets(optimizer):
-        for name, value in values.items():
+        for name, value in _for_one(target, values).items():
             if name == "_learning_rate":
                 target.learning_rate = value
             else:
@@ -176,6 +183,13 @@ def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str
                 f"nesterov is an option of SGD, received {missing[0]!r}",
                 hint='compile(optimizer="sgd", nesterov=True), or "nadam".',
             )
+    return values
+
+
+def _for_one(optimizer: Optimizer, values: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that one of the optimizers gets."""
+    if values.get("nesterov") and not getattr(optimizer, "momentum", None):
+        return values | {"momentum": _MOMENTUM}
     return values
 
 

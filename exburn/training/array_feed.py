@@ -47,6 +47,8 @@ class ArrayFeed:
         reason: Why the arrays are where they are.
         earlier: Epochs of earlier runs: the first of the shuffled orders is that of the
             one after them.
+        first: Number of the first epoch: without shuffling it begins with the first
+            row, whatever its number.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -68,9 +70,10 @@ class ArrayFeed:
         joined: int = 1,
         reason: str = "",
         earlier: int = 0,
+        first: int = 0,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
-        self.reason, self.earlier = reason, earlier
+        self.reason, self._passed = reason, earlier if shuffle else -first
         self.group, self.joined = group, joined
         self.size, self._rows_of_one = dataset.size, batch_size // joined
         full = min(batch_size, self.size)
@@ -110,7 +113,10 @@ class ArrayFeed:
     def facts(self) -> dict[str, Any]:
         """What the batches of an epoch depend on, besides seed and epoch."""
         names = ("size", "batch_size", "steps", "shuffle")
-        return {name: getattr(self, name) for name in names}
+        facts = {name: getattr(self, name) for name in names}
+        if not self.shuffle and self._passed:
+            facts["first"] = -self._passed
+        return facts
 
     def position(self, *, begin: bool) -> None:
         """Every epoch begins anew: there is no position to note."""
@@ -203,8 +209,7 @@ class ArrayFeed:
         An epoch of fewer steps goes on where the one before stopped: no row is left out
         for good.
         """
-        if self.shuffle:
-            epoch += self.earlier
+        epoch += self._passed
         if self.samples == self.size:
             return self._pass(seed, epoch)
         start, first = divmod(epoch * self.samples, self.size)

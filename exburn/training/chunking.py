@@ -34,6 +34,7 @@ def make_feed(
     resume: Resume | None = None,
     resident: bool | None = None,
     earlier: int = 0,
+    first: int = 0,
     use: str | None = None,
 ) -> Feed:
     """Plans the chunks of a run.
@@ -50,6 +51,7 @@ def make_feed(
         resume: The run that is taken up, if one is: it keeps its plan.
         resident: Whether arrays stay on the device; chosen if ``None``.
         earlier: Epochs of earlier runs, whose orders are left out.
+        first: Number of the run's first epoch.
         use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
     """
     exact = prepared.exact_rows(training)
@@ -59,9 +61,9 @@ def make_feed(
     if isinstance(dataset, StreamDataset):
         seed = prepared.seed if shuffle else None  # without one, a loader keeps order
         dataset.earlier = earlier
-        first = dataset.peek(seed)
-        x = jax.tree.map(spec_like, first[0])
-        size = sum(v.nbytes for v in jax.tree.leaves(first))
+        batch = dataset.peek(seed)
+        x = jax.tree.map(spec_like, batch[0])
+        size = sum(v.nbytes for v in jax.tree.leaves(batch))
         longest = most or _steps(prepared, x, size, False, training, use)
         if not fixed:
             known = steps if steps is not None else dataset.batches
@@ -104,6 +106,7 @@ def make_feed(
         joined=joined,
         reason=reason,
         earlier=earlier,
+        first=first,
     )
 
 

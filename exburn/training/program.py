@@ -223,7 +223,9 @@ class Programs:
                 grads, new = self._gradients(state, *_batch(data, item))
             assigned.update(state.assigned_frozen(new))
             sums = self.optimizer.accumulate_batch(grads, state.opt_state)
-            return new.replace(opt_state=sums), None
+            with holding(self.split.numbers, new.others):
+                params = self._between_updates(state.params, item)
+            return new.replace(params=params, opt_state=sums), None
 
         unroll = min(self.unroll(True), len(items[2]))
         new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
@@ -232,6 +234,17 @@ class Programs:
         update = self.optimizer.update_accumulated(new.opt_state, new.params)
         with holding(self.split.numbers, new.others):
             return self._updated(state, new, update)
+
+    def _between_updates(self, params: Any, item: tuple) -> Any:
+        """Parameters after a batch of a group: constraints hold after every batch.
+
+        As in Keras, which matters if they move in steps, or from the first weights. The
+        last batch of a group is followed by its update, and only then by them.
+        """
+        last = item[2] % self.optimizer.accumulate == self.optimizer.accumulate - 1
+        constrained = self.split.constrain(params)
+        changed = {n: p for n, p in constrained.items() if p is not params[n]}
+        return params | {n: jnp.where(last, params[n], p) for n, p in changed.items()}
 
     def loss(
         self,

@@ -33,6 +33,7 @@ class Resume:
         stop: Whether a callback had already stopped the run.
         logs: What the last finished epoch logged.
         earlier: Epochs of the runs before it.
+        first: Number of its first epoch, if that matters to the order of the rows.
     """
 
     def __init__(self, saved: Saved):
@@ -58,6 +59,7 @@ class Resume:
         self.stop, self.plan = run["stop"], run["plan"]
         begun = self.epoch + self.within
         self.earlier: int = run.get("epochs", begun) - begun
+        self.first: int = run["data"].get("first", 0)
         self.logs: dict[str, Any] = decode(run["logs"], saved.arrays)
         self._callbacks: dict[str, Any] = decode(run["callbacks"], saved.arrays)
         self._state: TrainState | None = None

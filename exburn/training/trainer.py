@@ -90,10 +90,12 @@ class Trainer(Averaging):
         resident: bool | None = None,
     ) -> None:
         """Runs the epochs; the module holds the latest arrays when this returns."""
-        earlier = self.earlier(initial_epoch) if resume is None else resume.earlier
+        first, earlier = initial_epoch, self.earlier(initial_epoch)
         if resume is not None:
-            given = {"shuffle": shuffle, "steps": steps, "most": 1, "earlier": earlier}
-            resume.check(make_feed(self, dataset, batch_size, training=True, **given))
+            first, earlier = resume.first, resume.earlier
+            given = {"shuffle": shuffle, "steps": steps, "most": 1, "first": first}
+            given |= {"earlier": earlier, "training": True}
+            resume.check(make_feed(self, dataset, batch_size, **given))
             resume.restore(self, callbacks)
         self.optimizer.set_epochs(count_steps(dataset, batch_size, steps), epochs)
         feed = make_feed(
@@ -108,6 +110,7 @@ class Trainer(Averaging):
             resume=resume,
             resident=resident,
             earlier=earlier,
+            first=first,
         )
         held = None
         if validation is not None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.activations.rectified import rectified
+from exburn.arguments import check_float
 from exburn.dtypes import is_float
 from exburn.errors import ArgumentError
 from exburn.input_spec import InputSpec
@@ -47,16 +48,11 @@ class ReLU(Layer):
 
     def __init__(self, max_value=None, negative_slope=0.0, threshold=0.0, **kwargs):
         super().__init__(**kwargs)
-        for name, value in (
-            ("max_value", 0.0 if max_value is None else max_value),
-            ("negative_slope", negative_slope),
-            ("threshold", threshold),
-        ):
-            if value is None or value < 0:
-                raise ArgumentError("ReLU", f"{name} is >= 0, received {value!r}")
-        self.max_value = None if max_value is None else float(max_value)
-        self.negative_slope = float(negative_slope)
-        self.threshold = float(threshold)
+        self.max_value = None
+        if max_value is not None:
+            self.max_value = _positive("ReLU", "max_value", max_value)
+        self.negative_slope = _positive("ReLU", "negative_slope", negative_slope)
+        self.threshold = _positive("ReLU", "threshold", threshold)
 
     def call(self, inputs):
         x = inputs.astype(jnp.int32) if inputs.dtype == bool else inputs
@@ -100,11 +96,7 @@ class LeakyReLU(Layer):
     def __init__(self, negative_slope=0.3, **kwargs):
         negative_slope = kwargs.pop("alpha", negative_slope)  # its name in Keras 2
         super().__init__(**kwargs)
-        if negative_slope is None or negative_slope < 0:
-            raise ArgumentError(
-                "LeakyReLU", f"negative_slope is >= 0, received {negative_slope!r}"
-            )
-        self.negative_slope = float(negative_slope)
+        self.negative_slope = _positive("LeakyReLU", "negative_slope", negative_slope)
 
     def call(self, inputs):
         return jax.nn.leaky_relu(self.cast(inputs), self.negative_slope)
@@ -202,7 +194,14 @@ class ELU(Layer):
 
     def __init__(self, alpha=1.0, **kwargs):
         super().__init__(**kwargs)
-        self.alpha = float(alpha)
+        self.alpha = check_float("ELU", "alpha", alpha)
 
     def call(self, inputs):
         return jax.nn.elu(self.cast(inputs), self.alpha)
+
+
+def _positive(op: str, argument: str, value) -> float:
+    number = check_float(op, argument, value)
+    if number < 0:
+        raise ArgumentError(op, f"{argument} is >= 0, received {value!r}")
+    return number

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from exburn.arguments import check_float, check_seed
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
@@ -67,10 +68,10 @@ class Attention(Layer):
         op = type(self).__name__
         self.use_scale = bool(use_scale)
         self.score_mode = check_choice(op, "score_mode", score_mode, ("dot", "concat"))
-        if not 0 <= dropout < 1:
+        self.dropout = check_float(op, "dropout", dropout)
+        if not 0 <= self.dropout < 1:
             raise ArgumentError(op, f"0 <= dropout < 1, received {dropout!r}")
-        self.dropout = float(dropout)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
         self.supports_masking = True
 
     def build(self, input_shape):

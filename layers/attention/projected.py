@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn import constraints, context, initializers, regularizers
-from exburn.arguments import check_count
+from exburn.arguments import check_count, check_float, check_seed
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
@@ -71,9 +71,9 @@ class ProjectedAttention(Layer):
     ):
         super().__init__(**kwargs)
         op = type(self).__name__
-        if not 0 <= dropout < 1:
+        self.dropout = check_float(op, "dropout", dropout)
+        if not 0 <= self.dropout < 1:
             raise ArgumentError(op, f"0 <= dropout < 1, received {dropout!r}")
-        self.dropout = float(dropout)
         self.use_bias = bool(use_bias)
         if sliding_window is not None:
             sliding_window = check_count(op, "sliding_window", sliding_window)
@@ -86,7 +86,7 @@ class ProjectedAttention(Layer):
             )
         self.flash_attention = flash_attention
         self.use_gate = bool(use_gate)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
         self.rotary = rotary
         self.supports_masking = True
         self._options = tuple(

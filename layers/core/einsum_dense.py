@@ -74,7 +74,13 @@ class EinsumDense(Adaptable):
         sizes = (output_shape,) if isinstance(output_shape, int) else output_shape
         self.partial_output_shape = tuple(sizes)
         self.activation = activation
-        self.bias_axes = bias_axes or None
+        if bias_axes is not None and not bias_axes:
+            raise ArgumentError(
+                "EinsumDense",
+                f"bias_axes names no axis, received {bias_axes!r}",
+                hint="None is for no bias.",
+            )
+        self.bias_axes = bias_axes
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)

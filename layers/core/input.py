@@ -37,7 +37,7 @@ class InputLayer(Layer):
 
     Raises:
         ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
-            the names do not fit the axes.
+            ``batch_size`` beside ``batch_shape``, or the names do not fit the axes.
 
     Example:
         >>> InputLayer((28, 28), name="image").batch_shape
@@ -74,8 +74,13 @@ class InputLayer(Layer):
                 hint="Input(shape=(28, 28)); the batch axis is no part of shape.",
             )
         if batch_shape is None:
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
-            batch_shape = (batch_size, *shape)
+            batch_shape = (batch_size, *checked_sizes("Input", shape))
+        elif batch_size is not None:
+            raise ArgumentError(
+                "Input",
+                "batch_shape has the batch axis in it, so batch_size cannot be given",
+                {"batch_size": batch_size, "batch_shape": batch_shape},
+            )
         self.batch_shape = checked_sizes("Input", batch_shape)
         self.input_dtype = _dtype(dtype)
         self.optional = bool(optional)
@@ -177,7 +182,8 @@ def Input(
 
     Raises:
         ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
-            the names do not fit the axes, or a sparse or ragged input is asked for.
+            ``batch_size`` beside ``batch_shape``, or the names do not fit the axes, or
+            a sparse or ragged input is asked for.
         DTypeError: The dtype is none of numbers.
 
     Example:

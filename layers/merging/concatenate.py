@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_integer
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.merging.elementwise import Merge, over_entries
 from exburn.registry import register_builtin
@@ -35,7 +36,7 @@ class Concatenate(Merge):
 
     def __init__(self, axis=-1, **kwargs):
         super().__init__(**kwargs)
-        self.axis = int(axis)
+        self.axis = check_integer("Concatenate", "axis", axis)
 
     def call(self, inputs):
         try:

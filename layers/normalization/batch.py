@@ -11,7 +11,7 @@ from jax import lax
 
 from exburn import constraints, context, initializers, regularizers
 from exburn.activations.rectified import rectified
-from exburn.arguments import check_number
+from exburn.arguments import check_integer, check_number
 from exburn.errors import ArgumentError, ShapeError
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
@@ -105,7 +105,7 @@ class BatchNormalization(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.axis = int(axis)
+        self.axis = check_integer("BatchNormalization", "axis", axis)
         op = "BatchNormalization"
         self.momentum = check_number(op, "momentum", momentum, high=1.0)
         self.epsilon = check_number(op, "epsilon", epsilon)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
-from exburn.arguments import check_count, check_number
+from exburn.arguments import check_axis, check_count, check_number
 from exburn.errors import ArgumentError, ShapeError
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
@@ -43,7 +43,7 @@ class Scaled(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+        self.axis = check_axis(type(self).__name__, axis)
         self.epsilon = check_number(type(self).__name__, "epsilon", epsilon)
         self.center = bool(center)
         self.scale = bool(scale)
@@ -206,7 +206,7 @@ class RMSNormalization(Layer):
 
     def __init__(self, axis=-1, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
-        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+        self.axis = check_axis("RMSNormalization", axis)
         self.epsilon = check_number("RMSNormalization", "epsilon", epsilon)
 
     def build(self, input_shape):
@@ -360,7 +360,7 @@ class UnitNormalization(Layer):
 
     def __init__(self, axis=-1, **kwargs):
         super().__init__(**kwargs)
-        self.axis = tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+        self.axis = check_axis("UnitNormalization", axis)
 
     def call(self, inputs):
         x = inputs.astype(jnp.float32)

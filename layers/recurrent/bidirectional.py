@@ -85,6 +85,11 @@ class Bidirectional(Layer):
         for part in self._both():
             if hasattr(part, "zero_output_for_mask"):
                 part.zero_output_for_mask = self.return_sequences
+        if weights is not None and not isinstance(weights, list | tuple):
+            raise ArgumentError(
+                "Bidirectional",
+                f"weights must be a list of arrays, received {weights!r}",
+            )
         self._first = None if weights is None else _Weights(weights)
         self.supports_masking = True
         self.input_spec = layer.input_spec

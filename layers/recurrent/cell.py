@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.arguments import check_count
+from exburn.arguments import check_count, check_seed
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
@@ -103,7 +103,7 @@ class RecurrentCell(Layer):
         self.bias_constraint = constraints.get(bias_constraint)
         self.dropout = check_rate(op, "dropout", dropout)
         self.recurrent_dropout = check_rate(op, "recurrent_dropout", recurrent_dropout)
-        self.seed = seed
+        self.seed = check_seed(type(self).__name__, seed)
 
     @property
     def state_size(self) -> Any:

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from exburn.arguments import check_number
+from exburn.arguments import check_number, check_seed
 from exburn.errors import ArgumentError
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format, spatial_axes
 from exburn.registry import register_builtin
+from exburn.shapes import checked_sizes
 
 __all__ = [
     "AlphaDropout",
@@ -41,7 +42,7 @@ class Noise(Layer):
 
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
 
     @staticmethod
     def _is(number: Any, value: float) -> bool:
@@ -338,8 +339,8 @@ def _check_rate(op: str, rate, below_one: bool = False) -> float:
 def _check_noise_shape(op: str, noise_shape) -> tuple | None:
     if noise_shape is None:
         return None
-    sizes = (noise_shape,) if isinstance(noise_shape, int) else tuple(noise_shape)
-    if any(d is not None and (not isinstance(d, int) or d < 1) for d in sizes):
+    sizes = checked_sizes(op, noise_shape)
+    if 0 in sizes:
         raise ArgumentError(
             op, f"noise_shape holds integers >= 1 and None, received {noise_shape!r}"
         )

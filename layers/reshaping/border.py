@@ -23,7 +23,7 @@ __all__ = [
 
 def _ranges(op: str, argument: str, value, rank: int) -> tuple[tuple[int, int], ...]:
     """In one dimension a pair is (before, after), not a number for each of two axes."""
-    if rank == 1 and not (isinstance(value, list | tuple) and len(value) == 1):
+    if rank == 1:
         before, after = check_sizes(op, argument, value, 2, least=0)
         return ((before, after),)
     return check_ranges(op, argument, value, rank)

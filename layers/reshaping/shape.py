@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
+from exburn.arguments import check_count, check_integer
 from exburn.errors import ArgumentError, ShapeError
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
@@ -68,8 +69,11 @@ class Reshape(Layer):
 
     def __init__(self, target_shape, **kwargs):
         super().__init__(**kwargs)
-        sizes = (target_shape,) if isinstance(target_shape, int) else target_shape
-        self.target_shape = tuple(-1 if d is None else int(d) for d in sizes)
+        sizes = target_shape if isinstance(target_shape, Iterable) else (target_shape,)
+        self.target_shape = tuple(
+            -1 if d is None else check_integer("Reshape", "target_shape", d)
+            for d in sizes
+        )
         if self.target_shape.count(-1) > 1 or min(self.target_shape, default=0) < -1:
             raise ArgumentError(
                 "Reshape",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_count
 from exburn.input_spec import InputSpec
 from exburn.layer import Layer
 from exburn.layers.layout import check_choice, check_format, check_sizes, spatial_axes
@@ -25,8 +28,10 @@ class UpSampling(Layer):
     def __init__(self, size=2, data_format=None, **kwargs):
         super().__init__(**kwargs)
         op = type(self).__name__
-        sizes = check_sizes(op, "size", size, self.rank)
-        self.size = sizes if self.rank > 1 else sizes[0]  # as Keras has it
+        if self.rank == 1:
+            self.size: Any = check_count(op, "size", size)  # as Keras has it
+        else:
+            self.size = check_sizes(op, "size", size, self.rank)
         self.data_format = check_format(op, data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 

@@ -72,7 +72,7 @@ def get(identifier: Any) -> Callable[[Any], Any]:
     """
     if callable(identifier):
         return identifier
-    if isinstance(identifier, Mapping):
+    if isinstance(identifier, Mapping) and "class_name" in identifier:
         return deserialize(identifier)
     if isinstance(identifier, tuple) and identifier:
         name, *arguments = identifier

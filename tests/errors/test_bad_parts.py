@@ -148,6 +148,33 @@ def a_class_weight_that_is_text(b):
     b.model.fit(b.x, b.y, class_weight={0: 1.0, 1: "heavy", 2: 1.0})
 
 
+@bad(ArgumentError, "class_weight: 'cat' is no class", "names.index")
+def a_class_weight_by_name(b):
+    b.model.fit(b.x, b.y, class_weight={"cat": 5.0, 0: 1.0, 1: 1.0, 2: 1.0})
+
+
+@bad(ArgumentError, "class_weight: '0' is no class", "int(k)")
+def class_weights_from_json(b):
+    b.model.fit(b.x, b.y, class_weight={"0": 1.0, "1": 1.0, "2": 1.0})
+
+
+@bad(ArgumentError, "class_weight: 0.5 is no class")
+def a_class_weight_between_classes(b):
+    b.model.fit(b.x, b.y, class_weight={0: 1.0, 0.5: 1.0, 1: 1.0, 2: 1.0})
+
+
+@bad(ArgumentError, "train_on_batch", "class_weight: None is no class")
+def a_class_weight_of_none(b):
+    weights = {0: 1.0, 1: 1.0, 2: 1.0, None: 1.0}
+    b.model.train_on_batch(b.x, b.y, class_weight=weights)
+
+
+@bad(ArgumentError, "class_weight: 3 is no class of one-hot targets with 3 columns")
+def a_class_weight_beyond_the_columns(b):
+    one_hot = np.eye(3, dtype="float32")[b.y]
+    b.model.fit(b.x, one_hot, class_weight={0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})
+
+
 @bad(ArgumentError, "class_weight", "balanced")
 def a_name_as_class_weight(b):
     b.model.fit(b.x, b.y, class_weight="balanced")

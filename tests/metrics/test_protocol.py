@@ -261,9 +261,9 @@ def test_r2_of_data_far_from_zero():
 
 def test_r2_of_constant_targets():
     metric = metrics.R2Score()
-    metric.update_state(np.ones(4), np.ones(4))
+    metric.update_state(np.ones((4, 1)), np.ones((4, 1)))
     assert metric.result() == 1
-    metric.update_state(np.ones(4), np.zeros(4))
+    metric.update_state(np.ones((4, 1)), np.zeros((4, 1)))
     assert metric.result() == 0
 
 

@@ -41,7 +41,10 @@ def test_gradients_that_vanish_in_float16_train_with_scaling():
         ("unscaled", "mixed_float16", False),
     ):
         model = network(
-            policy, SGD(0.05 / FAINT), loss_weights=FAINT, auto_scale_loss=scaled
+            policy,
+            SGD(0.05 / FAINT, momentum=0.9),
+            loss_weights=FAINT,
+            auto_scale_loss=scaled,
         )
         before = model.get_weights()
         losses = model.fit(x, y, epochs=20, verbose=0).history["loss"]

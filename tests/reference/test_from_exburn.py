@@ -2,11 +2,13 @@
 
 import queue
 import re
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import exburn
@@ -101,6 +103,8 @@ def namespace(tmp_path):
         "model": model,
         "np": np,
         "ops": exburn.ops,
+        "optax": optax,
+        "partial": partial,
         "queue": queue,
         "tmp": tmp_path,
         "x": rng.normal(size=(10, 4)).astype(np.float32),

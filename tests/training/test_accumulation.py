@@ -244,3 +244,36 @@ def test_feeds_cut_at_the_groups(steps, group, ragged):
                 at, seen = at + chunk.steps, seen + chunk.samples
             assert (at - phase, seen) == (steps, rows)
         phase = (phase + steps) % group
+
+
+def halfway(w):
+    """MinMaxNorm(0.5, 1.5, rate=0.5): each projection goes half of the way."""
+    norm = np.sqrt((w**2).sum(0))
+    return w * (0.5 * np.clip(norm, 0.5, 1.5) + 0.5 * norm) / (1e-7 + norm)
+
+
+@pytest.mark.parametrize("hooks", [[], [Hooked(1)]], ids=["groups", "single batches"])
+def test_constraints_hold_after_every_batch(hooks):
+    """As in Keras 3.15, whose weights after this training were those of the formula."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(64, 8)), rng.normal(size=(64, 3))
+    w, b = rng.normal(size=(8, 3)), rng.normal(size=3)
+    kernel = exburn.constraints.MinMaxNorm(0.5, 1.5, rate=0.5)
+    dense = layers.Dense(
+        3, kernel_constraint=kernel, bias_constraint=lambda bias: 0.5 * bias
+    )
+    model = exburn.Sequential([exburn.Input((8,)), dense])
+    model.compile(sgd(), "mse")
+    model.set_weights([w, b])
+    model.fit(x, y, 4, epochs=2, shuffle=False, verbose=0, callbacks=hooks)
+    sums = np.zeros_like(w), np.zeros_like(b)
+    for step in range(32):
+        rows = slice(step % 16 * 4, step % 16 * 4 + 4)
+        d = 2 * (x[rows] @ w + b - y[rows]) / 12
+        sums = sums[0] + x[rows].T @ d / N, sums[1] + d.sum(0) / N
+        if step % N == N - 1:
+            w, b = w - 0.1 * sums[0], b - 0.1 * sums[1]
+            sums = np.zeros_like(w), np.zeros_like(b)
+        w, b = halfway(w), 0.5 * b
+    for found, wanted in zip(model.get_weights(), (w, b), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -68,7 +68,8 @@ def test_class_weights_equal_the_sample_weights_they_stand_for(blobs, classifier
     table = {0: 0.5, 1: 2.0, 2: 1.0}
     rows = np.array([table[int(c)] for c in y], np.float32)
     a, b = classifier(), classifier()
-    one = a.fit(x, y, class_weight=table, epochs=2, verbose=0).history
+    given = {0.0: 0.5, np.int64(1): 2.0, 2: 1.0, 7: 9.0}  # no row is of class 7
+    one = a.fit(x, y, class_weight=given, epochs=2, verbose=0).history
     two = b.fit(x, y, sample_weight=rows, epochs=2, verbose=0).history
     assert one == two
 

@@ -47,9 +47,18 @@ def test_short_fits_are_a_long_one(options):
     assert not same(first, fit(make(), epochs=1, initial_epoch=0, shuffle=False))
 
 
-def test_without_shuffling_each_begins_with_the_first_row():
-    x = np.arange(40, dtype="float32")[:, None]
+class Seen(Callback):
+    """The first row of each batch."""
 
+    def on_train_begin(self, logs=None):
+        self.rows = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.rows.append(int(self.model.seen[0]))
+
+
+@pytest.fixture
+def sees():
     class Sees(exburn.Sequential):
         def compute_loss(self, x=None, y=None, y_pred=None, **kwargs):
             self.seen.assign(x[0])
@@ -58,9 +67,37 @@ def test_without_shuffling_each_begins_with_the_first_row():
     model = Sees([exburn.Input((1,)), layers.Dense(1)])
     model.seen = model.add_weight((1,), trainable=False, name="seen")
     model.compile("sgd")
-    for _ in range(2):
-        model.fit(x, batch_size=8, steps_per_epoch=2, shuffle=False, verbose=0)
-        assert float(model.seen[0]) == 8
+    x, seen = np.arange(40, dtype="float32")[:, None], Seen()
+
+    def fit(**options):
+        options |= {"callbacks": [seen, *options.get("callbacks", [])]}
+        given = {"batch_size": 8, "shuffle": False, "verbose": 0} | options
+        model.fit(x, **given)
+        return seen.rows
+
+    return fit
+
+
+@pytest.mark.parametrize("resident", [True, False])
+@pytest.mark.parametrize("first", [0, 1, 4])
+def test_without_shuffling_each_begins_with_the_first_row(sees, first, resident):
+    options = {"steps_per_epoch": 2, "resident": resident, "initial_epoch": first}
+    for _ in range(2):  # as Keras does, which ends the third epoch after row 32
+        assert sees(epochs=first + 3, **options) == [0, 8, 16, 24, 32, 0]
+
+
+def test_a_run_that_is_taken_up_goes_on_with_its_rows(sees, tmp_path):
+    class Stop(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 4:
+                raise KeyboardInterrupt
+
+    options = {"steps_per_epoch": 2, "initial_epoch": 3, "epochs": 7}
+    backup = BackupAndRestore(tmp_path / "run", delete_checkpoint=False)
+    with pytest.raises(KeyboardInterrupt):
+        sees(callbacks=[backup, Stop()], **options)
+    # From the end of the epoch before on: its own was not saved yet.
+    assert sees(callbacks=[backup], **options) == [16, 24, 32, 0, 8, 16]
 
 
 def test_so_are_fits_that_go_on_with_its_numbers():

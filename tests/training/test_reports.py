@@ -50,6 +50,7 @@ def test_a_changed_length_warns_once_and_names_it():
 
 def test_a_changed_dtype_warns():
     model = sequence_model()
+    model.compile(optimizers.SGD(0.1, momentum=0.9), "mse")
     x, y = batches(4)[0]
     model.train_on_batch(x, y)
     model.optimizer.momentum = 0.5
@@ -265,7 +266,7 @@ def test_a_source_that_ends_early_is_told_at_the_line_of_the_user():
 
 
 def test_options_of_optimizers_within_another_are_named():
-    inner = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD(0.1)))
+    inner = optimizers.MultiOptimizer(optimizers.OptimizerMap(optimizers.SGD(0.1, 0.9)))
     told = optimizers.LossScaleOptimizer(inner).settings()
     assert told["inner_optimizer.optimizers[0].momentum"] == 0.9
     assert told["dynamic_growth_steps"] == 2000

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn import context
+from exburn.arguments import check_seed
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layer import Layer
 from exburn.layer.seeds import SeedOfLayer
@@ -220,7 +221,7 @@ class ImageAugmentation(ImageLayer):
 
     def __init__(self, seed=None, data_format=None, **kwargs):
         super().__init__(data_format, **kwargs)
-        self.seed = None if seed is None else int(seed)
+        self.seed = check_seed(type(self).__name__, seed)
 
     # ------------------------------------------------------------------ to override
     def draw(self, key: jax.Array, shape: tuple) -> Any:

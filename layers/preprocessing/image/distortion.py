@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.arguments import check_float
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
@@ -73,7 +74,7 @@ class RandomPerspective(ImageAugmentation):
         self.interpolation = check_choice(
             op, "interpolation", interpolation, INTERPOLATIONS
         )
-        self.fill_value = float(fill_value)
+        self.fill_value = check_float(op, "fill_value", fill_value)
 
     def draw(self, key, shape):
         first, second = jax.random.split(key)
@@ -182,7 +183,7 @@ class RandomElasticTransform(ImageAugmentation):
             op, "interpolation", interpolation, INTERPOLATIONS
         )
         self.fill_mode = check_choice(op, "fill_mode", fill_mode, FILL_MODES)
-        self.fill_value = float(fill_value)
+        self.fill_value = check_float(op, "fill_value", fill_value)
         self.value_range = check_value_range(op, value_range)
 
     def draw(self, key, shape):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
+from exburn.arguments import check_float
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
@@ -76,7 +77,7 @@ class AffineAugmentation(ImageAugmentation):
         self.interpolation = check_choice(
             op, "interpolation", interpolation, INTERPOLATIONS
         )
-        self.fill_value = float(fill_value)
+        self.fill_value = check_float(op, "fill_value", fill_value)
 
     def transform(self, image, parameters):
         return affine(
