@@ -15,6 +15,7 @@ from exburn.weights import Weight
 __all__ = [
     "children",
     "held_metrics",
+    "in_tracked_order",
     "is_abstract",
     "iter_modules",
     "iter_weights",
@@ -30,7 +31,7 @@ _kinds: dict[type, int] = {}
 
 
 def children(module: Any) -> Iterator[tuple[str, Any]]:
-    """Modules and variables directly inside, in the order they were assigned.
+    """Modules and variables directly inside, in the order of the attributes.
 
     Containers that a model keeps its layers in (``nodes``) add no path segment.
     """
@@ -46,6 +47,36 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
             yield from children(value)
         elif kind != _BUILTIN or module._pytree__nodes.get(key):  # it may hold some
             yield from parts(key, value)
+
+
+def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
+    """Parts of a module in the order in which Keras comes to know of them.
+
+    It sees a part that is made before it is put into an attribute as soon as it is, one
+    that is appended to a list in an attribute when it is made. A model's graph has an
+    order of its own.
+
+    Args:
+        module: The module.
+        found: Some of its ``children``.
+    """
+    book = vars(module).get("_book")
+    if book is None or isinstance(vars(module).get("nodes"), nnx.Dict):
+        return list(found)
+    since = book.value.held_since
+
+    def known(item: tuple[str, Any]) -> int:
+        key, part = item
+        return max(since.get(key.partition("/")[0], 0), _since(part))
+
+    return sorted(found, key=known)
+
+
+def _since(part: Any) -> int:
+    if isinstance(part, Weight):
+        return part.get_metadata()["place"].since
+    book = vars(part).get("_book") if isinstance(part, nnx.Module) else None
+    return 0 if book is None else book.value.since
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -85,7 +116,7 @@ def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             return
         seen.add(id(module))
         yield path, module
-        for key, child in children(module):
+        for key, child in in_tracked_order(module, children(module)):
             if isinstance(child, nnx.Module):
                 yield from walk(child, f"{path}/{key}" if path else key)
 
@@ -126,7 +157,7 @@ def iter_weights(
         seen.add(id(module))
         trainable = asked and getattr(module, "_trainable", trainable)
         own, inner = [], []
-        for key, child in children(module):
+        for key, child in in_tracked_order(module, children(module)):
             child_path = f"{path}/{key}" if path else key
             kind = _kinds.get(type(child)) or _kind(child)
             if kind == _MODULE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import itertools
 import reprlib
 from typing import Any
 
@@ -29,15 +30,19 @@ from exburn.shapes import describe
 __all__ = [
     "Buffer",
     "Parameter",
+    "Place",
     "Static",
     "Variable",
     "Weight",
     "alive",
     "as_array",
     "assign",
+    "now",
     "own_copy",
     "scalars",
 ]
+
+now = itertools.count().__next__  # numbers that tell what came before what
 
 
 class Static:
@@ -50,6 +55,16 @@ class Static:
 
     def __repr__(self):
         return "…"
+
+
+class Place(Static):
+    """Where a weight is in the outermost model, and since when there is that weight."""
+
+    __slots__ = ("since",)
+
+    def __init__(self, path: str | None = None):
+        super().__init__(path)
+        self.since = now()
 
 
 def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:
@@ -156,7 +171,7 @@ class Weight(nnx.Variable):
     def __init__(self, value: Any, **metadata: Any):
         # A holder, compared by identity: another path makes no other program. It is
         # there from the start: what is told inside of a trace could not add it.
-        metadata.setdefault("place", Static(None))
+        metadata.setdefault("place", Place())
         super().__init__(value, **metadata)
 
     def assign(self, value) -> Weight:

@@ -20,7 +20,7 @@ from exburn.errors import ArgumentError
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
 from exburn.row_mixing import is_foreign
 from exburn.traversal import iter_modules
-from exburn.weights import Static
+from exburn.weights import Static, now
 
 __all__ = ["Base"]
 
@@ -47,6 +47,8 @@ class Book:
         building: Whether ``build`` is running.
         made: Whether ``__init__`` is done.
         changed: Attributes that were set anew since.
+        since: When the layer was made.
+        held_since: When attributes that hold layers or weights were set.
     """
 
     def __init__(self, args: tuple, kwargs: dict):
@@ -59,6 +61,7 @@ class Book:
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()
+        self.since, self.held_since = now(), {}
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which cannot take what earlier calls left, and for copies."""
@@ -180,6 +183,8 @@ class Base(nnx.Module, metaclass=_Making):
             object.__setattr__(self, name, value)
             return
         holds = may_hold_parts(value)
+        if vars(self).get(name) is not value and (holds or nnx.is_data(value)):
+            self._book.value.held_since[name] = now()
         if name in vars(self):
             if self._pytree__nodes.get(name, False) != (holds or nnx.is_data(value)):
                 delattr(self, name)  # `self.bias = None` in __init__, a weight in build

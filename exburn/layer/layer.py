@@ -24,7 +24,7 @@ from exburn.layer.stateless import stateless_call
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import is_shape, public_shape
 from exburn.symbol import Symbol
-from exburn.traversal import children
+from exburn.traversal import children, in_tracked_order
 
 __all__ = ["Layer"]
 
@@ -120,7 +120,9 @@ class Layer(Calling):
         return self._book.value.path or self.name
 
     def _direct_layers(self) -> list[Layer]:
-        return [child for _, child in children(self) if isinstance(child, Layer)]
+        found = in_tracked_order(self, children(self))
+        layers = {id(part): part for _, part in found if isinstance(part, Layer)}
+        return list(layers.values())  # each once, whatever else it is held by
 
     @property
     def input(self):

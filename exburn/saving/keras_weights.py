@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import require
+from exburn.layer import Layer
 from exburn.saving.header import damaged
-from exburn.saving.keras_layout import Place, own_weights, places
+from exburn.saving.keras_layout import own_weights, walk
 from exburn.saving.own_storage import has_own, own_name
 from exburn.saving.weights import Stored
 from exburn.traversal import iter_modules, iter_weights
@@ -57,7 +58,7 @@ class KerasWeights(Stored):
         h5py = require("h5py", _OP, reason, extra="keras", details={"file": path})
         self._h5py = h5py
         self._datasets: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
+        self._groups: set[str] = set()
         self._seen: set[int] = set()  # addresses of groups
         weights = sum(1 for _ in iter_weights(model))
         self._room = _MOST_ENTRIES[0] + _MOST_ENTRIES[1] * weights
@@ -120,21 +121,10 @@ class KerasWeights(Stored):
                 self._check(name, item)
                 self._datasets[name] = item
             elif isinstance(item, h5py.Group):
-                if key == "vars":
-                    self._names[path] = self._name_of(item)
+                self._groups.add(name)
                 self._visit(item, name, depth + 1)
             else:
                 raise self._damaged(f"{name} is neither a group nor a dataset")
-
-    def _name_of(self, group: Any) -> str:
-        """The layer's name, which Keras writes beside its weights."""
-        if "name" not in group.attrs:
-            return ""
-        attribute = group.attrs.get_id("name")
-        if attribute.shape != () or attribute.dtype.kind not in "OSU":
-            return ""
-        name = group.attrs["name"]
-        return name if isinstance(name, str) else ""
 
     def _check(self, name: str, data: Any) -> None:
         kind, size = data.dtype.kind, data.dtype.itemsize
@@ -167,61 +157,44 @@ class KerasWeights(Stored):
         self.taken = frozenset()
         self._layers = {id(m): path for path, m in iter_modules(model)}
         used: set[str] = set()
-        self._match_place(places(model), "", paths, used)
+        beside = ["optimizer/"]  # starts of what is no weight of the model
+        for group, part in walk(model, self._has):
+            if not isinstance(part, Layer):
+                beside.append(f"{group}/")
+                continue
+            self._match_layer(part, f"{group}/vars/".lstrip("/"), paths, used)
+            if part.is_model and group:
+                beside.append(f"{group}/optimizer/")
         self.shapes = {
             path: tuple(self._datasets[name].shape)
             for path, name in self._source.items()
         }
         for name, data in self._datasets.items():
-            # The optimizer's slots and streams of seeds are no weights of the model.
-            own = name.startswith("optimizer/") or "seed_generator/" in name
-            if name not in used and not own:
+            apart = name.startswith(tuple(beside)) or "seed_generator/" in name
+            if name not in used and not apart:
                 self.shapes[name] = tuple(data.shape)
 
-    def _match_place(
-        self, place: Place, group: str, paths: Mapping[int, str], used: set[str]
+    def _has(self, group: str) -> bool:
+        return not group or group in self._groups
+
+    def _match_layer(
+        self, layer: Any, start: str, paths: Mapping[int, str], used: set[str]
     ) -> None:
-        start = f"{group}/vars/".lstrip("/")
         own = []
-        if has_own(place.layer, "load_own_variables"):
+        if has_own(layer, "load_own_variables"):
             own = [name for name in self._datasets if name.startswith(start)]
         if own:
             for name in own:
                 self._check_length(name)
-                key = own_name(self._layers[id(place.layer)], name.removeprefix(start))
+                key = own_name(self._layers[id(layer)], name.removeprefix(start))
                 self._own[key] = name
             used.update(own)
-            self.taken |= {paths[id(weight)] for weight in own_weights(place.layer)}
-        else:
-            for number, weight in enumerate(own_weights(place.layer)):
-                if (name := f"{start}{number}") in self._datasets:
-                    self._source[paths[id(weight)]] = name
-                    used.add(name)
-        for inner, found in self._pairs(place, group):
-            self._match_place(inner, found, paths, used)
-
-    def _pairs(self, place: Place, group: str) -> list[tuple[Place, str]]:
-        """The layers inside, each with its group."""
-        below = self._groups_below(group)
-        pairs, rest = [], []
-        for inner in place.inner:
-            target = f"{group}/{inner.groups[0]}".lstrip("/")
-            if any(n == target or n.startswith(target + "/") for n in below):
-                pairs.append((inner, target))
-            else:
-                rest.append(inner)
-        # MultiHeadAttention's query is kept as query_dense, under the name "query".
-        taken = {target for _, target in pairs}
-        for inner in rest:
-            named = [g for g, n in below.items() if n == inner.name and g not in taken]
-            if len(named) == 1:
-                pairs.append((inner, named[0]))
-                taken.add(named[0])
-        return pairs
-
-    def _groups_below(self, group: str) -> dict[str, str]:
-        start = group + "/" if group else ""
-        return {g: n for g, n in self._names.items() if g.startswith(start) and g}
+            self.taken |= {paths[id(weight)] for weight in own_weights(layer)}
+            return
+        for number, weight in enumerate(own_weights(layer)):
+            if (name := f"{start}{number}") in self._datasets:
+                self._source[paths[id(weight)]] = name
+                used.add(name)
 
     # ------------------------------------------------------------------ reading
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
