@@ -10,6 +10,7 @@ import jax
 from exburn import (
     activations,
     constraints,
+    dtype_policies,  # noqa: F401 - configurations name them
     initializers,
     registry,
     regularizers,
@@ -239,9 +240,13 @@ class Layer(Calling):
         """Makes a layer from ``get_config``'s result; weights are fresh.
 
         What the built-in class takes, and the user's class on it does not, is left out:
-        the user's constructor sets it.
+        the user's constructor sets it. So are options that a built-in class does not
+        have and that are off: other versions of Keras have such.
         """
         left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
+        if not is_foreign(cls):
+            off = {k for k, v in config.items() if v is None or v is False}
+            left_out |= off.difference(init_names(cls))
         config = {
             k: registry.deserialize(v) for k, v in config.items() if k not in left_out
         }
