@@ -60,7 +60,8 @@ def keras_operation(entry: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
     """
     kind = entry["class_name"]
     name = _NAMES.get(kind) or _snake_case(kind)
-    space = ops.image if str(entry.get("module")).endswith("ops.image") else ops
+    image = str(entry.get("module")).endswith("ops.image") or not hasattr(ops, name)
+    space = ops.image if image else ops
     if name not in _FURTHER and not registry.is_registered(f"ops>{name}"):
         raise FileFormatError(
             "from_config",

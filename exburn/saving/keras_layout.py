@@ -25,6 +25,7 @@ from exburn.layers import (
     GroupQueryAttention,
     MultiHeadAttention,
     SpectralNormalization,
+    TextVectorization,
 )
 from exburn.losses import Loss
 from exburn.metrics import Metric
@@ -49,7 +50,7 @@ _RENAMED: dict[type, dict[str, tuple[str, ...]]] = {
         }.items()
     }
     for attention in (MultiHeadAttention, GroupQueryAttention)
-}
+} | {TextVectorization: {"lookup": ("_lookup_layer",)}}
 
 
 def walk(model: Any, has: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
