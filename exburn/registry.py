@@ -434,7 +434,8 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
         FileFormatError: It holds code, or something that only TensorFlow has.
     """
     if isinstance(config, list | tuple):
-        return [deserialize(c, factory) for c in config]
+        made = (deserialize(c, factory) for c in config)
+        return tuple(made) if isinstance(config, tuple) else list(made)
     if not isinstance(config, Mapping):
         return config
     if "class_name" not in config or "config" not in config:

@@ -55,6 +55,7 @@ class KerasArchive:
 
     def __init__(self, path: Path, op: str):
         self.path, self.op = path, op
+        self._names: set[str] = set()
         try:
             self._archive = zipfile.ZipFile(path)
         except _LIBRARY as error:
@@ -78,7 +79,8 @@ class KerasArchive:
         members = self._archive.infolist()
         if len(members) > _MOST_MEMBERS:
             raise self._damaged(f"the archive has {len(members)} members")
-        if len({info.filename for info in members}) != len(members):
+        self._names = {info.filename for info in members}
+        if len(self._names) != len(members):
             raise self._damaged("a name occurs twice in the archive")
         for info in members:
             parts = PurePosixPath(info.filename).parts
@@ -122,7 +124,7 @@ class KerasArchive:
 
     def metadata(self) -> bytes | None:
         """What Keras says about itself, if it is there."""
-        known = METADATA in self._archive.namelist()
+        known = METADATA in self._names
         return self.read(METADATA, 1 << 16) if known else None
 
     def weights(self, entries: int, most: int | None = None) -> HDF5File:
@@ -132,7 +134,7 @@ class KerasArchive:
             entries: How many groups and arrays it may have.
             most: Bytes that it may have, as of ``read``.
         """
-        if f"{WEIGHTS[:-3]}.npz" in self._archive.namelist():
+        if f"{WEIGHTS[:-3]}.npz" in self._names:
             raise self._damaged("weights in an .npz file are not read")
         return HDF5File(self.path, self.op, entries, self.read(WEIGHTS, most))
 
@@ -143,6 +145,15 @@ class KerasArchive:
             group: Where Keras put the layer, such as ``"layers/string_lookup"``.
         """
         start = f"{_ASSETS}{group}/" if group else _ASSETS
-        names = (n for n in self._archive.namelist() if n.startswith(start))
-        inner = {n.removeprefix(start): n for n in names}
-        return {k: self.read(n) for k, n in inner.items() if k and "/" not in k}
+        names = (n.removeprefix(start) for n in self._names if n.startswith(start))
+        inner = [name for name in names if name and "/" not in name]
+        return {name: self._asset(start + name) for name in inner}
+
+    def asset(self, group: str, name: str) -> bytes | None:
+        """One of them, if it is there."""
+        whole = f"{_ASSETS}{group}/{name}" if group else f"{_ASSETS}{name}"
+        return self._asset(whole) if whole in self._names else None
+
+    def _asset(self, name: str) -> bytes:
+        packed = self._archive.getinfo(name).compress_size
+        return self.read(name, _MOST_PACKED * packed + 4096)

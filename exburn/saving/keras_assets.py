@@ -9,14 +9,34 @@ import numpy as np
 from exburn.layers import IntegerLookup, StringLookup, TextVectorization
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.keras_archive import KerasArchive
-from exburn.saving.keras_layout import walk
+from exburn.saving.keras_layout import config_groups, walk
 from exburn.saving.own_storage import asset_name, has_own
 from exburn.traversal import iter_modules
 
-__all__ = ["idf_weights", "read_assets"]
+__all__ = ["idf_weights", "read_assets", "with_vocabularies"]
 
 _LOOKUPS = (IntegerLookup, StringLookup, TextVectorization)
 _VOCABULARY = "vocabulary.txt"
+
+
+def with_vocabularies(config: Any, file: HDF5File, archive: KerasArchive) -> None:
+    """Puts into a configuration what its lookups had learned: graphs are made of it.
+
+    Raises:
+        ModelFormatError: A vocabulary is damaged.
+    """
+    inner = config.get("config") if isinstance(config, dict) else None
+    for group, entry in config_groups(inner):
+        name, told = entry.get("class_name"), entry["config"]
+        lookup = name in [kind.__name__ for kind in _LOOKUPS]
+        if not lookup or told.get("vocabulary") is not None:
+            continue
+        if (data := archive.asset(group, _VOCABULARY)) is not None:
+            whole = name == IntegerLookup.__name__
+            tokens, weights = _learned(data, whole, group, file)
+            told["vocabulary"] = tokens
+            if weights is not None:
+                told["idf_weights"] = weights.tolist()
 
 
 def read_assets(
@@ -34,8 +54,11 @@ def read_assets(
     found: dict[str, np.ndarray] = {}
     for group, part in walk(model, lambda group: not group or group in file.groups):
         if isinstance(part, _LOOKUPS):
-            if _VOCABULARY in (files := archive.assets(group)):
-                _teach(part, files[_VOCABULARY], group, file)
+            data = archive.asset(group, _VOCABULARY)
+            if data is not None and not part.get_vocabulary(False):
+                whole = isinstance(part, IntegerLookup)
+                tokens, weights = _learned(data, whole, group, file)
+                part.set_vocabulary(tokens, weights)
         elif id(part) in paths and has_own(part, "load_assets"):
             for name, data in archive.assets(group).items():
                 key = asset_name(paths[id(part)], name)
@@ -48,17 +71,21 @@ def idf_weights(layer: Any, group: str) -> list[str]:
     return [f"{group}/vars/idf_weights"] if isinstance(layer, _LOOKUPS) else []
 
 
-def _teach(layer: Any, data: bytes, group: str, file: HDF5File) -> None:
+def _learned(
+    data: bytes, whole: bool, group: str, file: HDF5File
+) -> tuple[list, np.ndarray | None]:
+    """The tokens of a file, and the weight of each if there are some."""
     try:
         lines = data.decode().splitlines()
         while lines and not lines[-1]:
             lines.pop()
-        tokens = [int(t) for t in lines] if isinstance(layer, IntegerLookup) else lines
-        weights = [n for n in idf_weights(layer, group) if n in file.shapes]
-        for name in weights:
-            file.check_length(name)
-        layer.set_vocabulary(tokens, *(file.read(name) for name in weights))
+        tokens = [int(line) for line in lines] if whole else lines
     except ValueError as error:
         raise file.damaged(
-            f"the vocabulary of {layer.name!r} cannot be read", cause=error
+            f"the vocabulary of {group!r} cannot be read", cause=error
         ) from error
+    name = f"{group}/vars/idf_weights"
+    if name not in file.shapes:
+        return tokens, None
+    file.check_length(name)
+    return tokens, file.read(name)

@@ -33,7 +33,7 @@ from exburn.optimizers import Optimizer
 from exburn.row_mixing import is_foreign
 from exburn.traversal import children, iter_weights
 
-__all__ = ["own_weights", "walk"]
+__all__ = ["config_groups", "own_weights", "walk"]
 
 _SAVED = (Layer, Metric, Optimizer, Loss)
 _HOLDERS = (*CONTAINERS, nnx.List, nnx.Dict)
@@ -112,6 +112,33 @@ def own_weights(layer: Any) -> list[Any]:
     return sorted(owned, key=lambda weight: not isinstance(weight, nnx.Param))
 
 
+def config_groups(config: Any, group: str = "") -> Iterator[tuple[str, dict]]:
+    """The layers in the configuration of a model's graph, each with its group.
+
+    Where a model of ours is not there yet. Layers within other layers are left out.
+
+    Args:
+        config: What the model's class was given.
+        group: That of the model.
+
+    Example:
+        >>> layers = [{"class_name": "Dense", "config": {}}] * 2
+        >>> [group for group, _ in config_groups({"layers": layers})]
+        ['layers/dense', 'layers/dense_1']
+    """
+    entries = config.get("layers") if isinstance(config, dict) else None
+    used: Counter[str] = Counter()
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
+            continue
+        label = _snake_case(str(entry.get("class_name")).rpartition(">")[2])
+        number = used[label]
+        used[label] += 1
+        inner = f"{group}/layers/{label}".lstrip("/") + (f"_{number}" if number else "")
+        yield inner, entry
+        yield from config_groups(entry["config"], inner)
+
+
 def _entries(held: Any) -> Iterator[Any]:
     mapping = isinstance(held, dict | nnx.Dict)
     return iter([held[key] for key in held] if mapping else held)
@@ -156,6 +183,9 @@ def _computed(cls: type) -> frozenset[str]:
 def _class_label(value: Any) -> str:
     """The snake case of Keras' files: ``Conv2D`` is ``conv2d``."""
     cls = getattr(type(value), "stands_for", type(value))
-    name = "Functional" if cls.__name__ == "Model" else cls.__name__
+    return _snake_case("Functional" if cls.__name__ == "Model" else cls.__name__)
+
+
+def _snake_case(name: str) -> str:
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -20,7 +20,7 @@ from exburn.layer import Layer
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.header import parse_json
 from exburn.saving.keras_archive import KerasArchive
-from exburn.saving.keras_assets import read_assets
+from exburn.saving.keras_assets import read_assets, with_vocabularies
 from exburn.saving.keras_config import compile_settings, modernize
 from exburn.saving.keras_optimizer import KerasState
 from exburn.saving.keras_weights import KerasWeights
@@ -53,6 +53,7 @@ def load_archive(
         metadata = parse_json(told, _OP, path, "the archive's metadata")
         version = metadata.get("keras_version") if isinstance(metadata, dict) else None
         with archive.weights(_ENTRIES) as file:
+            with_vocabularies(config, file, archive)
             settings = (
                 config.get("compile_config") if isinstance(config, dict) else None
             )

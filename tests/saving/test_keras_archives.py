@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from pathlib import Path
 
 import h5py
 import keras
@@ -323,8 +324,18 @@ def test_vocabularies_that_lookups_had_learned(tmp_path):
     np.testing.assert_allclose(ours.text(["x x z"]), [[0.5, 2.0, 0.0]])
     members["assets/years/vocabulary.txt"] = b"seven"
     path.write_bytes(packed(members))
-    with pytest.raises(ModelFormatError, match="vocabulary of 'integer_lookup'"):
+    with pytest.raises(ModelFormatError, match="vocabulary of 'years'"):
         exburn.load_model(path, {"Net": net(exburn, exburn_layers)})
+
+
+def test_a_graph_over_a_learned_vocabulary():
+    """The file is of Keras 3.15 on TensorFlow: IntegerLookup, Embedding, Dense."""
+    path = Path(__file__).parent / "keras2" / "integers.keras"
+    model = exburn.load_model(path)
+    assert model.layers[1].get_vocabulary() == [-1, 1, 3, 2]
+    expected = [[0.01242718, -0.08981751], [0.01989827, 0.0013983]]
+    computed = model.predict(np.array([[1, 2], [3, 1]]), verbose=0)
+    np.testing.assert_allclose(computed, expected, rtol=1e-5)
 
 
 def test_h5py_is_named_when_it_is_missing(tmp_path, monkeypatch):
