@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from exburn.absent import missing
 from exburn.dtypes import Precision
+from exburn.registry import register_builtin
 
 __all__ = ["DTypePolicy", "FloatDTypePolicy", "deserialize", "get", "serialize"]
 
@@ -27,6 +28,7 @@ def DTypePolicy(name: Any = None) -> Precision:
 
 
 FloatDTypePolicy = DTypePolicy
+register_builtin(Precision, "DTypePolicy", "FloatDTypePolicy")  # in configurations
 
 
 def get(identifier: Any) -> Precision:

@@ -21,7 +21,7 @@ from exburn import context
 from exburn.errors import UnheldLayerError
 from exburn.module_copy import paths_of, standing_for, twin
 from exburn.substitution import substituting
-from exburn.traversal import REACHED, children, iter_modules, own_weights
+from exburn.traversal import REACHED, children, iter_modules, made_at, own_weights
 from exburn.weights import Weight
 
 __all__ = ["Discovery", "adopt", "as_reached", "fill", "made_in", "refuse"]
@@ -61,7 +61,7 @@ def _name_for(holder: Any, part: Any) -> str:
 
 def _own(part: Any, clone: Any) -> Any:
     """The part, or the copy of it that a clone's layers share."""
-    if clone is None or _made_at(part) > clone.began_at:
+    if clone is None or made_at(part) > clone.began_at:
         return part
     if id(part) not in clone.copies:
         made = part.copy() if isinstance(part, nnx.Variable) else twin(part)
@@ -69,15 +69,9 @@ def _own(part: Any, clone: Any) -> Any:
     return clone.copies[id(part)][1]
 
 
-def _made_at(part: Any) -> int:
-    if isinstance(part, Weight):
-        return part.get_metadata()["place"].made_at
-    return part._book.value.made_at
-
-
 def made_in(pass_: context.Context, part: Any) -> bool:
     """Whether the pass itself makes the part: a layer in ``call``, say."""
-    return _made_at(part) > pass_.began_at
+    return made_at(part) > pass_.began_at
 
 
 def _layer_of(part: Any) -> Any:

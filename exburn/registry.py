@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
 import numpy as np
 from flax import nnx
@@ -29,9 +30,14 @@ __all__ = [
     "Catalogue",
     "Configured",
     "custom",
+    "custom_class",
     "custom_objects",
+    "describe_function",
     "deserialize",
+    "find",
+    "find_function",
     "from_file",
+    "is_registered",
     "keeping_arrays",
     "leaving_functions",
     "lookup",
@@ -58,6 +64,7 @@ _arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.Cont
 _leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_leaving", default=False
 )
+_PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix
 _LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
@@ -90,9 +97,15 @@ def register(obj: Any = None, *, package: str = "Custom", name: str | None = Non
     return obj
 
 
-def register_builtin(cls: type) -> type:
-    """Registers one of ExBurn's own classes under its bare name."""
-    _put(cls.__name__, cls)
+def register_builtin(cls: type, *names: str) -> type:
+    """Registers one of ExBurn's own classes under its bare name.
+
+    Args:
+        cls: The class.
+        *names: What else Keras' configurations call it.
+    """
+    for name in (cls.__name__, *names):
+        _put(name, cls)
     return cls
 
 
@@ -183,11 +196,12 @@ def sharing() -> AbstractContextManager[Any]:
 
 def lookup(name: str, kind: str = "object") -> Any:
     """The class or function registered under ``name``."""
+    if (found := custom(name)) is not None:
+        return found
     bare = name.rpartition(">")[2]
     for scope in reversed(_scopes.get()):
-        for key in (name, bare):
-            if key in scope:
-                return scope[key]
+        if bare in scope:
+            return scope[bare]
     if name in _registry:
         return _registry[name]
     if (function := jax_functions.named(name)) and _is_one(name):
@@ -195,6 +209,71 @@ def lookup(name: str, kind: str = "object") -> Any:
     known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
     raise unknown_name(kind, name, known, hint=hint)
+
+
+def find(config: Mapping[str, Any], kind: str = "class") -> Any:
+    """The class that a configuration names, ExBurn's or Keras'.
+
+    Args:
+        config: With ``class_name``, and ``registered_name`` and ``module`` if they are
+            known. What the user has given a name goes first. The module only tells
+            namesakes apart, such as a loss and a metric; nothing is imported.
+        kind: What errors call it.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        FileFormatError: There is no name.
+
+    Example:
+        >>> from exburn import losses
+        >>> from exburn.registry import find
+        >>> find({"class_name": "Poisson", "module": "keras.losses"}) is losses.Poisson
+        True
+    """
+    name, given = config.get("class_name"), config.get("registered_name")
+    if not isinstance(name, str) or not isinstance(given, str | None):
+        raise FileFormatError("deserialize", f"{name!r} is no name of a class")
+    if (found := custom_class(config)) is not None:
+        return found
+    for package in reversed(str(config.get("module")).split(".")):
+        if (found := _registry.get(f"{package}>{name}")) is not None:
+            return found
+    return lookup(given if given is not None and ">" in given else name, kind)
+
+
+def custom_class(config: Mapping[str, Any]) -> Any:
+    """The same among what the user has registered or passed; ``None`` if it is not.
+
+    Example:
+        >>> custom_class({"class_name": "Dense"}) is None
+        True
+    """
+    names = (config.get("registered_name"), config.get("class_name"))
+    found = (custom(name) for name in names if isinstance(name, str))
+    return next((one for one in found if one is not None), None)
+
+
+def find_function(name: Any) -> Any:
+    """The function that a configuration names, ExBurn's, JAX' or the user's.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        FileFormatError: It is no name.
+
+    Example:
+        >>> from exburn import activations
+        >>> from exburn.registry import find_function
+        >>> find_function("relu") is find_function("activations>relu")
+        True
+    """
+    if not isinstance(name, str):
+        raise FileFormatError("deserialize", f"{name!r} is no name of a function")
+    if (found := custom(name)) is not None:
+        return found
+    for package in _PACKAGES:
+        if (found := _registry.get(f"{package}>{name}")) is not None:
+            return found
+    return lookup(name, "function")
 
 
 def custom(name: str) -> Any:
@@ -214,6 +293,11 @@ def custom(name: str) -> Any:
 def _is_one(name: str) -> bool:
     """Whether a function returns no list that is as long as a file says."""
     return name.rpartition(".")[2] not in jax_functions.SPLITTING
+
+
+def is_registered(name: str) -> bool:
+    """Whether something has exactly this name, whatever the scopes around hold."""
+    return name in _registry
 
 
 def registered_name(obj: Any) -> str | None:
@@ -238,7 +322,8 @@ def serialize(value: Any) -> Any:
     """A JSON-able description of a value; ``deserialize`` reads it back.
 
     Plain data stays as it is; objects with ``get_config`` and registered functions
-    become ``{"class_name": …, "config": …}``.
+    become ``{"module": …, "class_name": …, "config": …, "registered_name": …}``, as in
+    Keras. A registered name is that of a class of the user's.
 
     Example:
         >>> serialize({"units": (1, 2), "name": None})
@@ -251,11 +336,7 @@ def serialize(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): serialize(v) for k, v in value.items()}
     if hasattr(value, "get_config") and not inspect.isclass(value):
-        cls = type(value)
-        cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
-        described = {"class_name": cls.__name__, "config": value.get_config()}
-        if (name := registered_name(cls)) not in (None, cls.__name__):
-            described["registered_name"] = name
+        described = _describe_class(type(value), value.get_config())
         if (built := getattr(value, "_own_build_config", None)) is not None:
             described["build_config"] = serialize(built)
         shared = _shared.get()
@@ -265,18 +346,21 @@ def serialize(value: Any) -> Any:
                 id(value), (len(known), value)
             )[0]
         return described
+    if value is Ellipsis or isinstance(value, bytes | slice):
+        return _describe_constant(value)
     if isinstance(value, np.generic | np.ndarray | jax.Array):
-        value = np.asarray(value)
-        if not value.ndim:
-            return value.item()
-        return {
-            "class_name": "__array__",
-            "config": {"dtype": str(value.dtype), "value": _values(value)},
-        }
+        array = np.asarray(value)
+        if not array.ndim:
+            return array.item()
+        kind = "__tensor__" if isinstance(value, jax.Array) else "__numpy__"
+        told = {"value": _values(array), "dtype": str(array.dtype)}
+        return {"class_name": kind, "config": told}
     name = registered_name(value) or _name_in_scope(value)
     name = name or jax_functions.name_of(value)
     if name is not None and _is_one(name):
-        return {"class_name": "__function__", "config": name}
+        package, _, bare = name.rpartition(">")
+        short = package in _PACKAGES and find_function(bare) is original(value)
+        return describe_function(bare if short else name)
     if isinstance(value, np.dtype | type):
         with contextlib.suppress(TypeError):
             return np.dtype(value).name
@@ -296,6 +380,51 @@ def serialize(value: Any) -> Any:
     )
 
 
+def describe_function(name: str) -> dict[str, Any]:
+    """How a configuration refers to a function.
+
+    Example:
+        >>> describe_function("shop>twice")["config"]
+        'shop>twice'
+    """
+    kind = {"module": "builtins", "class_name": "function"}
+    return {**kind, "config": name, "registered_name": "function"}
+
+
+def _describe_class(cls: type, config: Any) -> dict[str, Any]:
+    cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
+    module, name = cls.__module__, None
+    if module.partition(".")[0] == "exburn":
+        module = _public_module(module)
+    else:
+        name = registered_name(cls) or cls.__name__
+        module = None if module == "__main__" else module
+    return {
+        "module": module,
+        "class_name": cls.__name__,
+        "config": config,
+        "registered_name": name,
+    }
+
+
+def _public_module(module: str) -> str:
+    """Where users find what a module of ours defines."""
+    for inner in ("exburn.optimizers.schedules",):
+        if module.startswith(inner):
+            return inner
+    first, second = module.split(".")[:2]
+    return first if second in ("models", "dtypes") else f"{first}.{second}"
+
+
+def _describe_constant(value: Any) -> dict[str, Any]:
+    if value is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(value, bytes):
+        return {"class_name": "__bytes__", "config": {"value": value.decode()}}
+    told = {key: serialize(getattr(value, key)) for key in ("start", "stop", "step")}
+    return {"class_name": "__slice__", "config": told}
+
+
 def _values(array: np.ndarray) -> Any:
     kept = _arrays.get()
     if kept is None or array.size < _LONG or array.dtype.kind == "c":
@@ -306,26 +435,31 @@ def _values(array: np.ndarray) -> Any:
 
 
 def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) -> Any:
-    """The inverse of :func:`serialize`."""
-    if isinstance(config, list):
-        return [deserialize(c, factory) for c in config]
+    """The inverse of :func:`serialize`; Keras' configurations are read, too.
+
+    Raises:
+        UnknownNameError: It names what is not known.
+        FileFormatError: It holds code, or something that only TensorFlow has.
+    """
+    if isinstance(config, list | tuple):
+        made = (deserialize(c, factory) for c in config)
+        return tuple(made) if isinstance(config, tuple) else list(made)
     if not isinstance(config, Mapping):
         return config
     if "class_name" not in config or "config" not in config:
         return {k: deserialize(v, factory) for k, v in config.items()}
     name, inner = config["class_name"], config["config"]
-    if name == "__array__":
-        if inner["dtype"] not in _ARRAY_DTYPES:
-            raise FileFormatError("deserialize", f"an array of {inner['dtype']!r}")
-        return np.asarray(inner["value"], dtype=inner["dtype"])
-    if name == "__function__":
-        return lookup(inner, "function")
+    if name == "function":
+        return find_function(inner)
+    if isinstance(name, str) and name.startswith("__"):
+        return _constant(name, inner)
     shared, number = _shared.get(), config.get("shared_object_id")
     if shared is not None and number in shared.made:
         return shared.made[number]
-    cls = lookup(config.get("registered_name") or name, "class")
+    cls = find(config)
     if not isinstance(cls, type) or not hasattr(cls, "from_config"):
         raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
+    inner = {} if inner is None else inner
     made = factory(cls, inner) if factory else cls.from_config(inner)
     if "build_config" in config and getattr(made, "_builds_itself", False):
         made.build_from_config(deserialize(config["build_config"], factory))
@@ -334,6 +468,29 @@ def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) 
     if shared is not None and number is not None:
         shared.made[number] = made
     return made
+
+
+def _constant(name: str, inner: Any) -> Any:
+    """What stands for a value that JSON does not have."""
+    if name in ("__numpy__", "__tensor__"):
+        if inner["dtype"] not in _ARRAY_DTYPES:
+            raise FileFormatError("deserialize", f"an array of {inner['dtype']!r}")
+        array = np.asarray(inner["value"], dtype=inner["dtype"])
+        return array if name == "__numpy__" else jnp.asarray(array)
+    if name == "__bytes__":
+        return inner["value"].encode()
+    if name == "__ellipsis__":
+        return Ellipsis
+    if name == "__slice__":
+        return slice(*(deserialize(inner[key]) for key in ("start", "stop", "step")))
+    if name == "__lambda__":
+        raise FileFormatError(
+            "deserialize",
+            "the configuration holds a Python lambda, which is code: it is not run",
+            hint="Write it as a function with a name, @exburn.register it, and make "
+            "the configuration again.",
+        )
+    raise FileFormatError("deserialize", f"{name!r} has no counterpart here")
 
 
 class Configured:
@@ -418,15 +575,21 @@ class Catalogue:
             UnknownNameError: Nothing of this kind has its name.
             ArgumentError: It names nothing.
         """
-        name = config.get("registered_name") or config.get("class_name")
-        if name is None:
+        if config.get("class_name") is None:
             raise ArgumentError(
                 f"{self.kind}s.deserialize",
                 "a configuration needs 'class_name' and 'config'",
                 {"received": dict(config)},
             )
         inner: Any = config.get("config") or {}
-        if name in ("__function__", "function"):
+        if config["class_name"] == "function":
             return self.lookup(inner)
-        found = self.lookup(name)
+        found = custom_class(config)
+        if found is None or (self.base and not _is_kind(found, self.base)):
+            found = self.lookup(config["class_name"])
         return found.from_config(inner) if hasattr(found, "from_config") else found
+
+
+def _is_kind(found: Any, base: type) -> bool:
+    """Whether it is a function, or a class of that kind."""
+    return not isinstance(found, type) or issubclass(found, base)

@@ -248,8 +248,8 @@ def serialize(regularizer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
     Example:
-        >>> serialize(L2(0.5))
-        {'class_name': 'L2', 'config': {'l2': 0.5}}
+        >>> serialize(L2(0.5))["config"]
+        {'l2': 0.5}
     """
     return registry.serialize(regularizer)
 

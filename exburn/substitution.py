@@ -39,9 +39,18 @@ _clone: contextvars.ContextVar[CloneScope | None] = contextvars.ContextVar(
 _moments = itertools.count(1)
 
 
-def moment() -> int:
-    """A number that grows: of when a part was made, or a pass began."""
-    return next(_moments)
+def moment(after: int = 0) -> int:
+    """A number that grows: of when a part was made, or a pass began.
+
+    Args:
+        after: A number that it exceeds, as do those that follow: one that comes from
+            another process.
+    """
+    global _moments
+    if (number := next(_moments)) <= after:
+        number = after + 1
+        _moments = itertools.count(number + 1)
+    return number
 
 
 class Substitution:

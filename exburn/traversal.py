@@ -17,9 +17,11 @@ __all__ = [
     "children",
     "corresponding",
     "held_metrics",
+    "in_tracked_order",
     "is_abstract",
     "iter_modules",
     "iter_weights",
+    "made_at",
     "module_paths",
     "own_weights",
     "parts",
@@ -36,7 +38,7 @@ _kinds: dict[type, int] = {}
 
 
 def children(module: Any) -> Iterator[tuple[str, Any]]:
-    """Modules and variables directly inside, in the order they were assigned.
+    """Modules and variables directly inside, in the order of the attributes.
 
     Containers that a model keeps its layers in (``nodes``) add no path segment. What a
     layer's call reaches by other ways than attributes comes last, by its name.
@@ -62,6 +64,38 @@ def _held(module: Any) -> Iterator[tuple[str, Any]]:
 
 def _reached(module: Any) -> Iterator[tuple[str, Any]]:
     return iter(vars(module).get(REACHED, {}).items())
+
+
+def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
+    """Parts of a module in the order in which Keras comes to know of them.
+
+    It sees a part that is made before it is put into an attribute as soon as it is, one
+    that is appended to a list in an attribute when it is made. What calls reach by
+    other ways comes last. A model's graph has an order of its own.
+
+    Args:
+        module: The module.
+        found: Some of its ``children``.
+    """
+    book = vars(module).get("_book")
+    if book is None or isinstance(vars(module).get("nodes"), nnx.Dict):
+        return list(found)
+    held_since, reached = book.value.held_since, vars(module).get(REACHED, {})
+
+    def known(item: tuple[str, Any]) -> tuple[bool, int]:
+        key, part = item
+        since = held_since.get(key.partition("/")[0], 0)
+        return key in reached, max(since, made_at(part))
+
+    return sorted(found, key=known)
+
+
+def made_at(part: Any) -> int:
+    """When a layer or a weight was made: a ``moment``, 0 for what does not tell."""
+    if isinstance(part, Weight):
+        return part.get_metadata()["place"].made_at
+    book = vars(part).get("_book") if isinstance(part, nnx.Module) else None
+    return 0 if book is None else book.value.made_at
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -105,7 +139,7 @@ def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             return
         seen.add(id(module))
         yield path, module
-        for key, child in _held(module):
+        for key, child in in_tracked_order(module, _held(module)):
             if isinstance(child, nnx.Module):
                 yield from walk(child, f"{path}/{key}" if path else key)
         for key, child in _reached(module):
@@ -164,7 +198,7 @@ def iter_weights(
         for key, child in _reached(module):
             later.append((child, f"{path}/{key}" if path else key, trainable))
         own, inner = [], []
-        for key, child in _held(module):
+        for key, child in in_tracked_order(module, _held(module)):
             child_path = f"{path}/{key}" if path else key
             kind = _kinds.get(type(child)) or _kind(child)
             if kind == _MODULE:

@@ -93,12 +93,13 @@ class Place:
     def __repr__(self) -> str:
         return repr(self.path)
 
-    def __getstate__(self) -> tuple[str | None]:
-        return (self.path,)  # a copy's weight is another layer's, and made later
+    def __getstate__(self) -> tuple[str | None, int]:
+        return self.path, self.made_at  # a copy's weight is another layer's
 
-    def __setstate__(self, state: tuple[str | None]) -> None:
-        self.__init__()
-        (self.path,) = state
+    def __setstate__(self, state: tuple[str | None, int]) -> None:
+        self.path, self.made_at = state
+        self.owner = None
+        substitution.moment(after=self.made_at)
 
 
 def assign(variable: nnx.Variable, value: Any, *, fresh: bool = False) -> None:

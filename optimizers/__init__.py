@@ -145,10 +145,11 @@ def deserialize(
     """
     name = config.get("class_name")
     with registry.custom_objects(custom_objects):
-        cls = _named.get(str(name).lower().replace("_", ""))
+        cls = registry.custom_class(config)
+        cls = cls or _named.get(str(name).lower().replace("_", ""))
         if cls is None:
             try:
-                cls = registry.lookup(config.get("registered_name") or str(name))
+                cls = registry.find(config, "optimizer")
             except ValueError:
                 raise unknown_name(
                     "optimizer", name, _named, op="optimizers.get"

@@ -186,7 +186,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     """
     with registry.custom_objects(custom_objects):
         if isinstance(config, Mapping):
-            if config.get("class_name") in ("function", "__function__"):
+            if config.get("class_name") == "function":
                 return get(config.get("config"))
             if "class_name" not in config or "config" not in config:
                 raise ArgumentError(

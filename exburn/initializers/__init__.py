@@ -146,8 +146,8 @@ def serialize(initializer: Any) -> Any:
     """The configuration that :func:`deserialize` reads back.
 
     Example:
-        >>> serialize(Constant(2.0))
-        {'class_name': 'Constant', 'config': {'value': 2.0}}
+        >>> serialize(Constant(2.0))["config"]
+        {'value': 2.0}
     """
     return registry.serialize(initializer)
 

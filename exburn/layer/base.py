@@ -51,6 +51,7 @@ class Book:
         made: Whether ``__init__`` is done.
         changed: Attributes that were set anew since.
         made_at: When the layer was made: ``substitution.moment``.
+        held_since: When attributes that hold layers or weights were set.
         reached: The originals of what ``_reached`` holds, by their names there.
         clone: The clone that the layer was made for, or ``None``.
     """
@@ -65,14 +66,18 @@ class Book:
         self.path = ""
         self.building = self.made = False
         self.changed: frozenset[str] = frozenset()
-        self.made_at = moment()
+        self.made_at, self.held_since = moment(), {}
         self.reached: dict[str, Any] = {}
         self.clone = clone_scope()
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle, which cannot take what earlier calls left, and for copies."""
         left = {"calls": [], "traced": None, "reached": {}, "clone": None}
-        return vars(self) | left
+        return vars(self) | left | {"held_since": dict(self.held_since)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        moment(after=max([state["made_at"], *state["held_since"].values()]))
+        vars(self).update(state)
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
@@ -189,6 +194,8 @@ class Base(nnx.Module, metaclass=_Making):
             object.__setattr__(self, name, value)
             return
         holds = may_hold_parts(value)
+        if vars(self).get(name) is not value and (holds or nnx.is_data(value)):
+            self._book.value.held_since[name] = moment()
         if name in vars(self):
             if self._pytree__nodes.get(name, False) != (holds or nnx.is_data(value)):
                 delattr(self, name)  # `self.bias = None` in __init__, a weight in build

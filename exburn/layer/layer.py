@@ -10,6 +10,7 @@ import jax
 from exburn import (
     activations,
     constraints,
+    dtype_policies,  # noqa: F401 - configurations name them
     initializers,
     registry,
     regularizers,
@@ -24,7 +25,7 @@ from exburn.layer.stateless import stateless_call
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import is_shape, public_shape
 from exburn.symbol import Symbol
-from exburn.traversal import children
+from exburn.traversal import children, in_tracked_order
 
 __all__ = ["Layer"]
 
@@ -120,7 +121,9 @@ class Layer(Calling):
         return self._book.value.path or self.name
 
     def _direct_layers(self) -> list[Layer]:
-        return [child for _, child in children(self) if isinstance(child, Layer)]
+        found = in_tracked_order(self, children(self))
+        layers = {id(part): part for _, part in found if isinstance(part, Layer)}
+        return list(layers.values())  # each once, whatever else it is held by
 
     @property
     def input(self):
@@ -237,9 +240,13 @@ class Layer(Calling):
         """Makes a layer from ``get_config``'s result; weights are fresh.
 
         What the built-in class takes, and the user's class on it does not, is left out:
-        the user's constructor sets it.
+        the user's constructor sets it. So are options that a built-in class does not
+        have and that are off: other versions of Keras have such.
         """
         left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
+        if not is_foreign(cls):
+            off = {k for k, v in config.items() if v is None or v is False}
+            left_out |= off.difference(init_names(cls))
         config = {
             k: registry.deserialize(v) for k, v in config.items() if k not in left_out
         }

@@ -381,7 +381,7 @@ def function_config(fn: Callable[..., Any]) -> dict[str, Any]:
             {"function": fn},
             hint="Use `def`, and pass it as custom_objects when loading.",
         )
-    return {"class_name": "__function__", "config": name}
+    return registry.describe_function(name)
 
 
 def takes_predictions_first(fn: Callable[..., Any]) -> bool:

@@ -200,9 +200,7 @@ def serialize(loss: Any) -> dict[str, Any] | str:
         if getattr(loss, "__name__", None) in FUNCTIONS:
             return loss.__name__
         loss = as_loss(loss)
-    cls = type(loss)
-    name = registry.registered_name(cls) or cls.__name__
-    return {"class_name": name.removeprefix("losses>"), "config": loss.get_config()}
+    return registry.serialize(loss)
 
 
 def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -222,12 +220,9 @@ def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> A
     with registry.custom_objects(custom_objects):
         if not isinstance(name, Mapping):
             return get(name)
-        given = str(name["class_name"])
-        if given == "FunctionLoss":
-            return FunctionLoss.from_config(name["config"])
-        if given == "__function__":
-            return as_loss(registry.lookup(name["config"], "function"))
-        cls = None if given in (custom_objects or {}) else _NAMES.get(given)
+        if name["class_name"] == "function":
+            return as_loss(registry.find_function(name["config"]))
+        cls = registry.custom_class(name) or _NAMES.get(name["class_name"])
         if cls is None:
-            cls = registry.lookup(given, "loss")
+            cls = registry.find({**name, "module": "losses"}, "loss")
         return cls.from_config(dict(name["config"]))

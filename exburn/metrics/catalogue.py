@@ -323,10 +323,7 @@ def serialize(metric: Any) -> dict[str, Any] | str:
         if name in FUNCTIONS or name in LOSS_FUNCTIONS:
             return name
         metric = get(metric)
-    cls = type(metric)
-    name = registry.registered_name(cls) or cls.__name__
-    config = metric.get_config()
-    return {"class_name": name.removeprefix("metrics>"), "config": config}
+    return registry.serialize(metric)
 
 
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric:
@@ -346,10 +343,9 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     with registry.custom_objects(custom_objects):
         if not isinstance(config, Mapping):
             return get(config)
-        given = str(config["class_name"])
-        if given == "__function__":
-            return get(registry.lookup(config["config"], "function"))
-        cls = None if given in (custom_objects or {}) else _NAMES.get(given)
+        if config["class_name"] == "function":
+            return get(registry.find_function(config["config"]))
+        cls = registry.custom_class(config) or _NAMES.get(config["class_name"])
         if cls is None:
-            cls = registry.lookup(given, "metric")
+            cls = registry.find({**config, "module": "metrics"}, "metric")
         return cls.from_config(dict(config["config"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +14,7 @@ from exburn import jax_functions, registry
 from exburn.errors import FileFormatError
 from exburn.graph import Ref, named_by
 from exburn.jax_functions import SPLITTING
-from exburn.row_mixing import is_foreign
+from exburn.models.keras_operations import is_operation, keras_operation
 from exburn.shapes import public_shape
 from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
 
@@ -26,12 +27,12 @@ __all__ = [
     "entry_names",
     "input_entry",
     "input_layer",
-    "layer_entry",
     "rebuild",
     "restore_axes",
 ]
 
 _TENSOR = "__keras_tensor__"
+_SLICE = ("start", "stop", "step")
 _MOST_PARTS = 4096
 
 
@@ -116,7 +117,7 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
     graph = model.graph
     assert graph is not None
     if isinstance(target, str):
-        return layer_entry(vars(model.nodes)[target])
+        return registry.serialize(vars(model.nodes)[target])
     if target >= 0:
         return input_entry(model.inputs[target], graph.input_names[target])
     node = graph.nodes[-1 - target]
@@ -127,13 +128,6 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
         "registered_name": None,
         "operation": _described(node.target),
     }
-
-
-def layer_entry(layer: Any) -> dict[str, Any]:
-    """The description of a layer with all keys that Keras' has."""
-    cls = getattr(type(layer), "stands_for", type(layer))
-    module = cls.__module__ if is_foreign(cls) else "exburn.layers"
-    return {"module": module, "registered_name": None, **registry.serialize(layer)}
 
 
 def input_entry(symbol: Symbol, name: str) -> dict[str, Any]:
@@ -156,14 +150,19 @@ def input_layer(symbol: Symbol) -> Any:
 
 
 def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
-    """Makes the layers and repeats the calls on fresh input symbols."""
+    """Makes the layers and repeats the calls on fresh input symbols.
+
+    In the order that we number calls in; Keras does not, and repeats what has its
+    inputs, layer by layer, until nothing is left.
+    """
     layers, produced = {}, {}
     for entry in config["layers"]:
         name = entry["name"]
-        if "operation" not in entry:
+        if "operation" not in entry and not is_operation(entry):
             layers[name] = registry.deserialize(entry)
         if getattr(layers.get(name), "is_input", False):
             produced[name, 0] = [layers[name].output]
+    first = _first_calls(config, layers)
 
     def fetch(history: Any) -> Symbol:
         name, at, index = history
@@ -172,19 +171,30 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
             raise FileFormatError("from_config", f"there is no tensor {history!r} yet")
         return found[index]
 
-    calls = [
-        (node, at, entry)
-        for entry in config["layers"]
-        for at, node in enumerate(entry["inbound_nodes"])
-    ]
-    for node, at, entry in sorted(calls, key=lambda call: call[0].get("order", 0)):
+    def repeat(entry: dict[str, Any], at: int, node: dict[str, Any]) -> None:
         args = [_decode(value, fetch) for value in node["args"]]
         kwargs = {k: _decode(value, fetch) for k, value in node["kwargs"].items()}
         name = entry["name"]
         if not has_symbol((args, kwargs)):
             raise FileFormatError("from_config", f"a call of {name!r} has no input")
         target = layers[name] if name in layers else _operation(entry, args, kwargs)
-        produced[name, at] = jax.tree.leaves(target(*args, **kwargs))
+        outputs = jax.tree.leaves(target(*args, **kwargs))
+        produced[name, first.get(name, 0) + at] = outputs
+
+    calls = [
+        (entry, at, node)
+        for entry in config["layers"]
+        for at, node in enumerate(entry["inbound_nodes"])
+    ]
+    if all("order" in node for _, _, node in calls):
+        for call in sorted(calls, key=lambda call: call[2]["order"]):
+            repeat(*call)
+        calls = []
+    while calls:
+        left = [call for call in calls if not _repeated(call, produced, repeat)]
+        if len(left) == len(calls):
+            repeat(*left[0])  # raises what is missing
+        calls = left
     with named_by(layers):
         model = cls(
             _ends(config["input_layers"], fetch),
@@ -196,8 +206,48 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
     return restore_axes(model, config)
 
 
+def _repeated(call: tuple, produced: Any, repeat: Any) -> bool:
+    entry, at, node = call
+    ready = all(tuple(h[:2]) in produced for h in _histories(node))
+    if ready:
+        repeat(entry, at, node)
+    return ready
+
+
+def _histories(value: Any) -> Iterator[list]:
+    """The tensors that a call refers to."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _histories(one)
+    elif isinstance(value, dict):
+        if value.get("class_name") == _TENSOR:
+            yield value["config"]["keras_history"]
+        else:
+            yield from _histories(list(value.values()))
+
+
+def _first_calls(config: dict[str, Any], layers: dict[str, Any]) -> dict[str, int]:
+    """What the first call of a model inside is numbered by.
+
+    In Keras a functional model that was made anew has been called once, by itself.
+    """
+    nodes = [node for entry in config["layers"] for node in entry["inbound_nodes"]]
+    told = [*_histories(nodes), *_ends(config["input_layers"], None, flat=True)]
+    told += _ends(config["output_layers"], None, flat=True)
+    first: dict[str, int] = {}
+    for name, at, _ in told:
+        if getattr(layers.get(name), "graph", None) is not None:
+            first[name] = min(at, first.get(name, at))
+    return first
+
+
 def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
     """A function on symbols, as a file names it or a configuration holds it."""
+    if "operation" not in entry:
+        name, function = keras_operation(entry)
+        if registry.from_file() and name in SPLITTING:
+            _check_parts(args, kwargs)
+        return function
     name, label = entry["operation"], entry["config"]["name"]
     if not isinstance(name, str):
         if registry.from_file() or not callable(name):
@@ -252,10 +302,8 @@ def _encode(value: Any, encode: Any) -> Any:
         items = [[key, encode(v)] for key, v in value.items()]
         return {"class_name": "__dict__", "items": items}
     if isinstance(value, slice):
-        items = [encode(v) for v in (value.start, value.stop, value.step)]
-        return {"class_name": "__slice__", "items": items}
-    if value is Ellipsis:
-        return {"class_name": "__ellipsis__", "items": []}
+        told = {key: encode(getattr(value, key)) for key in _SLICE}
+        return {"class_name": "__slice__", "config": told}
     if isinstance(value, nnx.Variable):  # as functions: for copies, not for files
         return value
     return registry.serialize(value)
@@ -276,14 +324,16 @@ def _decode(value: Any, fetch: Any) -> Any:
         case "__dict__":
             return {key: _decode(v, fetch) for key, v in value["items"]}
         case "__slice__":
-            return slice(*(_decode(v, fetch) for v in value["items"]))
-        case "__ellipsis__":
-            return Ellipsis
+            return slice(*(_decode(value["config"][key], fetch) for key in _SLICE))
     return registry.deserialize(value)
 
 
-def _ends(value: Any, fetch: Any) -> Any:
-    """The symbols that a model takes or returns, in their structure."""
+def _ends(value: Any, fetch: Any, *, flat: bool = False) -> Any:
+    """The symbols that a model takes or returns, in their structure, or as a list."""
+    if flat:
+        found: list[Any] = []
+        _ends(value, found.append)
+        return found
     if isinstance(value, list | tuple):
         if [type(v) for v in value] == [str, int, int]:
             return fetch(value)

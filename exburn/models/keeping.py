@@ -103,15 +103,23 @@ class Keeping:
         save_weights(self, filepath, overwrite, max_shard_size=max_shard_size)
 
     def load_weights(
-        self, filepath: Any, skip_mismatch: bool = False, *, strict: bool | None = None
+        self,
+        filepath: Any,
+        skip_mismatch: bool = False,
+        *,
+        strict: bool | None = None,
+        by_name: bool = False,
     ) -> Any:
         """Reads weights from a file; all or nothing.
 
         Args:
             filepath: A file of ``save_weights`` or ``save``, any safetensors file or
-                ``.npz`` with the same names, or Keras' ``.weights.h5`` or ``.keras``.
+                ``.npz`` with the same names, or Keras' ``.weights.h5``, ``.keras`` or
+                legacy ``.h5``.
             skip_mismatch: Leaves out what is missing, unexpected or of another shape.
             strict: The opposite of ``skip_mismatch``, as other libraries call it.
+            by_name: Of a legacy ``.h5``, takes the layers whose names are in the model,
+                and leaves the others as they are.
 
         Returns:
             A ``LoadReport``: what was loaded, missing, unexpected or did not fit.
@@ -126,7 +134,7 @@ class Keeping:
         self._require_built("load_weights")
         self._require_hook("load_weights")
         skips = skip_mismatch if strict is None else not strict
-        return load_weights(self, filepath, skip_mismatch=skips)
+        return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
 
     def _require_built(self, op: str) -> None:
         if not self.built:

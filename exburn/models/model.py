@@ -354,6 +354,9 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             return rebuild(cls, config)
 
 
+register_builtin(Model, "Functional")  # Keras' class of a model made of symbols
+
+
 def _once(build: Callable) -> Callable:
     """A model's own ``build``: called by hand, it leads to a built model.
 

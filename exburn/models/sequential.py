@@ -16,7 +16,6 @@ from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.config import (
     axes_entry,
     input_entry,
-    layer_entry,
     restore_axes,
 )
 from exburn.models.model import Model
@@ -186,7 +185,7 @@ class Sequential(Model):
         return [self.nodes[key] for key in self._order]
 
     def get_config(self) -> dict[str, Any]:
-        layers = [layer_entry(layer) for layer in self.layers]
+        layers = [registry.serialize(layer) for layer in self.layers]
         if (start := vars(self).get("_start")) is not None:
             layers.insert(0, input_entry(start.value, start.value.name or "input"))
         config = {"name": self.name, "trainable": self.trainable, "layers": layers}
@@ -210,6 +209,8 @@ class Sequential(Model):
                 name=config.get("name"),
                 dtype=config.get("dtype"),
             )
+        if not model.built and config.get("build_input_shape"):  # Keras'
+            model.build(config["build_input_shape"])
         model._learnt = bool(config.get("learnt"))
         return restore_axes(model, config)
 

@@ -1,45 +1,105 @@
 """Where Keras 3 puts the weights of a model in its ``.weights.h5`` files.
 
-Keras names a group after the attribute that holds a layer; layers in lists, and the
-``layers`` of a Sequential or functional model, after their class with a number. So the
-names follow the order of the layers, which in a functional model is that of their
-depth. This module repeats that walk over a model of ours.
+A group is named after the attribute that holds a layer. Keras looks at the attributes
+by name, private ones last, properties of a user's class among them; before all others
+at the ``layers`` of a Sequential or functional model. In a list, tuple or dict a layer
+is named after its class, and a container in it ``container``, each with a number from
+the second of its kind on: ``blocks/container_1/dense``. Every layer is written once, at
+the first place where it is met, but counts at the others. This module repeats that walk
+over a model of ours.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flax import nnx
 
-from exburn.layer import Layer, snake_case
-from exburn.layers import SpectralNormalization
-from exburn.traversal import children, iter_weights, parts
+from exburn.containers import CONTAINERS
+from exburn.layer import Layer
+from exburn.layers import (
+    GroupQueryAttention,
+    MultiHeadAttention,
+    SpectralNormalization,
+    TextVectorization,
+)
+from exburn.losses import Loss
+from exburn.metrics import Metric
+from exburn.optimizers import Optimizer
+from exburn.row_mixing import is_foreign
+from exburn.traversal import children, iter_weights
 
-__all__ = ["Place", "places"]
+__all__ = ["config_groups", "own_weights", "walk"]
+
+_SAVED = (Layer, Metric, Optimizer, Loss)
+_HOLDERS = (*CONTAINERS, nnx.List, nnx.Dict)
+# What Keras calls the attributes of layers of ours, in its order of looking.
+_RENAMED: dict[type, dict[str, tuple[str, ...]]] = {
+    attention: {
+        ours: (f"{theirs}_dense", f"_{theirs}_dense")
+        for ours, theirs in {
+            "query": "query",
+            "key": "key",
+            "value": "value",
+            "gate": "gate",
+            "attention_output": "output",
+        }.items()
+    }
+    for attention in (MultiHeadAttention, GroupQueryAttention)
+} | {TextVectorization: {"lookup": ("_lookup_layer",)}}
 
 
-class Place:
-    """Where a layer's own weights are.
+def walk(model: Any, has: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    """The layers, metrics and optimizers of a model, each with its group in a file.
 
-    Attributes:
-        groups: Names of the group below that of the layer around it, the likeliest
-            first.
-        layer: The layer.
-        name: Its name, which a group has as an attribute.
-        inner: The same for the layers in it.
+    Args:
+        model: The model.
+        has: Whether the file has a group of that path. Something that is not where it
+            is met first is looked for where it is met next: Keras before 3.14 wrote no
+            containers inside of containers, whose layers are among ``layers`` then.
+
+    Example:
+        >>> from exburn.layers import Dense, Input
+        >>> from exburn.models import Sequential
+        >>> model = Sequential([Input((4,)), Dense(3), Dense(2)])
+        >>> [path for path, _ in walk(model, lambda path: True)]
+        ['', 'layers/dense', 'layers/dense_1']
     """
+    visited: set[int] = set()
 
-    def __init__(self, groups: list[str], layer: Any, name: str):
-        self.groups, self.layer, self.name = groups, layer, name
-        self.inner: list[Place] = []
+    def part(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+        if id(value) in visited or not has(path):
+            return
+        visited.add(id(value))
+        yield path, value
+        if not isinstance(value, Layer):
+            return
+        for name, held in _attributes(value):
+            if isinstance(held, _SAVED):
+                yield from part(held, f"{path}/{name}".lstrip("/"))
+            elif isinstance(held, _HOLDERS):
+                yield from container(held, f"{path}/{name}".lstrip("/"), set())
 
+    def container(held: Any, path: str, within: set[int]) -> Iterator[tuple[str, Any]]:
+        if id(held) in within:
+            return
+        within.add(id(held))
+        used: Counter[str] = Counter()
+        for value in _entries(held):
+            saved = isinstance(value, _SAVED)
+            if not saved and not isinstance(value, _HOLDERS):
+                continue
+            label = _class_label(value) if saved else "container"
+            number = used[label]
+            used[label] += 1
+            inner = f"{path}/{label}_{number}" if number else f"{path}/{label}"
+            yield from part(value, inner) if saved else container(value, inner, within)
 
-def places(model: Any) -> Place:
-    """The layers of a model as Keras walks over them."""
-    return _walk(model, [""], model.name, set())
+    yield from part(model, "")
 
 
 def own_weights(layer: Any) -> list[Any]:
@@ -52,50 +112,80 @@ def own_weights(layer: Any) -> list[Any]:
     return sorted(owned, key=lambda weight: not isinstance(weight, nnx.Param))
 
 
-def _walk(layer: Any, groups: list[str], name: str, seen: set[int]) -> Place:
-    seen.add(id(layer))
-    place = Place(groups, layer, name)
-    for key, held in _attributes(layer):
-        if isinstance(held, Layer):
-            if id(held) not in seen:
-                place.inner.append(_walk(held, [key], key, seen))
+def config_groups(config: Any, group: str = "") -> Iterator[tuple[str, dict]]:
+    """The layers in the configuration of a model's graph, each with its group.
+
+    Where a model of ours is not there yet. Layers within other layers are left out.
+
+    Args:
+        config: What the model's class was given.
+        group: That of the model.
+
+    Example:
+        >>> layers = [{"class_name": "Dense", "config": {}}] * 2
+        >>> [group for group, _ in config_groups({"layers": layers})]
+        ['layers/dense', 'layers/dense_1']
+    """
+    entries = config.get("layers") if isinstance(config, dict) else None
+    used: Counter[str] = Counter()
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
             continue
-        used: Counter[str] = Counter()
-        for item in held:
-            label = _class_label(item)
-            number = used[label]
-            used[label] += 1
-            if id(item) not in seen:
-                numbered = f"{label}_{number}" if number else label
-                group = f"{key}/{numbered}"
-                place.inner.append(_walk(item, [group], item.name, seen))
-    return place
+        label = _snake_case(str(entry.get("class_name")).rpartition(">")[2])
+        number = used[label]
+        used[label] += 1
+        inner = f"{group}/layers/{label}".lstrip("/") + (f"_{number}" if number else "")
+        yield inner, entry
+        yield from config_groups(entry["config"], inner)
+
+
+def _entries(held: Any) -> Iterator[Any]:
+    mapping = isinstance(held, dict | nnx.Dict)
+    return iter([held[key] for key in held] if mapping else held)
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Attributes with layers or lists of them, in the order in which Keras looks."""
-    graph = getattr(layer, "graph", None)
-    if graph is not None:
-        yield "layers", [inner for inner in layer.layers if not _is_input(inner)]
-        return
-    found: dict[str, Any] = {}
-    for key, value in vars(layer).items():
-        if isinstance(value, Layer):
-            found[key] = value
-        elif inner := [v for _, v in parts(key, value) if isinstance(v, Layer)]:
-            found[key] = inner
+    """What Keras looks at in a layer, in its order."""
+    graph = isinstance(vars(layer).get("nodes"), nnx.Dict)
+    if graph:
+        yield "layers", layer.layers
+    renamed = next((v for k, v in _RENAMED.items() if isinstance(layer, k)), {})
+    found = {
+        name: value
+        for key, value in vars(layer).items()
+        if not (graph and key == "nodes")
+        for name in renamed.get(key, (key,))
+    }
+    for name in _computed(type(layer)) - found.keys():
+        try:
+            found[name] = getattr(layer, name)
+        except Exception:  # as in Keras: it has none just now
+            continue
     if getattr(layer, "is_model", False):
-        found["layers"] = layer._direct_layers()
-    for key in sorted(found, key=lambda k: "~" + k if k.startswith("_") else k):
-        yield key, found[key]
+        found["layers"] = layer.layers
+    for name in sorted(found, key=lambda name: f"~{name}" if name[0] == "_" else name):
+        yield name, found[name]
 
 
-def _class_label(layer: Any) -> str:
-    cls = getattr(type(layer), "stands_for", type(layer))
-    if cls.__name__ == "Model":
-        return "functional"
-    return snake_case(cls.__name__)
+@functools.cache
+def _computed(cls: type) -> frozenset[str]:
+    """Names of properties and of values that a user's class has for its instances."""
+    kinds = (property, functools.cached_property, *_SAVED, *CONTAINERS)
+    return frozenset(
+        name
+        for base in cls.__mro__
+        if is_foreign(base)
+        for name, value in vars(base).items()
+        if isinstance(value, kinds) and name[:2] != "__" and not hasattr(Layer, name)
+    )
 
 
-def _is_input(layer: Any) -> bool:
-    return getattr(layer, "is_input", False)
+def _class_label(value: Any) -> str:
+    """The snake case of Keras' files: ``Conv2D`` is ``conv2d``."""
+    cls = getattr(type(value), "stands_for", type(value))
+    return _snake_case("Functional" if cls.__name__ == "Model" else cls.__name__)
+
+
+def _snake_case(name: str) -> str:
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,43 +1,82 @@
-"""Weights from files of Keras 3, ``.weights.h5`` and ``.keras``, read with suspicion.
-
-HDF5 can refer to other files, compress without bound, and load plugins; a zip file can
-be a bomb. Links, external and virtual data and unknown filters are refused, and no
-dataset is read before its shape is known to be that of a weight of the model.
-"""
+"""Weights from files of Keras: ``.weights.h5``, ``.keras``, and legacy ``.h5``."""
 
 from __future__ import annotations
 
-import io
+import contextlib
 import zipfile
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exburn.errors import require
-from exburn.saving.header import damaged
-from exburn.saving.keras_layout import Place, own_weights, places
+from exburn.errors import ArgumentError
+from exburn.layer import Layer
+from exburn.saving.hdf5 import HDF5File
+from exburn.saving.keras_archive import KerasArchive
+from exburn.saving.keras_assets import idf_weights
+from exburn.saving.keras_layout import own_weights, walk
+from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
 from exburn.saving.weights import Stored
 from exburn.traversal import iter_modules, iter_weights
 
-__all__ = ["KerasWeights", "read_member"]
+__all__ = ["KerasWeights", "open_weights"]
 
 _OP = "load_weights"
-_FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
-_MOST_ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
-_DEEPEST = 64
-_MOST_PACKED = 20  # times as long as in the file
+_ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
 _ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take
 
 
-class KerasWeights(Stored):
-    """The weights of a file of Keras', by their paths in a model of ours.
+@contextlib.contextmanager
+def open_weights(
+    path: Path, model: Any, *, by_name: bool = False, skip_mismatch: bool = False
+) -> Iterator[Stored]:
+    """The weights of a file of Keras', for a model of ours.
 
     Args:
-        path: The file.
+        path: The file, which is HDF5 or an archive.
+        model: The model.
+        by_name: Whether layers of a legacy file are found by their names.
+        skip_mismatch: Whether its layers with other numbers of weights are passed by.
+
+    Raises:
+        ModelFormatError: The file is damaged, or holds what is refused.
+        FileFormatError: A legacy file has other numbers of layers or weights.
+        ArgumentError: ``by_name``, and the file is none of those.
+        MissingDependencyError: h5py is not installed.
+    """
+    weights = [weight for _, weight, _ in iter_weights(model)]
+    entries = _ENTRIES[0] + _ENTRIES[1] * len(weights)
+    with contextlib.ExitStack() as stack:
+        if zipfile.is_zipfile(path):
+            archive = stack.enter_context(KerasArchive(path, _OP))
+            size = sum(int(np.prod(weight.shape)) * 8 for weight in weights)
+            # Adam's two slots beside every weight, and the structure of the file.
+            file = archive.weights(entries, 3 * size + _ROOM)
+        else:
+            file = HDF5File(path, _OP, entries)
+        stack.enter_context(file)
+        if is_legacy(file):
+            yield LegacyWeights(
+                file, model, by_name=by_name, skip_mismatch=skip_mismatch
+            )
+            return
+        if by_name:
+            raise ArgumentError(
+                _OP,
+                "by_name=True is for Keras' legacy .h5 files; in this one layers are "
+                "found by their places",
+                {"file": path},
+            )
+        yield KerasWeights(file, model)
+
+
+class KerasWeights(Stored):
+    """The weights of a file of Keras 3, by their paths in a model of ours.
+
+    Args:
+        file: The open file.
         model: The model that they are for.
 
     Attributes:
@@ -45,240 +84,58 @@ class KerasWeights(Stored):
             in the file.
         taken: Paths of the weights that a ``load_own_variables`` of their layer's own
             is given, with whatever else its layer stored.
-
-    Raises:
-        ModelFormatError: The file is damaged, or holds what is refused.
-        MissingDependencyError: h5py is not installed.
     """
 
-    def __init__(self, path: Path, model: Any):
-        self.path = path
-        reason = "reading weights of Keras needs h5py"
-        h5py = require("h5py", _OP, reason, extra="keras", details={"file": path})
-        self._h5py = h5py
-        self._datasets: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
-        self._seen: set[int] = set()  # addresses of groups
-        weights = sum(1 for _ in iter_weights(model))
-        self._room = _MOST_ENTRIES[0] + _MOST_ENTRIES[1] * weights
-        try:
-            self._file = h5py.File(self._stream(model), "r")
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._damaged("the HDF5 file is damaged", cause=error) from error
-        try:
-            self._collect()
-            self._match(model)
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> KerasWeights:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def _damaged(self, reason: str, **details: Any):
-        return damaged(_OP, self.path, reason, **details)
-
-    def _stream(self, model: Any) -> Any:
-        """The HDF5 file; out of a ``.keras`` archive, in memory."""
-        if not zipfile.is_zipfile(self.path):
-            return self.path
-        size = sum(int(np.prod(w.shape)) * 8 for _, w, _ in iter_weights(model))
-        # Adam's two slots beside every weight, and the structure of the file.
-        data = read_member(self.path, "model.weights.h5", 3 * size + _ROOM, _OP)
-        return io.BytesIO(data)
-
-    # ------------------------------------------------------------------ the file
-    def _collect(self) -> None:
-        """Every dataset and the names of groups, by path; nothing is read yet."""
-        try:
-            if "layer_names" in self._file.attrs:
-                raise self._damaged("this is a file of Keras 2, which is not read")
-            self._visit(self._file, "", 0)
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, ValueError) and hasattr(error, "op"):
-                raise
-            raise self._damaged("the HDF5 file is damaged", cause=error) from error
-
-    def _visit(self, group: Any, path: str, depth: int) -> None:
-        h5py: Any = self._h5py
-        address = h5py.h5o.get_info(group.id).addr
-        if address in self._seen:
-            raise self._damaged(f"{path} is a second name of another group")
-        self._seen.add(address)
-        self._room -= len(group)
-        if depth > _DEEPEST or self._room < 0:
-            raise self._damaged("the HDF5 file has too many entries for this model")
-        for key in group:
-            name = f"{path}/{key}" if path else key
-            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                raise self._damaged(f"{name} is a link, which is not followed")
-            item = group[key]
-            if isinstance(item, h5py.Dataset):
-                self._check(name, item)
-                self._datasets[name] = item
-            elif isinstance(item, h5py.Group):
-                if key == "vars":
-                    self._names[path] = self._name_of(item)
-                self._visit(item, name, depth + 1)
-            else:
-                raise self._damaged(f"{name} is neither a group nor a dataset")
-
-    def _name_of(self, group: Any) -> str:
-        """The layer's name, which Keras writes beside its weights."""
-        if "name" not in group.attrs:
-            return ""
-        attribute = group.attrs.get_id("name")
-        if attribute.shape != () or attribute.dtype.kind not in "OSU":
-            return ""
-        name = group.attrs["name"]
-        return name if isinstance(name, str) else ""
-
-    def _check(self, name: str, data: Any) -> None:
-        kind, size = data.dtype.kind, data.dtype.itemsize
-        half = (kind, size) == ("V", 2) and data.attrs.get("dtype") == "bfloat16"
-        if data.shape is None or data.dtype.fields or not (kind in "biuf" or half):
-            raise self._damaged(f"{name} holds {data.dtype}, not numbers")
-        if data.is_virtual or data.external:
-            raise self._damaged(f"{name} refers to another file")
-        plan = data.id.get_create_plist()
-        filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
-        if filters - _FILTERS:
-            raise self._damaged(f"{name} needs a plugin to be read")
-        if data.chunks is not None:
-            chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
-            if chunk > max(1 << 20, 4 * data.size * data.dtype.itemsize):
-                raise self._damaged(f"{name} is stored in chunks larger than itself")
-
-    def _check_length(self, name: str) -> None:
-        """An array of any shape is read: it may not grow beyond measure from a few."""
-        data = self._datasets[name]
-        length = int(np.prod(data.shape, dtype=object)) * data.dtype.itemsize
-        if length > max(_ROOM, _MOST_PACKED * data.id.get_storage_size()):
-            raise self._damaged(f"{name} would take {length} bytes")
-
-    # ------------------------------------------------------------------ matching
-    def _match(self, model: Any) -> None:
+    def __init__(self, file: HDF5File, model: Any):
+        self._file = file
         paths = {id(w): path for path, w, _ in iter_weights(model)}
         self._source: dict[str, str] = {}
         self._own: dict[str, str] = {}  # datasets by what our files call them
         self.taken = frozenset()
         self._layers = {id(m): path for path, m in iter_modules(model)}
         used: set[str] = set()
-        self._match_place(places(model), "", paths, used)
-        self.shapes = {
-            path: tuple(self._datasets[name].shape)
-            for path, name in self._source.items()
-        }
-        for name, data in self._datasets.items():
-            # The optimizer's slots and streams of seeds are no weights of the model.
-            own = name.startswith("optimizer/") or "seed_generator/" in name
-            if name not in used and not own:
-                self.shapes[name] = tuple(data.shape)
+        # Optimizers' slots, metrics and streams of seeds are no weights of the model.
+        beside = ["optimizer/", "metrics/"]
+        for group, part in walk(model, self._has):
+            if not isinstance(part, Layer) or id(part) not in self._layers:
+                beside.append(f"{group}/")
+                continue
+            self._match_layer(part, f"{group}/vars/".lstrip("/"), paths, used)
+            if part.is_model and group:
+                beside += [f"{group}/optimizer/", f"{group}/metrics/"]
+        self.shapes = {path: file.shapes[name] for path, name in self._source.items()}
+        for name, shape in file.shapes.items():
+            apart = name.startswith(tuple(beside)) or "seed_generator/" in name
+            if name not in used and not apart:
+                self.shapes[name] = shape
 
-    def _match_place(
-        self, place: Place, group: str, paths: Mapping[int, str], used: set[str]
+    def _has(self, group: str) -> bool:
+        return not group or group in self._file.groups
+
+    def _match_layer(
+        self, layer: Any, start: str, paths: Mapping[int, str], used: set[str]
     ) -> None:
-        start = f"{group}/vars/".lstrip("/")
+        used.update(idf_weights(layer, start.removesuffix("/vars/")))
         own = []
-        if has_own(place.layer, "load_own_variables"):
-            own = [name for name in self._datasets if name.startswith(start)]
+        if has_own(layer, "load_own_variables"):
+            own = [name for name in self._file.shapes if name.startswith(start)]
         if own:
             for name in own:
-                self._check_length(name)
-                key = own_name(self._layers[id(place.layer)], name.removeprefix(start))
+                self._file.check_length(name)
+                key = own_name(self._layers[id(layer)], name.removeprefix(start))
                 self._own[key] = name
             used.update(own)
-            self.taken |= {paths[id(weight)] for weight in own_weights(place.layer)}
-        else:
-            for number, weight in enumerate(own_weights(place.layer)):
-                if (name := f"{start}{number}") in self._datasets:
-                    self._source[paths[id(weight)]] = name
-                    used.add(name)
-        for inner, found in self._pairs(place, group):
-            self._match_place(inner, found, paths, used)
+            self.taken |= {paths[id(weight)] for weight in own_weights(layer)}
+            return
+        for number, weight in enumerate(own_weights(layer)):
+            if (name := f"{start}{number}") in self._file.shapes:
+                self._source[paths[id(weight)]] = name
+                used.add(name)
 
-    def _pairs(self, place: Place, group: str) -> list[tuple[Place, str]]:
-        """The layers inside, each with its group."""
-        below = self._groups_below(group)
-        pairs, rest = [], []
-        for inner in place.inner:
-            target = f"{group}/{inner.groups[0]}".lstrip("/")
-            if any(n == target or n.startswith(target + "/") for n in below):
-                pairs.append((inner, target))
-            else:
-                rest.append(inner)
-        # MultiHeadAttention's query is kept as query_dense, under the name "query".
-        taken = {target for _, target in pairs}
-        for inner in rest:
-            named = [g for g, n in below.items() if n == inner.name and g not in taken]
-            if len(named) == 1:
-                pairs.append((inner, named[0]))
-                taken.add(named[0])
-        return pairs
-
-    def _groups_below(self, group: str) -> dict[str, str]:
-        start = group + "/" if group else ""
-        return {g: n for g, n in self._names.items() if g.startswith(start) and g}
-
-    # ------------------------------------------------------------------ reading
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these paths; their shapes have been found to fit."""
-        return {path: self._read(self._source[path], path) for path in names}
+        return {path: self._file.read(self._source[path]) for path in names}
 
     def read_own(self) -> Mapping[str, np.ndarray]:
         """What layers saved by methods of their own, by the names our files have."""
-        return {key: self._read(name, name) for key, name in self._own.items()}
-
-    def _read(self, name: str, shown: str) -> np.ndarray:
-        try:
-            return self._array(self._datasets[name])
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise self._damaged(f"{shown} cannot be read", cause=error) from error
-
-    def _array(self, data: Any) -> np.ndarray:
-        array = data[()]
-        if data.attrs.get("dtype") == "bfloat16":
-            import ml_dtypes
-
-            array = np.asarray(array).view(ml_dtypes.bfloat16)
-        return np.asarray(array)
-
-
-def read_member(path: Path, name: str, most: int, op: str) -> bytes:
-    """One file out of a zip archive, in memory.
-
-    Args:
-        path: The archive.
-        name: The file in it.
-        most: Bytes that it may have.
-        op: The operation named in errors.
-
-    Raises:
-        ModelFormatError: It is not there, larger, or damaged.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.namelist().count(name) != 1:
-                raise damaged(op, path, f"the archive has no single {name}")
-            size = archive.getinfo(name).file_size
-            if size > most:
-                raise damaged(
-                    op, path, f"{name} is too large: {size} bytes, at most {most}"
-                )
-            with archive.open(name) as file:
-                data = file.read(size + 1)
-    except (
-        OSError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        zipfile.error,
-        zlib.error,
-    ) as error:
-        raise damaged(op, path, "the archive is damaged", cause=error) from error
-    if len(data) != size:
-        raise damaged(op, path, f"{name} is not as long as the archive says")
-    return data
+        return {key: self._file.read(name) for key, name in self._own.items()}

@@ -104,7 +104,7 @@ def save_model(
             leaves = optimizer_leaves(opt_state)
             about["optimizer_state"] = True
             tensors |= leaves
-    check_numbers(described, largest_size(tensors.values()))
+    check_numbers(described, largest_size(t.shape for t in tensors.values()))
     text = to_json(about, separators=(",", ":"))
     if not fits(text.encode()) or too_many(about, len(tensors)):
         raise ArgumentError(
@@ -139,14 +139,16 @@ def load_model(
     compile: bool = True,
     safe_mode: bool = True,
 ) -> Any:
-    """Reads a model that ``save_model`` wrote.
+    """Reads a model that ``save_model`` wrote, or Keras.
 
     Loading runs no code from the file and opens no other: classes and functions are
     those registered here or passed in. Nothing is allocated before the sizes in the
-    description fit those of the tensors, and a flipped bit is an error.
+    description fit those of the tensors, and in a file of ours a flipped bit is an
+    error. What a file is, is told by its content.
 
     Args:
-        filepath: The file.
+        filepath: The file; a ``.keras`` archive or legacy ``.h5`` file of Keras', too,
+            of built-in layers and those that are registered or passed in.
         custom_objects: Classes and functions by name, besides the registered ones.
         compile: Whether the model is compiled as it was, with the optimizer's state.
         safe_mode: Kept for Keras code; there is no unsafe mode.
@@ -155,6 +157,7 @@ def load_model(
         ModelFormatError: The file is damaged, or names what is not known here.
         ArgumentError: There is no such file.
         LoadError: The system refuses to read it.
+        MissingDependencyError: A file of Keras' needs h5py.
 
     Example:
         >>> import tempfile
@@ -172,7 +175,14 @@ def load_model(
             hint="Pass what the file names: custom_objects={'name': function}.",
         )
     path = path_of(filepath, ".exburn", "load_model", exists=True)
-    _refuse_keras(path)
+    with Source(path, op="load_model") as file:
+        start = file.read(0, 8)
+    if start.startswith(ZIP) or start == HDF5:
+        from exburn.saving import keras_model
+
+        zipped = start.startswith(ZIP)
+        load = keras_model.load_archive if zipped else keras_model.load_hdf5
+        return load(path, custom_objects, compile)
     with TensorFile(path, op="load_model") as file:
         if file.format != FORMAT:
             raise ModelFormatError(
@@ -183,18 +193,6 @@ def load_model(
             )
         file.clean()
         return ModelReader(file, custom_objects).read(compile)
-
-
-def _refuse_keras(path: Path) -> None:
-    """Says what to do with a file that Keras itself wrote; the suffix tells nothing."""
-    with Source(path, op="load_model") as file:
-        start = file.read(0, 8)
-    if start.startswith(ZIP) or start == HDF5:
-        raise ModelFormatError(
-            "load_model",
-            f"{path} is a zip or HDF5 file, as Keras writes them",
-            hint="Build the same model here, then model.load_weights(path).",
-        )
 
 
 # ---------------------------------------------------------------------- JSON

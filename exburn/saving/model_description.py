@@ -121,9 +121,9 @@ def _called(model: Any) -> Iterator[tuple[str, Layer]]:
             yield path, module
 
 
-def largest_size(tensors: Iterable[Any]) -> int:
-    """The largest number that a description of a model with these tensors may hold."""
-    return max([_LARGEST, *(size for tensor in tensors for size in tensor.shape)])
+def largest_size(shapes: Iterable[tuple[int, ...]]) -> int:
+    """The largest number that a description of a model with such tensors may hold."""
+    return max([_LARGEST, *(size for shape in shapes for size in shape)])
 
 
 def check_numbers(described: Any, most: int) -> None:

@@ -33,7 +33,7 @@ from exburn.saving.shards import TensorFile
 from exburn.substitution import making_clone
 from exburn.traversal import iter_weights
 
-__all__ = ["ModelReader"]
+__all__ = ["ModelReader", "unusable"]
 
 _LISTS = ("/words/", "/numbers/", "/arrays/")
 _NARROW = {
@@ -96,7 +96,10 @@ class ModelReader:
         if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
             raise self._unusable(FileFormatError(op, "there is no description"))
         try:
-            check_numbers(about["model"], largest_size(self.file.entries.values()))
+            check_numbers(
+                about["model"],
+                largest_size(e.shape for e in self.file.entries.values()),
+            )
         except FileFormatError as error:
             raise self._unusable(error) from error
         state = about.get("training")
@@ -116,21 +119,7 @@ class ModelReader:
         return about
 
     def _unusable(self, error: Exception) -> ModelFormatError:
-        hint = (
-            "Take another copy of the file; this one is damaged or not to be trusted."
-        )
-        if isinstance(error, UnknownNameError):
-            hint = (
-                "Register it before loading (@exburn.register), or pass "
-                "custom_objects={'name': class or function}."
-            )
-        text = str(error).splitlines() or [""]
-        return ModelFormatError(
-            self.file.op,
-            "the model in the file cannot be made",
-            {"file": self.file.path, "cause": f"{type(error).__name__}: {text[0]}"},
-            hint=hint,
-        )
+        return unusable(self.file.op, self.file.path, error)
 
     def _compare(self, weights: Mapping[str, nnx.Variable]) -> None:
         """Every weight has its tensor of the same size, and the other way round."""
@@ -175,6 +164,38 @@ class ModelReader:
         there = {n for n in self.file.entries if n.startswith(OPTIMIZER)}
         self._match(leaves, there)
         return leaves, jax.tree.structure(state)
+
+
+def unusable(
+    op: str,
+    path: Any,
+    error: Exception,
+    hint: str = "Take another copy of the file; this one is damaged or not to be "
+    "trusted.",
+    **details: Any,
+) -> ModelFormatError:
+    """The error for a file that no model can be made of.
+
+    Args:
+        op: The operation named in it.
+        path: The file.
+        error: What went wrong.
+        hint: What to do, unless a name is not registered.
+        **details: More to say.
+    """
+    if isinstance(error, UnknownNameError):
+        hint = (
+            "Register it before loading (@exburn.register), or pass "
+            "custom_objects={'name': class or function}."
+        )
+    text = str(error).splitlines() or [""]
+    cause = f"{type(error).__name__}: {text[0]}"
+    return ModelFormatError(
+        op,
+        "the model in the file cannot be made",
+        {"file": path, **details, "cause": cause},
+        hint=hint,
+    )
 
 
 def _narrow(dtype: np.dtype) -> np.dtype:

@@ -19,6 +19,7 @@ from exburn.layer import Layer
 from exburn.traversal import iter_modules
 
 __all__ = [
+    "asset_name",
     "give_back",
     "has_own",
     "is_own",
@@ -38,6 +39,11 @@ def is_own(name: str) -> bool:
 def own_name(path: str, key: str) -> str:
     """What a file calls an array that a layer stored under a key."""
     return f"{_OWN}{path}//{key}"
+
+
+def asset_name(path: str, name: str) -> str:
+    """What a file calls a file that a layer saved."""
+    return f"{_ASSETS}{path}//{name}"
 
 
 def own_variables(model: Any, op: str) -> dict[str, np.ndarray]:
@@ -79,7 +85,7 @@ def own_assets(model: Any, op: str) -> dict[str, np.ndarray]:
                 if file.is_file():
                     name = file.relative_to(folder).as_posix()
                     data = np.frombuffer(file.read_bytes(), np.uint8)
-                    found[f"{_ASSETS}{path}//{name}"] = data
+                    found[asset_name(path, name)] = data
     return found
 
 

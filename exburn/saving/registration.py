@@ -97,8 +97,9 @@ def serialize_keras_object(obj: Any) -> Any:
 
     Example:
         >>> from exburn.initializers import Zeros
-        >>> serialize_keras_object(Zeros())
-        {'class_name': 'Zeros', 'config': {}}
+        >>> described = serialize_keras_object(Zeros())
+        >>> described["module"], described["class_name"], described["config"]
+        ('exburn.initializers', 'Zeros', {})
     """
     return registry.serialize(obj)
 

@@ -17,6 +17,7 @@ from exburn.checkpoint.arrays import weights_of
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import damaged
+from exburn.saving.keras_archive import is_keras_archive
 from exburn.saving.own_storage import give_back, is_own, own_variables
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
@@ -86,23 +87,25 @@ class Stored:
 
 
 def load_weights(
-    model: Any, filepath: Any, *, skip_mismatch: bool = False
+    model: Any, filepath: Any, *, skip_mismatch: bool = False, by_name: bool = False
 ) -> LoadReport:
     """Reads weights by path. Nothing is changed unless everything fits.
 
     Args:
         model: A built model.
         filepath: A file of ``save_weights`` or ``save_model``, any safetensors file or
-            NumPy's ``.npz`` with the same names, or Keras' ``.weights.h5`` or
-            ``.keras``: its content tells what it is. Or a folder of checkpoints, or one
-            of them.
+            NumPy's ``.npz`` with the same names, or Keras' ``.weights.h5``, ``.keras``
+            or legacy ``.h5``: its content tells what it is. Or a folder of checkpoints,
+            or one of them.
         skip_mismatch: Leaves out weights that are missing, unexpected or of another
             shape.
+        by_name: Of a legacy ``.h5``, takes the layers whose names are in the model, and
+            leaves the others as they are.
 
     Raises:
         FileFormatError: The file is damaged, or weights are missing or unexpected.
         ShapeError: A weight has another shape.
-        ArgumentError: There is no such file.
+        ArgumentError: There is no such file, or ``by_name`` is for another kind.
         CheckpointError: There is no intact checkpoint in the folder.
         MissingDependencyError: A file of Keras' needs h5py.
     """
@@ -110,12 +113,12 @@ def load_weights(
     own = {name: weight for name, weight, _ in iter_weights(model, carried=False)}
     shapes = {name: tuple(weight.shape) for name, weight in own.items()}
     carried = {name for name, _, _ in iter_weights(model)} - set(own)
-    with _open(path, model, shapes) as stored:
+    with _open(path, model, shapes, by_name, skip_mismatch) as stored:
         found = {n: s for n, s in stored.shapes.items() if n not in carried}
         rest = {n: s for n, s in shapes.items() if n not in stored.taken}
         report = _report(path, rest, found)
         if not skip_mismatch:
-            _require_complete(report)
+            _require_complete(report, partial=by_name)
         elif not (report.loaded or stored.taken):
             raise FileFormatError(
                 _OP,
@@ -140,34 +143,43 @@ def load_weights(
 
 
 @contextlib.contextmanager
-def _open(path: Path, model: Any, shapes: Mapping[str, tuple]) -> Iterator[Stored]:
+def _open(
+    path: Path,
+    model: Any,
+    shapes: Mapping[str, tuple],
+    by_name: bool,
+    skip_mismatch: bool,
+) -> Iterator[Stored]:
     # Not path.is_dir(), which raises what the disk says.
     if os.path.isdir(path) and (saved := saved_at(path)) is not None:
+        _refuse_by_name(path, by_name)
         yield _Checkpoint(weights_of(saved.arrays))
         return
     with Source(path, op=_OP) as file:
         start = file.read(0, 8)
-    if start == HDF5 or start.startswith(ZIP):
-        keras = start == HDF5 or _is_keras(path)
-        if keras:
-            from exburn.saving.keras_weights import KerasWeights
+    if start == HDF5 or (start.startswith(ZIP) and is_keras_archive(path, _OP)):
+        from exburn.saving.keras_weights import open_weights
 
-            with KerasWeights(path, model) as stored:
-                yield stored
-        else:
-            yield _Npz(path, shapes)
+        options = {"by_name": by_name, "skip_mismatch": skip_mismatch}
+        with open_weights(path, model, **options) as stored:
+            yield stored
+        return
+    _refuse_by_name(path, by_name)
+    if start.startswith(ZIP):
+        yield _Npz(path, shapes)
         return
     with TensorFile(path, op=_OP) as file:
         file.clean()
         yield _Tensors(file)
 
 
-def _is_keras(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "model.weights.h5" in archive.namelist()
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise damaged(_OP, path, "the zip file is damaged", cause=error) from error
+def _refuse_by_name(path: Path, by_name: bool) -> None:
+    if by_name:
+        raise ArgumentError(
+            _OP,
+            "by_name=True is for Keras' legacy .h5 files; others go by path anyway",
+            {"file": path},
+        )
 
 
 class _Tensors(Stored):
@@ -266,8 +278,8 @@ def _report(path: Path, own: Mapping[str, tuple], found: Mapping[str, tuple]):
     )
 
 
-def _require_complete(report: LoadReport) -> None:
-    if report.missing or report.unexpected:
+def _require_complete(report: LoadReport, *, partial: bool) -> None:
+    if (report.missing and not partial) or report.unexpected:
         raise FileFormatError(
             _OP,
             "the file belongs to another model",

@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
-from exburn.utils.images import img_to_array, load_img, resize
+from exburn.utils.images import img_to_array, in_8_bits, opened, resize
 from exburn.utils.stream import Stream, fresh_seed, stack
 
 __all__ = [
@@ -72,7 +72,8 @@ def image_dataset_from_directory(
         A :class:`Stream` with ``class_names`` and ``file_paths``, or two of them.
 
     Shape:
-        x: [batch, *image_size, channels], floats from 0 to 255
+        x: [batch, *image_size, channels], floats from 0 to 255; of 16-bit images the
+        upper eight bits
 
     Raises:
         ArgumentError: Arguments that exclude each other, or are out of range.
@@ -86,7 +87,7 @@ def image_dataset_from_directory(
 
     def read(path: str) -> np.ndarray:
         image = resize(
-            load_img(path, color_mode),
+            in_8_bits(opened(path, color_mode), path, color_mode),
             image_size,
             interpolation,
             crop=crop_to_aspect_ratio,

@@ -14,6 +14,7 @@ from exburn.errors import ShapeError, require, unknown_name, warn
 __all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
 
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # greys of more than 8 bits
 _FILTERS = {
     "nearest": "NEAREST",
     "bilinear": "BILINEAR",
@@ -43,6 +44,11 @@ def load_img(
 ) -> Any:
     """The image in a file, as Pillow's.
 
+    16-bit images become 8-bit ones, by their upper eight bits, unless ``color_mode`` is
+    ``"grayscale"``: that keeps all bits of one channel, and 32-bit integers and floats
+    as they are. In colour the latter are cut to 0 … 255, with a warning if that loses
+    something: they have no range of their own to scale from.
+
     Args:
         path: A path, an open file, or ``io.BytesIO``.
         color_mode: ``"rgb"``, ``"rgba"`` or ``"grayscale"``.
@@ -55,6 +61,9 @@ def load_img(
         MissingDependencyError: Pillow is not installed.
         UnknownNameError: An unknown mode or interpolation.
 
+    Warns:
+        UserWarning: Values of a 32-bit image are cut off or rounded.
+
     Example:
         >>> import io
         >>> file = io.BytesIO()
@@ -62,17 +71,52 @@ def load_img(
         >>> load_img(file, target_size=(2, 3)).size
         (3, 2)
     """
-    image = pillow("load_img").open(
-        path if isinstance(path, io.IOBase) else os.fspath(path)
-    )
-    if color_mode not in _MODES:
-        raise unknown_name("color_mode", color_mode, _MODES, op="load_img")
-    # 16- and 32-bit greys lose everything above 255 in a conversion to "L".
-    deep = color_mode == "grayscale" and image.mode in ("I;16", "I;16B", "I")
-    image = image.copy() if deep else image.convert(_MODES[color_mode])
+    image = opened(path, color_mode)
+    if image.mode in _DEEP and color_mode == "grayscale":
+        image = image.copy()
+    else:
+        image = in_8_bits(image, path, color_mode)
     if target_size is None:
         return image
     return resize(image, target_size, interpolation, crop=keep_aspect_ratio)
+
+
+def opened(path: Any, color_mode: str) -> Any:
+    """The image in a file, whatever its mode.
+
+    Raises:
+        UnknownNameError: ``color_mode`` is none.
+    """
+    if color_mode not in _MODES:
+        raise unknown_name("color_mode", color_mode, _MODES, op="load_img")
+    return pillow("load_img").open(
+        path if isinstance(path, io.IOBase) else os.fspath(path)
+    )
+
+
+def in_8_bits(image: Any, path: Any, color_mode: str) -> Any:
+    """The image with channels of eight bits; Pillow would cut off deeper ones at 255.
+
+    Args:
+        image: An image of Pillow, of any mode.
+        path: Named in the warning.
+        color_mode: As of :func:`load_img`.
+    """
+    mode = _MODES[color_mode]
+    if image.mode not in _DEEP:
+        return image.convert(mode)
+    values = np.asarray(image)
+    # Pillow reads 16-bit PNG files as 32-bit integers in some versions.
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        upper = (values.astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return pillow("load_img").fromarray(upper).convert(mode)
+    if np.any(values != values.astype(np.float64).round().clip(0, 255)):
+        warn(
+            f"load_img: {path} holds values from {values.min()} to {values.max()}, of "
+            f"which an image of 8 bits keeps whole numbers from 0 to 255. "
+            f"color_mode='grayscale' keeps them as they are: scale them afterwards."
+        )
+    return image.convert(mode)
 
 
 def resize(

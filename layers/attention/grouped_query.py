@@ -112,3 +112,4 @@ class GroupedQueryAttention(ProjectedAttention):
 
 
 GroupQueryAttention = GroupedQueryAttention
+register_builtin(GroupQueryAttention, "GroupQueryAttention")

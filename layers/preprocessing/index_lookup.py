@@ -11,6 +11,7 @@ import numpy as np
 
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError, DataError, NotBuiltError
+from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.layers.preprocessing.hashing import hash_bins
@@ -61,12 +62,16 @@ class IndexLookup(HostLayer):
         sparse,
         pad_to_max_tokens,
         salt=None,
+        oov_method="floormod",
         **kwargs,
     ):
         for key in ("vocabulary_size", "has_input_vocabulary"):  # of Keras' configs
             kwargs.pop(key, None)
         super().__init__(**kwargs)
         op = self._op = type(self).__name__
+        self.oov_method = check_choice(
+            op, "oov_method", oov_method, ("floormod", "farmhash")
+        )
         self.max_tokens = (
             None if max_tokens is None else check_count(op, "max_tokens", max_tokens, 2)
         )
@@ -330,6 +335,7 @@ class IndexLookup(HostLayer):
         config = super().get_config()
         known = self._vocabulary.value
         config["vocabulary"] = self.get_vocabulary() if known else None
+        config["oov_method"] = self.oov_method
         if known is not None and known.idf is not None:
             config["idf_weights"] = known.idf.tolist()
         return config

@@ -79,10 +79,7 @@ class IntegerLookup(IndexLookup):
     ):
         op = "IntegerLookup"
         check_choice(op, "vocabulary_dtype", vocabulary_dtype, ("int64",))
-        self.oov_method = check_choice(
-            op, "oov_method", oov_method, ("floormod", "farmhash")
-        )
-        if salt is not None and self.oov_method != "farmhash":
+        if salt is not None and oov_method != "farmhash":
             raise ArgumentError(op, 'salt needs oov_method="farmhash"')
         super().__init__(
             max_tokens,
@@ -96,6 +93,7 @@ class IntegerLookup(IndexLookup):
             sparse,
             pad_to_max_tokens,
             check_salt(op, salt),
+            oov_method,
             name=name,
             **kwargs,
         )

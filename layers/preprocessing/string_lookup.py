@@ -38,6 +38,8 @@ class StringLookup(IndexLookup):
         sparse: Must be false.
         encoding: Of bytes.
         salt: Key of the hash that chooses among several numbers for unknown strings.
+        oov_method: ``"floormod"`` or ``"farmhash"``, which say how unknown integers are
+            numbered: strings are hashed with either, as in Keras.
 
     Shape:
         x: [batch, …] of strings → [batch, …] int32 for ``int``, otherwise float32 as in
@@ -75,6 +77,7 @@ class StringLookup(IndexLookup):
         encoding="utf-8",
         name=None,
         salt=None,
+        oov_method="floormod",
         **kwargs,
     ):
         self.encoding = encoding
@@ -90,6 +93,7 @@ class StringLookup(IndexLookup):
             sparse,
             pad_to_max_tokens,
             check_salt("StringLookup", salt),
+            oov_method,
             name=name,
             **kwargs,
         )

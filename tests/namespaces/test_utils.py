@@ -108,6 +108,50 @@ def test_images_between_arrays_and_files(tmp_path):
     assert (stretched.min(), stretched.max()) == (0, 255)
 
 
+DEEP = (np.arange(20, dtype=np.uint16) * 3000).reshape(4, 5)  # to 57,000
+
+
+@pytest.mark.parametrize("color_mode", ["rgb", "rgba"])
+def test_16_bits_become_8_in_colour(color_mode, tmp_path):
+    Image.fromarray(DEEP).save(path := tmp_path / "x.png")
+    x = utils.img_to_array(utils.load_img(path, color_mode))
+    np.testing.assert_array_equal(x[..., 0], DEEP >> 8)  # as Pillow reads 16-bit RGB
+    cut = keras.utils.img_to_array(keras.utils.load_img(path, color_mode=color_mode))
+    assert set(np.unique(cut)) == {0, 255}  # what Keras makes of it
+
+
+def test_grey_keeps_what_is_deeper_than_8_bits(tmp_path):
+    for name, x in {
+        "i16.png": DEEP,
+        "i32.tif": DEEP.astype(np.int32) * 9,
+        "f.tif": DEEP.astype(np.float32) / 1e5,
+    }.items():
+        Image.fromarray(x).save(path := tmp_path / name)
+        kept = utils.img_to_array(utils.load_img(path, "grayscale"))
+        np.testing.assert_array_equal(kept[..., 0], x)
+
+
+def test_what_32_bits_lose_is_told(tmp_path):
+    whole = np.arange(20, dtype=np.float32).reshape(4, 5)
+    for name, x in {"i.tif": DEEP.astype(np.int32), "f.tif": whole / 20}.items():
+        Image.fromarray(x).save(path := tmp_path / name)
+        with pytest.warns(UserWarning, match=f"{name} holds values from 0"):
+            utils.load_img(path)
+    Image.fromarray(whole).save(path := tmp_path / "fits.tif")
+    np.testing.assert_array_equal(
+        utils.img_to_array(utils.load_img(path))[..., 1], whole
+    )
+
+
+@pytest.mark.parametrize("color_mode", ["rgb", "grayscale"])
+def test_16_bit_images_of_a_folder(color_mode, tmp_path):
+    (tmp_path / "cat").mkdir()
+    Image.fromarray(DEEP).save(tmp_path / "cat" / "1.png")
+    options = {"color_mode": color_mode, "image_size": (4, 5), "verbose": False}
+    x, _ = next(iter(utils.image_dataset_from_directory(tmp_path, **options)))
+    np.testing.assert_array_equal(x[0, ..., 0], DEEP >> 8)
+
+
 def test_a_jpeg_has_no_transparency(tmp_path):
     with pytest.warns(UserWarning, match="no transparency"):
         utils.save_img(tmp_path / "x.jpg", np.ones((4, 4, 4)))

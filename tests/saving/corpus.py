@@ -267,10 +267,10 @@ def descriptions(good: bytes) -> Corpus:
         + [{"class_name": "OptaxOptimizer", "config": {"transformation": "adam"}}]
         + [{"class_name": "SGD", "config": {}}],
         "loss": ["os.system", "eval", 7, {"class_name": "eval", "config": {}}]
-        + [{"class_name": "__function__", "config": "builtins.exec"}]
+        + [{"class_name": "function", "config": "builtins.exec"}]
         + [{"class_name": "FunctionLoss", "config": {"fn": "print"}}],
         "metrics": ["os.system", {"class_name": "eval", "config": {}}, [[["x"]]]]
-        + [[{"class_name": "__function__", "config": "getattr"}]]
+        + [[{"class_name": "function", "config": "getattr"}]]
         + [[{"class_name": "AUC", "config": {"num_thresholds": 10**9}}]],
         "seed": ["x", -1, 2**70, [1]],
         "steps_per_execution": ["x", -1, [1]],

@@ -75,7 +75,7 @@ def named() -> Iterator[tuple[str, dict]]:
             f"registered name {name!r}",
             stack(layer("Dense", units=2) | {"registered_name": name or "x"}),
         )
-        function = {"class_name": "__function__", "config": name}
+        function = {"class_name": "function", "config": name}
         yield f"activation {name!r}", stack(layer("Dense", units=2, activation=name))
         yield f"function {name!r}", stack(layer("Lambda", function=function))
     for name in (None, 7, [], {}, ["Dense"], True, "activations>relu", "Adam", "Zeros"):
@@ -158,7 +158,7 @@ def bombs() -> Iterator[tuple[str, dict]]:
         dense = layer("Dense", units=2)
         yield f"an input of {dtype!r}", stack(dense, dtype=dtype)
     for dtype in ("object", "(1000000000,)f4", "S1000000000", "datetime64", 7, []):
-        array = {"class_name": "__array__", "config": {"dtype": dtype, "value": [1]}}
+        array = {"class_name": "__numpy__", "config": {"dtype": dtype, "value": [1]}}
         constant = {"class_name": "Constant", "config": {"value": array}}
         yield (
             f"an array of {dtype!r}",

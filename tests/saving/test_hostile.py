@@ -3,17 +3,20 @@
 Every twelfth file is tried in the ordinary run, all of them in the slow one.
 """
 
+import encodings.cp437  # noqa: F401 - which zipfile would import for names
 import json
 import sys
 import time
 import tracemalloc
 
+import h5py  # noqa: F401 - which a file that is none of ours would import
 import numpy as np
 import pytest
 from tests.saving import corpus, gadgets
 
 import exburn
 import exburn.ops
+import exburn.saving.keras_model
 from exburn import layers
 from exburn.errors import ModelFormatError
 

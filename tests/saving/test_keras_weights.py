@@ -240,14 +240,6 @@ def test_the_report_names_what_is_not_there(tmp_path):
     assert "layers/batch_normalization/vars/0" in report.unexpected
 
 
-def test_whole_models_of_keras_are_refused_with_the_way_out(tmp_path):
-    theirs, _ = pair(dense)
-    theirs.save(tmp_path / "m.keras")
-    with pytest.raises(ModelFormatError, match="as Keras writes them") as info:
-        exburn.load_model(tmp_path / "m.keras")
-    assert "model.load_weights(path)" in str(info.value)
-
-
 def test_h5py_is_named_when_it_is_missing(tmp_path, monkeypatch):
     import sys
 

@@ -106,6 +106,15 @@ def test_words_as_in_keras_documentation():
     two = L.StringLookup(vocabulary=["a", "b", "c", "d"], num_oov_indices=2)
     y = two([["a", "c", "d"], ["m", "z", "b"]])
     assert y[0].tolist() == [2, 4, 5] and y[1, 2] == 3 and set(y[1, :2]) <= {0, 1}
+    # Keras 3.15 on TensorFlow; the method is for integers, strings are hashed.
+    words = ["q", "rr", "a", "zzz", "10", "x y"]
+    for method in ("floormod", "farmhash"):
+        options = {"num_oov_indices": 5, "oov_method": method}
+        layer = L.StringLookup(vocabulary=["a", "b"], **options)
+        assert layer(words).tolist() == [3, 4, 5, 0, 2, 4]
+        assert layer.get_config()["oov_method"] == method
+    salted = L.StringLookup(vocabulary=["a", "b"], num_oov_indices=5, salt=[3, 4])
+    assert salted(words).tolist() == [3, 2, 5, 1, 1, 0]
     back = L.StringLookup(vocabulary=["a", "b", "c", "d"], invert=True)
     assert back([[1, 3, 4], [4, 0, 99]]).tolist() == [
         list("acd"),
@@ -195,6 +204,7 @@ def test_vocabulary_errors():
         {"invert": True, "output_mode": "count"},
         {"output_mode": "words"},
         {"sparse": True},
+        {"oov_method": "md5"},
     ):
         with pytest.raises(ArgumentError):
             L.StringLookup(**wrong)
@@ -386,3 +396,33 @@ def test_host_layers_say_that_they_cannot_be_inside(layer):
             layer(inputs)
     with pytest.raises(GraphError, match="host"):
         jax.jit(layer)(np.zeros(3))
+
+
+KERAS_CONFIGS = [  # of Keras 3.15 on TensorFlow, without what all layers have
+    ("StringLookup", {
+        "invert": False, "max_tokens": None, "num_oov_indices": 5, "oov_token": "[UNK]",
+        "mask_token": None, "output_mode": "int", "sparse": False, "salt": None,
+        "pad_to_max_tokens": False, "idf_weights": None, "vocabulary": ["a", "b"],
+        "vocabulary_size": 7, "oov_method": "floormod", "encoding": "utf-8"}),
+    ("IntegerLookup", {
+        "invert": False, "max_tokens": None, "num_oov_indices": 2, "oov_token": -1,
+        "mask_token": None, "output_mode": "int", "sparse": False, "salt": [7, 7],
+        "pad_to_max_tokens": False, "vocabulary_dtype": "int64", "idf_weights": None,
+        "vocabulary": [1, 2], "vocabulary_size": 4, "oov_method": "farmhash"}),
+    ("TextVectorization", {
+        "max_tokens": None, "standardize": "lower_and_strip_punctuation",
+        "split": "whitespace", "ngrams": [1, 2], "output_mode": "int",
+        "output_sequence_length": None, "pad_to_max_tokens": False, "sparse": False,
+        "ragged": False, "vocabulary": None, "idf_weights": None, "encoding": "utf-8",
+        "vocabulary_size": 2}),
+    ("Discretization", {
+        "bin_boundaries": [2.0, 5.0], "num_bins": 3, "epsilon": 0.01,
+        "output_mode": "int", "sparse": False, "name": "d", "dtype": "float32"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "config"), KERAS_CONFIGS)
+def test_configurations_of_keras(name, config):
+    layer = getattr(L, name).from_config(config)
+    again = getattr(L, name).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()

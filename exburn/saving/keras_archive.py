@@ -1,0 +1,159 @@
+"""A ``.keras`` archive: a zip file of which single members are read into memory."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from exburn.errors import ModelFormatError
+from exburn.saving.hdf5 import HDF5File
+from exburn.saving.header import MAX_HEADER, damaged
+
+__all__ = ["KerasArchive", "is_keras_archive"]
+
+CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
+_ASSETS = "assets/"
+_MOST_MEMBERS = 10_000
+_MOST_PACKED = 20  # times as long as in the archive
+_ROOM = 64 << 20  # bytes of a member, however well it is packed
+_LIBRARY = (
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
+    zipfile.error,
+    zlib.error,
+)
+
+
+def is_keras_archive(path: Path, op: str) -> bool:
+    """Whether a zip file is one of Keras, whatever its name.
+
+    Raises:
+        ModelFormatError: The zip file is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return WEIGHTS in archive.namelist() or CONFIG in archive.namelist()
+    except _LIBRARY as error:
+        raise damaged(op, path, "the zip file is damaged", cause=error) from error
+
+
+class KerasArchive:
+    """The members of an archive; nothing of it is written anywhere.
+
+    Args:
+        path: The archive.
+        op: The operation named in errors.
+
+    Raises:
+        ModelFormatError: It is damaged, or a name in it leads out of it.
+    """
+
+    def __init__(self, path: Path, op: str):
+        self.path, self.op = path, op
+        self._names: set[str] = set()
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except _LIBRARY as error:
+            raise self._damaged("the archive is damaged", cause=error) from error
+        try:
+            self._check()
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def __enter__(self) -> KerasArchive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def _damaged(self, reason: str, **details) -> ModelFormatError:
+        return damaged(self.op, self.path, reason, **details)
+
+    def _check(self) -> None:
+        members = self._archive.infolist()
+        if len(members) > _MOST_MEMBERS:
+            raise self._damaged(f"the archive has {len(members)} members")
+        self._names = {info.filename for info in members}
+        if len(self._names) != len(members):
+            raise self._damaged("a name occurs twice in the archive")
+        for info in members:
+            parts = PurePosixPath(info.filename).parts
+            outside = info.filename.startswith("/") or ".." in parts
+            if outside or "\\" in info.filename or ":" in info.filename:
+                raise self._damaged(f"{info.filename!r} leads out of the archive")
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise self._damaged(f"{info.filename!r} is a link")
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """One member.
+
+        Args:
+            name: Its name.
+            most: Bytes that it may have; by default what its length in the archive
+                makes likely.
+
+        Raises:
+            ModelFormatError: It is not there, larger, or damaged.
+        """
+        try:
+            info = self._archive.getinfo(name)
+        except KeyError:
+            raise self._damaged(f"the archive has no {name}") from None
+        size = info.file_size
+        limit = max(_ROOM, _MOST_PACKED * info.compress_size) if most is None else most
+        if size > limit:
+            raise self._damaged(f"{name} is too large: {size} bytes, at most {limit}")
+        try:
+            with self._archive.open(name) as file:
+                data = file.read(size + 1)
+        except _LIBRARY as error:
+            raise self._damaged("the archive is damaged", cause=error) from error
+        if len(data) != size:
+            raise self._damaged(f"{name} is not as long as the archive says")
+        return data
+
+    def config(self) -> bytes:
+        """The configuration of the model."""
+        return self.read(CONFIG, MAX_HEADER)
+
+    def metadata(self) -> bytes | None:
+        """What Keras says about itself, if it is there."""
+        known = METADATA in self._names
+        return self.read(METADATA, 1 << 16) if known else None
+
+    def weights(self, entries: int, most: int | None = None) -> HDF5File:
+        """The file of weights.
+
+        Args:
+            entries: How many groups and arrays it may have.
+            most: Bytes that it may have, as of ``read``.
+        """
+        if f"{WEIGHTS[:-3]}.npz" in self._names:
+            raise self._damaged("weights in an .npz file are not read")
+        return HDF5File(self.path, self.op, entries, self.read(WEIGHTS, most))
+
+    def assets(self, group: str) -> dict[str, bytes]:
+        """The files that a layer has beside its weights, by their names.
+
+        Args:
+            group: Where Keras put the layer, such as ``"layers/string_lookup"``.
+        """
+        start = f"{_ASSETS}{group}/" if group else _ASSETS
+        names = (n.removeprefix(start) for n in self._names if n.startswith(start))
+        inner = [name for name in names if name and "/" not in name]
+        return {name: self._asset(start + name) for name in inner}
+
+    def asset(self, group: str, name: str) -> bytes | None:
+        """One of them, if it is there."""
+        whole = f"{_ASSETS}{group}/{name}" if group else f"{_ASSETS}{name}"
+        return self._asset(whole) if whole in self._names else None
+
+    def _asset(self, name: str) -> bytes:
+        packed = self._archive.getinfo(name).compress_size
+        return self.read(name, _MOST_PACKED * packed + 4096)
