@@ -30,17 +30,27 @@ from exburn.errors import (
 )
 from exburn.integer_products import matmul
 from exburn.shapes import (
+    TEXT,
     checked_sizes,
     describe,
+    is_text,
     meeting,
     public_shape,
     spec_of,
     trace_shapes,
 )
 
-__all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift"]
+__all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift", "places", "texts_as"]
 
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
+
+# Functions that change where a tensor's entries are, and none of them: what there is to
+# do with strings before a lookup.
+_MOVES = frozenset(
+    "get_item reshape ravel squeeze expand_dims concatenate stack transpose swapaxes "
+    "moveaxis flip tile repeat broadcast_to".split()
+)
+_PLACES = np.dtype(np.int32)  # dtype of the places that stand for strings in a trace
 
 _ids = itertools.count()
 
@@ -66,7 +76,7 @@ class Symbol:
 
     Args:
         shape: Sizes of all axes, the batch's too; ``None`` where one is not known.
-        dtype: Dtype of the values.
+        dtype: Dtype of the values; ``"string"`` for strings.
         sparse, ragged: For Keras code, which passes ``False``: tensors are dense.
         record_history: For Keras code; calls are always noted.
         name: Name of the tensor.
@@ -98,7 +108,8 @@ class Symbol:
                 "KerasTensor", "tensors are dense, received sparse or ragged=True"
             )
         sizes = checked_sizes("KerasTensor", shape)
-        self._take(spec_of(sizes, standardize_dtype(dtype)), None, 0, name)
+        dtype = dtype if dtype == TEXT else standardize_dtype(dtype)
+        self._take(spec_of(sizes, dtype), None, 0, name)
 
     @classmethod
     def of(cls, spec, call: Call, index: int, name: str | None) -> Symbol:
@@ -119,7 +130,7 @@ class Symbol:
 
     @property
     def dtype(self) -> str:
-        return np.dtype(self.spec.dtype).name
+        return TEXT if is_text(self.spec) else np.dtype(self.spec.dtype).name
 
     @property
     def ndim(self) -> int:
@@ -325,6 +336,17 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
         operation = Operation(fn, label)
+        leaves = jax.tree.leaves((args, kwargs))
+        symbols = [v for v in leaves if isinstance(v, Symbol)]
+        text = any(map(is_text, symbols))
+        if text and not (label in _MOVES and all(map(is_text, symbols))):
+            raise DTypeError(
+                label,
+                "it computes with numbers, but is given strings",
+                {"received": ", ".join(map(describe, symbols))},
+                hint="Make numbers of them first: StringLookup, Hashing or "
+                "TextVectorization.",
+            )
         try:
             specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
         except (TypeError, ValueError) as error:
@@ -345,7 +367,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
                 },
                 hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
             ) from error
-        return record(operation, args, kwargs, specs)
+        return record(operation, args, kwargs, texts_as(specs) if text else specs)
 
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
@@ -396,7 +418,7 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=_is_symbol)
     slots = [i for i, leaf in enumerate(leaves) if _is_symbol(leaf)]
-    specs = [leaves[i].spec for i in slots]
+    specs = [places(leaves[i].spec) for i in slots]
 
     def run(*values):
         full = list(leaves)
@@ -407,6 +429,21 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
 
     others = [np.shape(v) for v in leaves if not _is_symbol(v)]
     return meeting(lambda specs: trace_shapes(run, specs, where=where), specs, others)
+
+
+def places(spec: Any) -> Any:
+    """What a spec of strings is traced as: their places, which move as they do.
+
+    Example:
+        >>> places(spec_of((None, 1), TEXT)).dtype.name
+        'int32'
+    """
+    return jax.ShapeDtypeStruct(spec.shape, _PLACES) if is_text(spec) else spec
+
+
+def texts_as(specs: Any) -> Any:
+    """Specs of strings, from those of their places."""
+    return jax.tree.map(lambda spec: spec_of(spec.shape, TEXT), specs)
 
 
 def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:

@@ -6,7 +6,6 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 
 from exburn import jax_functions, registry
 from exburn.errors import FileFormatError
@@ -138,7 +137,7 @@ def layer_entry(layer: Any) -> dict[str, Any]:
 def input_entry(symbol: Symbol, name: str) -> dict[str, Any]:
     """The same of an input; a symbol from inside another model has no layer."""
     layer = input_layer(symbol)
-    shape, dtype = public_shape(symbol.shape), jnp.dtype(symbol.dtype).name
+    shape, dtype = public_shape(symbol.shape), symbol.dtype
     config = {"batch_shape": shape, "dtype": dtype, "name": name}
     return {
         "module": "exburn.layers",

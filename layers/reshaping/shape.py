@@ -34,6 +34,8 @@ class Flatten(Layer):
         (2, 12)
     """
 
+    moves_text = True
+
     def __init__(self, data_format=None, **kwargs):
         super().__init__(**kwargs)
         self.data_format = check_format("Flatten", data_format)
@@ -65,6 +67,8 @@ class Reshape(Layer):
         >>> Reshape((-1, 2))(np.ones((5, 6))).shape
         (5, 3, 2)
     """
+
+    moves_text = True
 
     def __init__(self, target_shape, **kwargs):
         super().__init__(**kwargs)
@@ -114,6 +118,8 @@ class Permute(Layer):
         (5, 64, 10)
     """
 
+    moves_text = True
+
     def __init__(self, dims, **kwargs):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
@@ -148,6 +154,8 @@ class RepeatVector(Layer):
         >>> RepeatVector(3)(np.ones((2, 32))).shape
         (2, 3, 32)
     """
+
+    moves_text = True
 
     def __init__(self, n, **kwargs):
         super().__init__(**kwargs)
