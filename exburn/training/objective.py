@@ -396,6 +396,11 @@ class Objective:
         return [t.name for t in self.terms] if len(self.terms) > 1 else []
 
     @property
+    def is_built(self) -> bool:
+        """Whether losses and metrics are matched to outputs."""
+        return self._built_for[0] is not None
+
+    @property
     def given(self) -> bool:
         """Whether ``compile`` was given a loss or a metric."""
         return any((self._loss, self._metrics, self._weighted))
