@@ -355,7 +355,10 @@ class Objective:
         """Each metric, and what weighs the rows of its output; ``None``: nothing."""
         for meter in self.meters:
             given = weights[meter.output] if meter.weighted else None
-            yield meter, _meter_weight(given, masks[meter.output], row_mask)
+            mask, rank = masks[meter.output], meter.metric.values_rank
+            if mask is not None and rank is not None and mask.ndim > max(rank, 1):
+                mask = None  # of steps, where the metric has values of whole rows
+            yield meter, _meter_weight(given, mask, row_mask)
 
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""
