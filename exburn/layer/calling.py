@@ -21,7 +21,14 @@ from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
 from exburn.shapes import describe, is_text, meeting
-from exburn.symbol import Symbol, has_symbol, places, record, texts_as
+from exburn.symbol import (
+    Symbol,
+    has_symbol,
+    places,
+    record,
+    texts_as,
+    with_given_mask,
+)
 from exburn.traversal import children, iter_modules, iter_weights, module_paths
 from exburn.weights import alive
 
@@ -132,6 +139,9 @@ class Calling(Buildable):
         return self._call_arrays(args, kwargs)
 
     def _call_symbols(self, args, kwargs):
+        args, kwargs = jax.tree.map(
+            lambda v: with_given_mask(v) if isinstance(v, Symbol) else v, (args, kwargs)
+        )
         leaves, treedef = jax.tree.flatten((args, kwargs))
         is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
         given = [v for v in leaves if isinstance(v, Symbol)]
