@@ -46,8 +46,8 @@ __all__ = [
     "Symbol",
     "has_symbol",
     "lift",
-    "places",
-    "texts_as",
+    "as_places",
+    "as_strings",
     "with_given_mask",
 ]
 
@@ -427,7 +427,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
                 },
                 hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
             ) from error
-        return record(operation, args, kwargs, texts_as(specs) if text else specs)
+        return record(operation, args, kwargs, as_strings(specs) if text else specs)
 
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
@@ -478,7 +478,7 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=_is_symbol)
     slots = [i for i, leaf in enumerate(leaves) if _is_symbol(leaf)]
-    specs = [places(leaves[i].spec) for i in slots]
+    specs = [as_places(leaves[i].spec) for i in slots]
 
     def run(*values):
         full = list(leaves)
@@ -491,17 +491,17 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     return meeting(lambda specs: trace_shapes(run, specs, where=where), specs, others)
 
 
-def places(spec: Any) -> Any:
+def as_places(spec: Any) -> Any:
     """What a spec of strings is traced as: their places, which move as they do.
 
     Example:
-        >>> places(spec_of((None, 1), TEXT)).dtype.name
+        >>> as_places(spec_of((None, 1), TEXT)).dtype.name
         'int32'
     """
     return jax.ShapeDtypeStruct(spec.shape, _PLACES) if is_text(spec) else spec
 
 
-def texts_as(specs: Any) -> Any:
+def as_strings(specs: Any) -> Any:
     """Specs of strings, from those of their places."""
     return jax.tree.map(lambda spec: spec_of(spec.shape, TEXT), specs)
 

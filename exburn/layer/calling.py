@@ -23,10 +23,10 @@ from exburn.placement import refuse_apart
 from exburn.shapes import describe, is_text, meeting
 from exburn.symbol import (
     Symbol,
+    as_places,
+    as_strings,
     has_symbol,
-    places,
     record,
-    texts_as,
     with_given_mask,
 )
 from exburn.traversal import children, iter_modules, iter_weights, module_paths
@@ -155,11 +155,11 @@ class Calling(Buildable):
 
         if text := any(map(is_text, given)):
             self._require_moves(given)
-        specs, masks = [places(v.spec) for v in given], [v.mask for v in given]
+        specs, masks = [as_places(v.spec) for v in given], [v.mask for v in given]
         outputs, found = meeting(
             lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
         )
-        symbols = record(self, args, kwargs, texts_as(outputs) if text else outputs)
+        symbols = record(self, args, kwargs, as_strings(outputs) if text else outputs)
         if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
             self._book.value.calls.append(made[0].call)
         for symbol, mask in zip(made, found, strict=True):
@@ -174,10 +174,10 @@ class Calling(Buildable):
             self.name,
             f"{type(self).__name__} computes with numbers, but is given strings",
             {"received": ", ".join(map(describe, given))},
-            hint=self._way_of_strings(),
+            hint=self._string_hint(),
         )
 
-    def _way_of_strings(self) -> str:
+    def _string_hint(self) -> str:
         """What to do about strings that a layer is given."""
         layers = (m for _, m in iter_modules(self) if getattr(m, "on_host", False))
         if (lookup := next(layers, None)) is None:
@@ -344,7 +344,7 @@ class Calling(Buildable):
                 raise DTypeError(
                     self.name,
                     f"arrays must hold numbers, received {describe(value)}",
-                    hint=self._way_of_strings()
+                    hint=self._string_hint()
                     if text
                     else "Convert it: np.asarray(values, dtype=np.float32).",
                 )

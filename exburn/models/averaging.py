@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exburn.models.arguments import BATCH, positive
-from exburn.models.encoding import encoded, read
+from exburn.models.encoding import encode_dataset, read_dataset
 
 __all__ = ["Averaging"]
 
@@ -84,13 +84,13 @@ class Averaging:
         dataset = None
         if x is not None:
             rows = batch_size or BATCH
-            dataset = read(self, x, op=op)
-            dataset = encoded(self, dataset, op=op, batch_size=rows)
+            dataset = read_dataset(self, x, op=op)
+            dataset = encode_dataset(self, dataset, op=op, batch_size=rows)
             if trainer.state is None:
                 self._prepare("predict", dataset)
         trainer.update_statistics(dataset, batch_size, steps)
 
     def _check_statistics(self, data: Any) -> None:
         """Raises if ``update_batch_statistics`` could not use the data."""
-        dataset = None if data is None else read(self, data, op="fit")
+        dataset = None if data is None else read_dataset(self, data, op="fit")
         self._trainer("fit").check_statistics(dataset)

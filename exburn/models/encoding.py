@@ -25,13 +25,13 @@ from exburn.dataset import (
 from exburn.models.host_graph import HostGraph
 from exburn.training.array_feed import row_order
 
-__all__ = ["encoded", "read", "read_batch", "read_validation"]
+__all__ = ["encode_dataset", "read_dataset", "read_batch", "read_validation"]
 
 _PART = 1 << 12  # rows that are encoded at a time: lookups make lists of them
 _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by batches
 
 
-def read(
+def read_dataset(
     model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
 ) -> ArrayDataset | StreamDataset:
     """``as_dataset``, which leaves strings to a model that looks them up."""
@@ -52,12 +52,12 @@ def read_batch(
     """One batch of arrays, encoded."""
     raw = model.reads_strings
     dataset = as_batch(_texts(model, x), y, sample_weight, op=op, raw=raw)
-    if not raw or (host := _host_of(model, dataset.tree[0])) is None:
+    if not raw or (host := _host_graph_for(model, dataset.tree[0])) is None:
         return dataset
-    return _at_once(model, host, dataset, op)
+    return _encode_arrays(model, host, dataset, op)
 
 
-def encoded(
+def encode_dataset(
     model: Any,
     dataset: ArrayDataset | StreamDataset,
     *,
@@ -69,7 +69,7 @@ def encoded(
 
     Args:
         model: The model.
-        dataset: What ``read`` made for it.
+        dataset: What ``read_dataset`` made for it.
         op: The operation named in errors.
         batch_size: Rows of a step.
         shuffle: As for ``fit``.
@@ -81,12 +81,12 @@ def encoded(
         return dataset
     stream = isinstance(dataset, StreamDataset)
     x = dataset.peek()[0] if stream else dataset.tree[0]
-    if (host := _host_of(model, x)) is None:
+    if (host := _host_graph_for(model, x)) is None:
         return dataset
     if not stream:
-        if _is_held(host, dataset.size):
-            return _at_once(model, host, dataset, op)
-        return _in_batches(model, host, dataset, op, batch_size, shuffle)
+        if _fits_memory(host, dataset.size):
+            return _encode_arrays(model, host, dataset, op)
+        return _stream_batches(model, host, dataset, op, batch_size, shuffle)
 
     def encode(batch: tuple) -> tuple:
         return host.encode(model.nodes, batch[0]), *batch[1:]
@@ -102,15 +102,15 @@ def _texts(model: Any, x: Any) -> Any:
     return as_texts(x, one=graph is None or len(graph.inputs) == 1)
 
 
-def _host_of(model: Any, x: Any) -> HostGraph | None:
+def _host_graph_for(model: Any, x: Any) -> HostGraph | None:
     """What of the model runs on the host for such inputs; it is built for them."""
     if model.graph is None:
         model.begin_with(x)
     host = model.host_graph
-    return None if host is None or host.takes(x) else host
+    return None if host is None or host.is_encoded(x) else host
 
 
-def _is_held(host: HostGraph, rows: int) -> bool:
+def _fits_memory(host: HostGraph, rows: int) -> bool:
     """Whether all rows are encoded at once, and kept."""
     size = 0
     for spec in host.specs.values():
@@ -120,11 +120,11 @@ def _is_held(host: HostGraph, rows: int) -> bool:
     return rows * size <= _MOST
 
 
-def _at_once(
+def _encode_arrays(
     model: Any, host: HostGraph, dataset: ArrayDataset, op: str
 ) -> ArrayDataset:
     x, y, weight = dataset.tree
-    part = _PART if _is_held(host, 0) else dataset.size
+    part = _PART if _fits_memory(host, 0) else dataset.size
     parts = [
         host.encode(model.nodes, _rows(x, slice(start, start + part)))
         for start in range(0, dataset.size, part)
@@ -133,12 +133,12 @@ def _at_once(
     values = host.graph.order_inputs(x)
     whole = {
         name: np.concatenate(made[name]) if taken.step >= 0 else values[taken.index]
-        for name, taken in zip(host.names, host.taken, strict=True)
+        for name, taken in zip(host.names, host.sources, strict=True)
     }
     return ArrayDataset(whole, y, weight, op=op)
 
 
-def _in_batches(
+def _stream_batches(
     model: Any,
     host: HostGraph,
     dataset: ArrayDataset,

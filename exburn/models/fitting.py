@@ -27,7 +27,7 @@ from exburn.models.arguments import (
     positive,
     validation_epochs,
 )
-from exburn.models.encoding import encoded, read, read_validation
+from exburn.models.encoding import encode_dataset, read_dataset, read_validation
 from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.models.weighting import class_weights
@@ -144,7 +144,7 @@ class Fitting(Preparing):
         epochs = min(epochs, config.max_epochs() or epochs)
         if device is not None:
             self.to_device(device)
-        dataset = read(self, x, y, sample_weight, op="fit")
+        dataset = read_dataset(self, x, y, sample_weight, op="fit")
         if resident and not isinstance(dataset, ArrayDataset):
             raise ArgumentError(
                 "fit",
@@ -169,11 +169,11 @@ class Fitting(Preparing):
         batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
         check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
         with closed_if_it_fails(dataset, validation):
-            dataset = encoded(
+            dataset = encode_dataset(
                 self, dataset, op="fit", batch_size=batch_size, shuffle=shuffle
             )
             if validation is not None:
-                validation = encoded(
+                validation = encode_dataset(
                     self,
                     validation,
                     op="fit (validation data)",

@@ -27,7 +27,7 @@ __all__ = ["HostGraph", "split_off"]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Made:
+class _Source:
     """Output ``index`` of step ``step``; step -1 is the model's inputs."""
 
     step: int
@@ -41,7 +41,7 @@ class _Step:
     Attributes:
         target: The path to the layer: its key, behind those of the models that it is
             in; or an operation.
-        leaves, treedef: The arguments, with ``_Made`` where something is taken.
+        leaves, treedef: The arguments, with ``_Source`` where something is taken.
         name: What the program calls the outputs.
         specs: Their specs.
     """
@@ -60,13 +60,13 @@ class HostGraph:
     Attributes:
         graph: The whole model's graph.
         steps: The calls on the host, in their order.
-        taken: For each input of the program where it comes from.
+        sources: For each input of the program where it comes from.
         program: The graph of what is left.
     """
 
     graph: Graph
     steps: tuple[_Step, ...]
-    taken: tuple[_Made, ...]
+    sources: tuple[_Source, ...]
     program: Graph
 
     @property
@@ -85,19 +85,19 @@ class HostGraph:
         return dict(zip(self.names, self.program.inputs, strict=True))
 
     @property
-    def reads(self) -> frozenset[int]:
+    def host_inputs(self) -> frozenset[int]:
         """Numbers of the model's inputs that something on the host reads."""
         found = (leaf for step in self.steps for leaf in step.leaves)
         return frozenset(
-            leaf.index for leaf in found if isinstance(leaf, _Made) and leaf.step < 0
+            leaf.index for leaf in found if isinstance(leaf, _Source) and leaf.step < 0
         )
 
-    def leaves(self, nodes: Any, layer: Any) -> bool:
+    def runs_in_program(self, nodes: Any, layer: Any) -> bool:
         """Whether a layer is called in the program, not only on the host."""
         called = (node.target for node in self.program.nodes)
         return any(nodes[key] is layer for key in called if isinstance(key, str))
 
-    def takes(self, inputs: Any) -> bool:
+    def is_encoded(self, inputs: Any) -> bool:
         """Whether these are inputs of the program, which ``encode`` made."""
         return isinstance(inputs, Mapping) and {*inputs} == {*self.names}
 
@@ -115,20 +115,20 @@ class HostGraph:
         """
         graph = self.graph
         values = graph.order_inputs(as_texts(inputs, len(graph.inputs) == 1))
-        for i in self.reads:
+        for i in self.host_inputs:
             spec, name = graph.inputs[i], graph.input_names[i]
             values[i] = _on_host(values[i], spec, name, graph.axes[i])
         made: list[list[Any]] = []
 
         def fetch(leaf: Any) -> Any:
-            if not isinstance(leaf, _Made):
+            if not isinstance(leaf, _Source):
                 return leaf
             return (values if leaf.step < 0 else made[leaf.step])[leaf.index]
 
         for step in self.steps:
             args, kwargs = jax.tree.unflatten(step.treedef, map(fetch, step.leaves))
             made.append(_run(_target(nodes, step.target), args, kwargs))
-        found = zip(self.names, map(fetch, self.taken), strict=True)
+        found = zip(self.names, map(fetch, self.sources), strict=True)
         return {name: value for name, value in found}
 
 
@@ -164,18 +164,18 @@ class _Cut:
         self.graph, self.needed, self.inner = graph, needed, inner
         self.steps: list[_Step] = []
         self.place: dict[int, int] = {}  # of nodes on the host: the step
-        self.taken: list[_Made] = []
+        self.sources: list[_Source] = []
         self.names: list[str] = []
 
     def result(self) -> HostGraph:
         graph = self.graph
-        made: dict[int, list[_Made | None]] = {}  # of nodes with an inner part
+        inlined: dict[int, list[_Source | None]] = {}  # of nodes with an inner part
         for i, node in enumerate(graph.nodes):
             if i in self.needed:
                 self.place[i] = len(self.steps)
                 self.steps.append(self._step(node))
             elif i in self.inner:
-                made[i] = self._adopt(node, self.inner[i])
+                inlined[i] = self._inline(node, self.inner[i])
         numbers: dict[int, int] = {}
         program: list[Node] = []
         for i, node in enumerate(graph.nodes):
@@ -183,13 +183,13 @@ class _Cut:
                 continue
             numbers[i] = len(program)
             if i in self.inner:
-                node = self._of_inner(node, self.inner[i], made[i], numbers)
+                node = self._call_of_inner(node, self.inner[i], inlined[i], numbers)
             else:
                 leaves = tuple(self._ref(leaf, numbers) for leaf in node.leaves)
                 node = dataclasses.replace(node, leaves=leaves)
             program.append(node)
         outputs = tuple(self._ref(ref, numbers) for ref in graph.outputs)
-        specs = [self._spec(made) for made in self.taken]
+        specs = [self._spec(source) for source in self.sources]
         for name, spec in zip(self.names, specs, strict=True):
             if is_text(spec):
                 raise GraphError(
@@ -198,11 +198,11 @@ class _Cut:
                     hint="Return their numbers, and look the strings up afterwards: "
                     "StringLookup(invert=True)(model.predict(x)).",
                 )
-        inputs = [made.index if made.step < 0 else None for made in self.taken]
+        inputs = [v.index if v.step < 0 else None for v in self.sources]
         return HostGraph(
             graph,
             tuple(self.steps),
-            tuple(self.taken),
+            tuple(self.sources),
             dataclasses.replace(
                 graph,
                 inputs=tuple(specs),
@@ -218,17 +218,17 @@ class _Cut:
 
     def _step(self, node: Node) -> _Step:
         target = node.target if isinstance(node.target, Operation) else (node.target,)
-        leaves = tuple(map(self._made, node.leaves))
+        leaves = tuple(map(self._source_of, node.leaves))
         return _Step(target, leaves, node.treedef, node.name, _specs(node))
 
-    def _made(self, leaf: Any) -> Any:
+    def _source_of(self, leaf: Any) -> Any:
         """Where something on the host comes from."""
         if not isinstance(leaf, Ref):
             return leaf
         at = -1 if leaf.node < 0 else self.place[leaf.node]
-        return _Made(at, leaf.index)
+        return _Source(at, leaf.index)
 
-    def _adopt(self, node: Node, inner: HostGraph) -> list[_Made | None]:
+    def _inline(self, node: Node, inner: HostGraph) -> list[_Source | None]:
         """Makes a nested model's calls on the host part of these.
 
         Returns:
@@ -238,11 +238,11 @@ class _Cut:
         start, given = len(self.steps), _given(node, inner)
 
         def moved(leaf: Any) -> Any:
-            if not isinstance(leaf, _Made):
+            if not isinstance(leaf, _Source):
                 return leaf
             if leaf.step < 0:
-                return self._made(given[leaf.index])
-            return _Made(start + leaf.step, leaf.index)
+                return self._source_of(given[leaf.index])
+            return _Source(start + leaf.step, leaf.index)
 
         for step in inner.steps:
             target = step.target
@@ -257,22 +257,23 @@ class _Cut:
                     name=f"{node.name}/{step.name}",
                 )
             )
-        return [None if made.step < 0 else moved(made) for made in inner.taken]
+        return [None if v.step < 0 else moved(v) for v in inner.sources]
 
-    def _of_inner(
+    def _call_of_inner(
         self,
         node: Node,
         inner: HostGraph,
-        made: list[_Made | None],
+        sources: list[_Source | None],
         numbers: Mapping[int, int],
     ) -> Node:
         """The call of a nested model on the inputs of its program."""
         given = _given(node, inner)
+        inputs = zip(inner.names, inner.sources, sources, strict=True)
         values = {
-            name: self._ref(given[taken.index], numbers)
+            name: self._ref(given[own.index], numbers)
             if source is None
-            else self._taken(source)
-            for name, taken, source in zip(inner.names, inner.taken, made, strict=True)
+            else self._input_for(source)
+            for name, own, source in inputs
         }
         args, kwargs = jax.tree.unflatten(node.treedef, node.leaves)
         rest, kwargs = jax.tree.map(
@@ -287,30 +288,30 @@ class _Cut:
             return leaf
         if leaf.node >= 0 and leaf.node not in self.needed:
             return Ref(numbers[leaf.node], leaf.index)
-        return self._taken(self._made(leaf))
+        return self._input_for(self._source_of(leaf))
 
-    def _taken(self, made: _Made) -> Ref:
+    def _input_for(self, source: _Source) -> Ref:
         """The input of the program that brings this."""
-        if made not in self.taken:
-            self.taken.append(made)
-            self.names.append(self._name(made))
-        return Ref(-1, self.taken.index(made))
+        if source not in self.sources:
+            self.sources.append(source)
+            self.names.append(self._name(source))
+        return Ref(-1, self.sources.index(source))
 
-    def _name(self, made: _Made) -> str:
-        if made.step < 0:
-            return self.graph.input_names[made.index]
-        step, base = self.steps[made.step], self.steps[made.step].name
-        base = f"{base}_{made.index}" if len(step.specs) > 1 else base
+    def _name(self, source: _Source) -> str:
+        if source.step < 0:
+            return self.graph.input_names[source.index]
+        step, base = self.steps[source.step], self.steps[source.step].name
+        base = f"{base}_{source.index}" if len(step.specs) > 1 else base
         name, i = base, 0
         while name in self.names or name in self.graph.input_names:
             i += 1
             name = f"{base}_{i}"
         return name
 
-    def _spec(self, made: _Made) -> jax.ShapeDtypeStruct:
-        if made.step < 0:
-            return self.graph.inputs[made.index]
-        return self.steps[made.step].specs[made.index]
+    def _spec(self, source: _Source) -> jax.ShapeDtypeStruct:
+        if source.step < 0:
+            return self.graph.inputs[source.index]
+        return self.steps[source.step].specs[source.index]
 
 
 def _specs(node: Node) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -348,7 +349,7 @@ def _needed(
             leaves = graph.nodes[i].leaves
         elif i in inner:
             given = _given(graph.nodes[i], inner[i])
-            leaves = [given[k] for k in inner[i].reads]
+            leaves = [given[k] for k in inner[i].host_inputs]
         needed |= {v.node for v in leaves if isinstance(v, Ref) and v.node >= 0}
     return needed
 

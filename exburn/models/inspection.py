@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.models.arguments import first_batch, positive
-from exburn.models.encoding import encoded, read
+from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.information import ModelInfo, describe
 from exburn.models.planning import (
     Plan,
@@ -88,8 +88,8 @@ class Inspection:
         kind = "train" if trains and not self._untrainable() else "predict"
         given = None
         if x is not None:
-            dataset = read(self, x, y, op="plan")
-            dataset = encoded(self, dataset, op="plan", batch_size=rows)
+            dataset = read_dataset(self, x, y, op="plan")
+            dataset = encode_dataset(self, dataset, op="plan", batch_size=rows)
             given = first_batch(dataset, trainer.seed)
         elif kind in trainer.batch_specs:
             given = trainer.batch_specs[kind]

@@ -200,7 +200,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             inputs = as_texts(inputs, one=True)
             self.begin_with(inputs)
         host = self.host_graph
-        if host is None or host.takes(inputs):
+        if host is None or host.is_encoded(inputs):
             return inputs
         return host.encode(self.nodes, inputs)
 

@@ -76,7 +76,7 @@ class Watching:
                 layer
                 for layer in self.layers
                 if not getattr(layer, "is_input", False)
-                and (host is None or host.leaves(self.nodes, layer))
+                and (host is None or host.runs_in_program(self.nodes, layer))
             ]
         elif isinstance(layers, str) or not isinstance(layers, Iterable):
             layers = [layers]
