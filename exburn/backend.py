@@ -20,8 +20,10 @@ from exburn.config import (
 )
 from exburn.dtypes import is_float, standardize_dtype
 from exburn.symbol import Symbol
+from exburn.weights import Variable
 
 __all__ = [
+    "Variable",
     "backend",
     "clear_session",
     "epsilon",

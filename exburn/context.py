@@ -125,7 +125,7 @@ class Context:
         draw = self._draws[path]
         self._draws[path] += 1
         if self.key is None:
-            return _outer_key(), None
+            return _outer_key(path), None
         return self.key, path_hash(path, draw)
 
     def mask_of(self, value: Any) -> Any:
@@ -296,8 +296,12 @@ def in_key_scope() -> bool:
     return _key_scope.get() is not None
 
 
-def _outer_key() -> jax.Array:
-    """A key for a call outside of ExBurn's own programs."""
+def _outer_key(path: str) -> jax.Array:
+    """A key for a call outside of ExBurn's own programs.
+
+    Args:
+        path: Who draws, for errors.
+    """
     scope = _key_scope.get()
     if scope is not None:
         key, draws = scope
@@ -305,10 +309,13 @@ def _outer_key() -> jax.Array:
         return jax.random.fold_in(made, next(draws))
     if tracing():
         raise ArgumentError(
-            "random layer",
-            "a layer drew random numbers inside jax.jit without a key, "
-            "so every call of the compiled function would draw the same",
-            hint="Wrap the call: with exburn.key_scope(key): model(x, training=True)",
+            path or "random",
+            "random numbers are drawn in a function that JAX compiles, without a key: "
+            "every call of it would draw the same",
+            hint="Give the function a key as an argument, and write in it\n"
+            "      with exburn.key_scope(key): y = model(x, training=True)\n"
+            "    or let the layers' seeds go in and out:\n"
+            "      y, rest = model.stateless_call(trained, rest, x, training=True)",
         )
     return jax.random.fold_in(jax.random.key(_seeds.get()), next(_seeds.count))
 

@@ -35,6 +35,7 @@ class Node:
 
     Attributes:
         shapes: Shapes of the outputs, ``None`` where unknown.
+        dtypes: Their dtypes.
     """
 
     target: str | Operation
@@ -42,6 +43,7 @@ class Node:
     treedef: Any
     name: str
     shapes: tuple[tuple, ...]
+    dtypes: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,6 +125,23 @@ class Graph:
             DataError: Their number or names differ.
             ShapeError: A rank or a known size differs.
         """
+        return [
+            value if value is None else fitted(value, spec, name, axes, learnt)
+            for value, spec, name, axes in zip(
+                self.order_inputs(inputs),
+                self.inputs,
+                self.input_names,
+                self.axes,
+                strict=True,
+            )
+        ]
+
+    def order_inputs(self, inputs: Any) -> list[Any]:
+        """The given inputs in the graph's order, as they are.
+
+        Raises:
+            DataError: Their number or names differ.
+        """
         named = isinstance(inputs, Mapping)
         if named and any(self.optional):
             names = zip(self.input_names, self.optional, strict=True)
@@ -142,12 +161,7 @@ class Graph:
                     f"the input {name!r} is None",
                     hint="Pass an array, or make it Input(…, optional=True).",
                 )
-        return [
-            value if value is None else fitted(value, spec, name, axes, learnt)
-            for value, spec, name, axes in zip(
-                values, self.inputs, self.input_names, self.axes, strict=True
-            )
-        ]
+        return values
 
 
 def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
@@ -204,8 +218,10 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
             target, base = call.callee, call.callee.name
             name = f"{base}_{op_names[base]}" if op_names[base] else base
             op_names[base] += 1
-        shapes = tuple(s.shape for s in jax.tree.leaves(call.outputs))
-        nodes.append(Node(target, refs, treedef, name, shapes))
+        outputs_of = jax.tree.leaves(call.outputs)
+        shapes = tuple(s.shape for s in outputs_of)
+        dtypes = tuple(s.dtype for s in outputs_of)
+        nodes.append(Node(target, refs, treedef, name, shapes, dtypes))
     ends = tuple(ref(s) for s in output_symbols)
     order = _by_depth(nodes, ends, len(input_symbols))
     makers = [s.call and s.call.callee for s in input_symbols]

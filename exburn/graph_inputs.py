@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from exburn.context import current
@@ -14,7 +15,7 @@ from exburn.errors import DataError, ShapeError
 from exburn.shapes import describe
 from exburn.symbol import Symbol
 
-__all__ = ["fitted"]
+__all__ = ["fitted", "of_rank"]
 
 
 def fitted(
@@ -41,30 +42,12 @@ def fitted(
         >>> fitted(jnp.ones((2, 3)), spec, "x", None, False).shape
         (2, 3, 1)
     """
-    rank = len(spec.shape)
     if isinstance(value, Symbol):
         return value
     before, mask = value, None
     if (context := current()) is not None:
         mask = context.mask_of(value)
-    if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
-        value = jnp.expand_dims(value, -1)
-    elif len(value.shape) == rank + 1 and value.shape[-1] == 1 and not learnt:
-        value = jnp.squeeze(value, -1)
-    fits = len(value.shape) == rank and all(
-        learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
-        for want, got in zip(spec.shape[1:], value.shape[1:], strict=True)
-    )
-    if not fits:
-        must = "must have as many axes as" if learnt else "must be"
-        of_rows = ": pass one row as x[None]; a loader has to batch them."
-        raise ShapeError(
-            "model",
-            f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
-            None if axes is None else {"axes": ", ".join(axes)},
-            hint="The first axis is the batch"
-            + (of_rows if len(value.shape) == rank - 1 else "."),
-        )
+    value = of_rank(value, spec, name, axes, learnt)
     if value.dtype != spec.dtype:
         if is_float(value.dtype) and not is_float(spec.dtype):
             if context is not None and isinstance(value, Tracer):
@@ -81,6 +64,36 @@ def fitted(
         if mask is not None:
             context.set_mask(value, mask)
     return value
+
+
+def of_rank(value: Any, spec: Any, name: str, axes: Any, learnt: bool) -> Any:
+    """One input with the rank of its spec; see ``fitted``.
+
+    Example:
+        >>> spec = jax.ShapeDtypeStruct((None, 1), jnp.float32)
+        >>> of_rank(np.ones(2), spec, "x", None, False).shape
+        (2, 1)
+    """
+    rank, xp = len(spec.shape), np if isinstance(value, np.ndarray) else jnp
+    if len(value.shape) == rank - 1 and spec.shape[-1] == 1:
+        value = xp.expand_dims(value, -1)
+    elif len(value.shape) == rank + 1 and value.shape[-1] == 1 and not learnt:
+        value = xp.squeeze(value, -1)
+    fits = len(value.shape) == rank and all(
+        learnt or want == got or not (isinstance(want, int) and isinstance(got, int))
+        for want, got in zip(spec.shape[1:], value.shape[1:], strict=True)
+    )
+    if fits:
+        return value
+    must = "must have as many axes as" if learnt else "must be"
+    of_rows = ": pass one row as x[None]; a loader has to batch them."
+    raise ShapeError(
+        "model",
+        f"input {name!r} {must} {describe(spec)}, received {describe(value)}",
+        None if axes is None else {"axes": ", ".join(axes)},
+        hint="The first axis is the batch"
+        + (of_rows if len(value.shape) == rank - 1 else "."),
+    )
 
 
 def _check_whole(value: Any, name: str, dtype: Any) -> None:

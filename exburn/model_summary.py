@@ -23,7 +23,7 @@ from exburn.flops import count
 from exburn.graph import Graph, Node, Ref
 from exburn.layer import Layer
 from exburn.selection import frozen_paths
-from exburn.shapes import public_shape
+from exburn.shapes import TEXT, public_shape
 from exburn.traversal import iter_weights, module_paths
 from exburn.weights import scalars
 
@@ -141,7 +141,11 @@ def _rows(
 
 
 def _dtype(layer: Layer, weights: list[Any]) -> str:
-    """The policy, and how quantized weights are stored."""
+    """The policy, and how quantized weights are stored; or what has no precision."""
+    if layer.on_host:
+        return "host"
+    if layer.dtype == TEXT:
+        return TEXT
     stored = [w.get_metadata().get("stored") for w in weights]
     names = dict.fromkeys([*filter(None, stored), layer.precision.name])
     return ", ".join(names)

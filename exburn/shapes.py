@@ -21,12 +21,14 @@ from jax import export
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, ShapeError
 
 __all__ = [
+    "TEXT",
     "checked_sizes",
     "common_sizes",
     "describe",
     "dim",
     "held",
     "is_shape",
+    "is_text",
     "meeting",
     "plain",
     "public_shape",
@@ -35,6 +37,9 @@ __all__ = [
     "specs_of",
     "trace_shapes",
 ]
+
+#: The dtype of strings, as Keras calls it. Arrays and specs of them hold objects.
+TEXT = "string"
 
 # What JAX raises when a program asks for a size that is only a symbol.
 _INCONCLUSIVE = (
@@ -115,7 +120,26 @@ def checked_sizes(op: str, shape: Any) -> tuple[int | None, ...]:
 def spec_of(shape: tuple, dtype: Any) -> jax.ShapeDtypeStruct:
     """A spec whose ``None`` dimensions are symbolic."""
     dims = tuple(dim(i) if d is None else d for i, d in enumerate(shape))
-    return jax.ShapeDtypeStruct(dims, jnp.dtype(dtype))
+    kind = np.dtype(object) if _is_text_dtype(dtype) else jnp.dtype(dtype)
+    return jax.ShapeDtypeStruct(dims, kind)
+
+
+def is_text(value: Any) -> bool:
+    """Whether an array, a spec or a symbol is one of strings.
+
+    Example:
+        >>> is_text(spec_of((None, 1), TEXT)), is_text(np.array(["a"]))
+        (True, True)
+        >>> is_text(np.ones(3))
+        False
+    """
+    return _is_text_dtype(getattr(value, "dtype", None))
+
+
+def _is_text_dtype(dtype: Any) -> bool:
+    if isinstance(dtype, str):
+        return dtype == TEXT
+    return isinstance(dtype, np.dtype) and dtype.kind in "OSUT"
 
 
 def specs_of(shapes: Any, dtype: Any) -> Any:
@@ -228,7 +252,10 @@ def describe(value: Any) -> str:
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return type(value).__name__
     dims = ", ".join(str(d) for d in public_shape(tuple(value.shape)))
-    return f"{np.dtype(value.dtype).name}[{dims}]"
+    # An array of objects may hold anything; a spec of them is one of strings.
+    array = isinstance(value, np.ndarray)
+    text = is_text(value) and not array
+    return f"{TEXT if text else np.dtype(value.dtype).name}[{dims}]"
 
 
 def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import jax_functions, registry
+from exburn import context, jax_functions, registry
 from exburn.context import is_seed
 from exburn.dtypes import standardize_dtype
 from exburn.errors import (
@@ -31,8 +31,10 @@ from exburn.errors import (
 )
 from exburn.integer_products import matmul
 from exburn.shapes import (
+    TEXT,
     checked_sizes,
     describe,
+    is_text,
     meeting,
     public_shape,
     spec_of,
@@ -40,9 +42,27 @@ from exburn.shapes import (
 )
 from exburn.substitution import Substitution, substituting
 
-__all__ = ["Call", "Operation", "Symbol", "has_symbol", "lift"]
+__all__ = [
+    "Call",
+    "Operation",
+    "Symbol",
+    "has_symbol",
+    "lift",
+    "as_places",
+    "as_strings",
+    "with_given_mask",
+]
 
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
+
+# Functions that change where a tensor's entries are, and none of them: what there is to
+# do with strings before a lookup.
+_MOVES = frozenset(
+    "get_item reshape ravel squeeze expand_dims concatenate stack transpose swapaxes "
+    "moveaxis flip tile repeat broadcast_to".split()
+)
+_UNSET, _REMOVED = object(), object()  # in the place of a mask that a user sets
+_PLACES = np.dtype(np.int32)  # dtype of the places that stand for strings in a trace
 
 _ids = itertools.count()
 
@@ -68,7 +88,7 @@ class Symbol:
 
     Args:
         shape: Sizes of all axes, the batch's too; ``None`` where one is not known.
-        dtype: Dtype of the values.
+        dtype: Dtype of the values; ``"string"`` for strings.
         sparse, ragged: For Keras code, which passes ``False``: tensors are dense.
         record_history: For Keras code; calls are always noted.
         name: Name of the tensor.
@@ -83,7 +103,17 @@ class Symbol:
         (None, 3)
     """
 
-    __slots__ = ("__weakref__", "call", "index", "mask", "name", "spec")
+    __slots__ = (
+        "__weakref__",
+        "_given_mask",
+        "_mask_symbol",
+        "_masked",
+        "call",
+        "index",
+        "mask",
+        "name",
+        "spec",
+    )
     __array_priority__ = 1000
 
     def __init__(
@@ -100,7 +130,8 @@ class Symbol:
                 "KerasTensor", "tensors are dense, received sparse or ragged=True"
             )
         sizes = checked_sizes("KerasTensor", shape)
-        self._take(spec_of(sizes, standardize_dtype(dtype)), None, 0, name)
+        dtype = dtype if dtype == TEXT else standardize_dtype(dtype)
+        self._take(spec_of(sizes, dtype), None, 0, name)
 
     @classmethod
     def of(cls, spec, call: Call, index: int, name: str | None) -> Symbol:
@@ -114,6 +145,9 @@ class Symbol:
             jax_functions.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
         self.mask: Any = None  # the spec of the mask that comes with the values
+        self._given_mask: Any = _UNSET
+        self._mask_symbol: Symbol | None = None
+        self._masked: Symbol | None = None
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -121,11 +155,44 @@ class Symbol:
 
     @property
     def dtype(self) -> str:
-        return np.dtype(self.spec.dtype).name
+        return TEXT if is_text(self.spec) else np.dtype(self.spec.dtype).name
 
     @property
     def ndim(self) -> int:
         return len(self.spec.shape)
+
+    @property
+    def _keras_mask(self) -> Any:
+        """The mask that comes with the values, as a symbol; Keras' name of it.
+
+        It may be set, to a symbol or to ``None``: layers that are called on this symbol
+        afterwards go by it. An AttributeError where there is none, as in Keras.
+        """
+        if self._given_mask is not _UNSET and self._given_mask is not _REMOVED:
+            return self._given_mask
+        if self.mask is None:
+            raise AttributeError(f"{self!r} has no mask")
+        if self._mask_symbol is None:
+            self._mask_symbol = record(_MASK_OF, (self,), {}, self.mask)
+        return self._mask_symbol
+
+    @_keras_mask.setter
+    def _keras_mask(self, mask: Any) -> None:
+        if mask is not None and not hasattr(mask, "shape"):
+            raise DTypeError(
+                "_keras_mask",
+                f"a mask is a symbol, an array or None, received {type(mask).__name__}",
+            )
+        self._give_mask(mask)
+
+    @_keras_mask.deleter
+    def _keras_mask(self) -> None:
+        self._give_mask(_REMOVED)
+
+    def _give_mask(self, mask: Any) -> None:
+        self._given_mask, self._masked = mask, None
+        there = mask is not None and mask is not _REMOVED
+        self.mask = _spec_of_mask(mask) if there else None
 
     def __repr__(self) -> str:
         return f"<Symbol shape={self.shape} dtype={self.dtype} name={self.name}>"
@@ -247,6 +314,7 @@ for _name, _fn in {
 for _name, _fn in {
     "lt": jnp.less,
     "le": jnp.less_equal,
+    "ne": jnp.not_equal,
     "gt": jnp.greater,
     "ge": jnp.greater_equal,
 }.items():
@@ -269,6 +337,7 @@ OPERATIONS: dict[str, Callable] = {
             jnp.add, jnp.subtract, jnp.multiply, jnp.true_divide, jnp.floor_divide,
             jnp.mod, jnp.power, matmul, jnp.bitwise_and, jnp.bitwise_or,
             jnp.bitwise_xor, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal,
+            jnp.not_equal,
             jnp.negative, jnp.abs, jnp.invert, jnp.reshape, jnp.squeeze, jnp.transpose,
         )
     },
@@ -341,7 +410,20 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     def lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
+        if fn in (mask_of, with_mask):
+            return fn(*args, **kwargs)
         operation = Operation(fn, label)
+        leaves = jax.tree.leaves((args, kwargs))
+        symbols = [v for v in leaves if isinstance(v, Symbol)]
+        text = any(map(is_text, symbols))
+        if text and not (label in _MOVES and all(map(is_text, symbols))):
+            raise DTypeError(
+                label,
+                "it computes with numbers, but is given strings",
+                {"received": ", ".join(map(describe, symbols))},
+                hint="Make numbers of them first: StringLookup, Hashing or "
+                "TextVectorization.",
+            )
         try:
             specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
         except (TypeError, ValueError) as error:
@@ -362,7 +444,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
                 },
                 hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
             ) from error
-        return record(operation, args, kwargs, specs)
+        return record(operation, args, kwargs, as_strings(specs) if text else specs)
 
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
@@ -413,7 +495,7 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     """
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
     slots = [i for i, leaf in enumerate(leaves) if is_whole(leaf)]
-    specs = [_spec(leaves[i]) for i in slots]
+    specs = [as_places(_spec(leaves[i])) for i in slots]
 
     def run(*values):
         full = list(leaves)
@@ -437,6 +519,21 @@ def abstract_eval(fn: Callable, args: tuple, kwargs: dict, *, where: str) -> Any
     return meeting(lambda specs: trace_shapes(run, specs, where=where), specs, others)
 
 
+def as_places(spec: Any) -> Any:
+    """What a spec of strings is traced as: their places, which move as they do.
+
+    Example:
+        >>> as_places(spec_of((None, 1), TEXT)).dtype.name
+        'int32'
+    """
+    return jax.ShapeDtypeStruct(spec.shape, _PLACES) if is_text(spec) else spec
+
+
+def as_strings(specs: Any) -> Any:
+    """Specs of strings, from those of their places."""
+    return jax.tree.map(lambda spec: spec_of(spec.shape, TEXT), specs)
+
+
 def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:
     """Notes the call and returns its output symbols, in the structure of ``specs``."""
     call = Call(callee, args, kwargs)
@@ -447,6 +544,48 @@ def record(callee: Any, args: tuple, kwargs: dict, specs: Any) -> Any:
     symbols = [Symbol.of(s, call, i, name) for i, s in enumerate(leaves)]
     call.outputs = jax.tree.unflatten(treedef, symbols)
     return call.outputs
+
+
+def mask_of(x: Any) -> Any:
+    """The mask that comes with an array in the pass under way, or with a symbol."""
+    if isinstance(x, Symbol):
+        return x._keras_mask
+    pass_ = context.current() or context.Context()
+    return pass_.mask_of(x)
+
+
+def with_mask(x: Any, mask: Any) -> Any:
+    """The same values with another mask, or without one."""
+    if isinstance(x, Symbol):
+        made = record(_WITH_MASK, (x, mask), {}, x.spec)
+        made.mask = None if mask is None else _spec_of_mask(mask)
+        return made
+    copy = jnp.copy(x)  # who has the array itself goes by the mask that it had
+    if (pass_ := context.current()) is not None:
+        pass_.set_mask(copy, mask)
+    return copy
+
+
+_MASK_OF, _WITH_MASK = Operation(mask_of, "mask_of"), Operation(with_mask, "with_mask")
+OPERATIONS |= {"mask_of": mask_of, "with_mask": with_mask}
+
+
+def with_given_mask(symbol: Symbol) -> Symbol:
+    """The symbol as layers see it: with the mask that its user has set, if any."""
+    given = symbol._given_mask
+    if given is _UNSET:
+        return symbol
+    masked = symbol._masked
+    if masked is None:
+        masked = with_mask(symbol, None if given is _REMOVED else given)
+        symbol._masked = masked
+    return masked
+
+
+def _spec_of_mask(mask: Any) -> jax.ShapeDtypeStruct:
+    if isinstance(mask, Symbol):
+        return mask.spec
+    return jax.ShapeDtypeStruct(np.shape(mask), mask.dtype)
 
 
 def _check_claims(specs: list) -> None:

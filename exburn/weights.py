@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 import reprlib
 import weakref
@@ -48,6 +49,7 @@ __all__ = [
     "as_weight",
     "assign",
     "own_copy",
+    "refuse_overwriting",
     "scalars",
 ]
 
@@ -351,6 +353,41 @@ class Weight(nnx.Variable):
         self.set_metadata("constraint", constraints.get(value))
 
     @property
+    def aggregation(self) -> str:
+        """How copies on several devices become one; there is one copy."""
+        return self.get_metadata().get("aggregation", "none")
+
+    @property
+    def synchronization(self) -> str:
+        """When they do; see ``aggregation``."""
+        return self.get_metadata().get("synchronization", "auto")
+
+    @property
+    def overwrite_with_gradient(self) -> bool:
+        """Whether its gradient becomes its value: never, it is what the optimizer says.
+
+        Setting it to True is an ArgumentError.
+        """
+        return False
+
+    @overwrite_with_gradient.setter
+    def overwrite_with_gradient(self, value: bool) -> None:
+        refuse_overwriting(self.name, value)
+
+    def __bool__(self) -> bool:
+        raise DTypeError(
+            self.name,
+            "a weight is no truth value",
+            hint="Ask for its array's: bool(weight.value.any()).",
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Weight:
+        made = type(self)(own_copy(self.get_raw_value()), **self.get_metadata())
+        made.set_metadata("place", copy.copy(self.get_metadata()["place"]))
+        memo[id(self)] = made
+        return made
+
+    @property
     def path(self) -> str:
         """The path in the outermost model that holds the weight, or its name.
 
@@ -396,6 +433,16 @@ def as_weight(entry: Weight) -> None:
         object.__delattr__(entry, "_is_entry")
 
 
+def refuse_overwriting(op: str, wanted: Any) -> None:
+    """Raises where a weight's gradient shall become its value."""
+    if wanted:
+        raise ArgumentError(
+            op,
+            "overwrite_with_gradient must be False: a gradient goes to the optimizer",
+            hint="Make the weight with trainable=False, and assign its value in call.",
+        )
+
+
 class Parameter(Weight, nnx.Param):
     """A weight that the optimizer updates."""
 
@@ -416,8 +463,10 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
         shape: The shape that an initializer fills; an array has its own.
         dtype: By default that of an array that has one; float32 for an initializer.
         trainable: Whether training changes it.
-        autocast, aggregation, synchronization, layout: For Keras code; a weight stays
-            in its dtype until a layer's ``cast``, and has one copy.
+        autocast, layout: For Keras code; a weight stays in its dtype until a layer's
+            ``cast``.
+        aggregation, synchronization: For Keras code, which may read them: a weight has
+            one copy.
         name: Its name, without a slash; ``"variable"`` by default.
 
     Raises:
@@ -462,8 +511,13 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
                 raise ShapeError(
                     "Variable", f"the array has shape {value.shape}, not {tuple(shape)}"
                 )
-        label: dict[str, Any] = {} if name is None else {"label": name}
-        return (Parameter if trainable else Buffer)(value, **label)
+        told = {
+            "label": (name, None),
+            "aggregation": (aggregation or "none", "none"),
+            "synchronization": (synchronization or "auto", "auto"),
+        }
+        meta = {key: given for key, (given, usual) in told.items() if given != usual}
+        return (Parameter if trainable else Buffer)(value, **meta)
 
     def __init_subclass__(cls, **kwargs: Any):
         raise ArgumentError(

@@ -41,4 +41,4 @@ class Masking(Layer):
         return self._used(inputs)
 
     def _used(self, inputs):
-        return (inputs != jnp.asarray(self.mask_value, inputs.dtype)).any(axis=-1)
+        return jnp.any(inputs != jnp.asarray(self.mask_value, inputs.dtype), axis=-1)

@@ -24,7 +24,7 @@ from exburn.dataset.conversion import (
 )
 from exburn.dataset.py_dataset import PyDataset
 from exburn.dataset.stream_dataset import Exhausted, StreamDataset
-from exburn.dataset.trees import leaves, map_leaves
+from exburn.dataset.trees import as_texts, leaves, map_leaves
 
 __all__ = [
     "ArrayDataset",
@@ -33,6 +33,7 @@ __all__ = [
     "StreamDataset",
     "as_batch",
     "as_dataset",
+    "as_texts",
     "as_validation_dataset",
     "check_finite",
     "leaves",

@@ -27,6 +27,8 @@ class ArrayDataset:
         y: Targets of the same leading length, or None.
         sample_weight: One weight a row (or a value), or None.
         op: The operation named in errors.
+        raw: Whether strings and wide integers of ``x`` stay as they are, for a model
+            that looks them up.
 
     Attributes:
         check: Called with rows to raise if their values cannot be used; only where they
@@ -48,9 +50,15 @@ class ArrayDataset:
     check: Callable[[tuple], None] | None = None
 
     def __init__(
-        self, x: Tree, y: Tree = None, sample_weight: Tree = None, *, op: str = "fit"
+        self,
+        x: Tree,
+        y: Tree = None,
+        sample_weight: Tree = None,
+        *,
+        op: str = "fit",
+        raw: bool = False,
     ):
-        self.tree = prepare(x, y, sample_weight, op)
+        self.tree = prepare(x, y, sample_weight, op, raw=raw)
         arrays = [leaf for _, leaf in leaves(self.tree, "")]
         self.size: int = len(arrays[0])
         self.nbytes: int = sum(leaf.nbytes for leaf in arrays)

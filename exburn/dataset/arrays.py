@@ -33,12 +33,22 @@ def on_host(array: Any) -> np.ndarray | None:
     return None
 
 
-def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
-    """One leaf as an array that ExBurn can compute with, else a typed error."""
+def as_array(
+    value: Any, name: str, op: str, *, raw: bool = False
+) -> np.ndarray | jax.Array:
+    """One leaf as an array that ExBurn can compute with, else a typed error.
+
+    Args:
+        value: What stands for an array.
+        name, op: For errors.
+        raw: Whether strings and wide integers stay as they are: lookups read them.
+    """
     if type(value) is np.ndarray and value.dtype in KEPT and value.ndim:
         return value
     given = value
     try:
+        if raw and callable(to_numpy := getattr(value, "to_numpy", None)):
+            value = to_numpy()  # a column of strings, maybe
         for adapter in ADAPTERS:
             if hasattr(adapter, "to_array") and adapter.accepts(value):
                 value = adapter.to_array(value, name=name, op=op)
@@ -86,7 +96,8 @@ def as_array(value: Any, name: str, op: str) -> np.ndarray | jax.Array:
             {"received": reprlib.repr(value)},
             hint=_of_a_list(name) or "For one sample: np.array([value]).",
         )
-    return value if value.dtype in KEPT else _convert(value, name, op)
+    kept = value.dtype in KEPT or (raw and value.dtype.kind in "OSTUiu")
+    return value if kept else _convert(value, name, op)
 
 
 def _of_a_list(name: str) -> str | None:
@@ -139,19 +150,29 @@ def _convert(array: Any, name: str, op: str) -> np.ndarray | jax.Array:
         what, hint = "random keys", "Draw numbers from them: jax.random.normal(key)."
     elif dtype.kind in "UST":
         what = "strings"
-        hint = "Encode them first: StringLookup, TextVectorization or CategoryEncoding."
+        hint = _of_strings(name)
     elif dtype.kind in "mM":
         what = "dates or durations"
         hint = "Convert to numbers, e.g. (t - t0) / np.timedelta64(1, 's')."
     elif dtype.kind == "O":
-        what, hint, seen = _explain_objects(array)
+        what, hint, seen = _explain_objects(array, name)
         details["first values"] = seen
     raise DTypeError(
         op, f"{name} must be numeric, but holds {what}", details, hint=hint
     )
 
 
-def _explain_objects(array: np.ndarray) -> tuple[str, str, str]:
+def _of_strings(name: str) -> str:
+    """What to do about strings, by the name of the array."""
+    if not name.startswith("x"):
+        return "Encode them first: StringLookup, CategoryEncoding."
+    return (
+        "Let the model begin with a lookup: word = Input((1,), dtype='string'); "
+        "Model(word, rest(StringLookup(…)(word))). Or map the data: lookup(x)."
+    )
+
+
+def _explain_objects(array: np.ndarray, name: str) -> tuple[str, str, str]:
     first = array.reshape(-1)[:100].tolist()
     seen = ", ".join(repr(v)[:40] for v in first[:3])
     shapes = {np.shape(v) for v in first if isinstance(v, np.ndarray)}
@@ -167,5 +188,5 @@ def _explain_objects(array: np.ndarray) -> tuple[str, str, str]:
             seen,
         )
     if any(isinstance(v, str | bytes) for v in first):
-        return "strings", "Encode them first: StringLookup, CategoryEncoding.", seen
+        return "strings", _of_strings(name), seen
     return "Python objects", "Convert: array.astype(np.float32).", seen

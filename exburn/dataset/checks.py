@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.dataset.arrays import as_array, describe, on_host
-from exburn.dataset.trees import NAMES, Tree, leaves, map_leaves
+from exburn.dataset.trees import NAMES, Tree, as_texts, leaves, map_leaves
 from exburn.errors import DataError, ShapeError
 
 __all__ = ["check_finite", "prepare"]
@@ -152,8 +152,20 @@ def _sum(array: np.ndarray) -> float:
         return sum(pool.map(part, np.array_split(array, threads)))
 
 
-def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tuple:
-    """The three trees with their leaves as arrays that fit each other."""
+def prepare(
+    x: Tree,
+    y: Tree,
+    weight: Tree,
+    op: str,
+    what: str = "data",
+    *,
+    raw: bool = False,
+) -> tuple:
+    """The three trees with their leaves as arrays that fit each other.
+
+    With ``raw`` the inputs' strings and wide integers stay as they are.
+    """
+    x = as_texts(x) if raw else x
     inputs = list(leaves(x, "x", nones=True))
     if inputs and all(leaf is None for _, leaf in inputs):  # the model may take some
         raise DataError(
@@ -163,7 +175,7 @@ def prepare(x: Tree, y: Tree, weight: Tree, op: str, what: str = "data") -> tupl
         )
 
     def convert(name: str, leaf: Any) -> Any:
-        return as_array(leaf, name, op)
+        return as_array(leaf, name, op, raw=raw and name.startswith(NAMES[0]))
 
     parts = zip((x, y, weight), NAMES, strict=True)
     x, y, weight = (map_leaves(convert, part, name) for part, name in parts)

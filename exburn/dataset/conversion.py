@@ -27,7 +27,12 @@ __all__ = [
 
 
 def as_dataset(
-    x: Any, y: Any = None, sample_weight: Any = None, *, op: str = "fit"
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    op: str = "fit",
+    raw: bool = False,
 ) -> ArrayDataset | StreamDataset:
     """Turns what the user passed to ``fit`` into a dataset, or explains why not.
 
@@ -36,6 +41,7 @@ def as_dataset(
         y: Targets; only beside arrays.
         sample_weight: Weights; only beside arrays.
         op: The operation named in errors.
+        raw: Whether strings and wide integers of ``x`` stay as they are.
 
     Raises:
         ArgumentError: ``y`` or ``sample_weight`` beside a loader.
@@ -67,7 +73,8 @@ def as_dataset(
                 hint="Let the loader yield (x, y) or (x, y, sample_weight).",
             )
         if isinstance(dataset, StreamDataset):
-            dataset.op, dataset.first_epoch, dataset.earlier = op, 0, 0
+            dataset.op, dataset.raw = op, raw
+            dataset.first_epoch = dataset.earlier = 0
         return dataset
     if not arrays:
         raise DTypeError(
@@ -80,11 +87,11 @@ def as_dataset(
         raise ArgumentError(
             op, "y is a generator, x is not", hint="Yield (x, y) from one generator."
         )
-    return ArrayDataset(x, y, sample_weight, op=op)
+    return ArrayDataset(x, y, sample_weight, op=op, raw=raw)
 
 
 def as_batch(
-    x: Any, y: Any = None, sample_weight: Any = None, *, op: str
+    x: Any, y: Any = None, sample_weight: Any = None, *, op: str, raw: bool = False
 ) -> ArrayDataset:
     """One batch of arrays: what ``as_dataset`` takes, but for loaders.
 
@@ -95,7 +102,7 @@ def as_batch(
         >>> as_batch(np.zeros((4, 2)), op="predict_on_batch").size
         4
     """
-    dataset = as_dataset(x, y, sample_weight, op=op)
+    dataset = as_dataset(x, y, sample_weight, op=op, raw=raw)
     if not isinstance(dataset, ArrayDataset):
         raise DataError(
             op,
@@ -106,7 +113,7 @@ def as_batch(
 
 
 def as_validation_dataset(
-    data: Any, *, op: str = "fit"
+    data: Any, *, op: str = "fit", raw: bool = False
 ) -> ArrayDataset | StreamDataset:
     """``validation_data`` as a dataset: ``(x, y[, weight])``, ``(x,)`` or a loader.
 
@@ -118,14 +125,14 @@ def as_validation_dataset(
         3
     """
     if not isinstance(data, list | tuple):
-        return as_dataset(data, op=op)
+        return as_dataset(data, op=op, raw=raw)
     if len(data) not in (1, 2, 3):
         raise ArgumentError(
             op,
             "validation_data must be (x, y), (x, y, sample_weight) or a loader",
             {"received": f"{type(data).__name__} of {len(data)} parts"},
         )
-    return as_dataset(*data, op=op)
+    return as_dataset(*data, op=op, raw=raw)
 
 
 def with_targets_like(

@@ -13,7 +13,7 @@ import numpy as np
 
 from exburn.dataset.arrays import KEPT, as_array
 from exburn.dataset.checks import prepare
-from exburn.dataset.trees import leaves, map_leaves
+from exburn.dataset.trees import as_texts, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError
 
 __all__ = ["ENDLESS", "Exhausted", "StreamDataset"]
@@ -50,6 +50,8 @@ class StreamDataset:
     Attributes:
         first_epoch: The epoch that is read first; ``peek`` looks at its first batch.
         earlier: Epochs of earlier runs: the source is opened for the one after them.
+        raw: Whether strings and wide integers of the inputs stay as they are, for a
+            model that looks them up.
         check: Called with rows, those of one batch or of several that follow each
             other, to raise if their values cannot be used. ``iterate`` does not call
             it: whoever reads the batches looks at many at once, by ``check_rows``.
@@ -79,7 +81,7 @@ class StreamDataset:
     ):
         endless = batches is not None and batches > ENDLESS
         self.batches, self.batch_size = sys.maxsize if endless else batches, batch_size
-        self.first_epoch = self.earlier = 0
+        self.first_epoch, self.earlier, self.raw = 0, 0, False
         self.reiterable, self.shuffles, self.shared = reiterable, shuffles, shared
         self.name, self.op = name, op
         self._factory, self._release = factory, release
@@ -263,6 +265,7 @@ class StreamDataset:
 
     def _batch(self, raw: Any, index: int) -> tuple:
         what = f"batch {index} of the {self.name}"
+        raw = as_texts(raw) if self.raw else raw
         parts = list(raw) if isinstance(raw, list | tuple) else [raw]
         if not 1 <= len(parts) <= 3:
             raise DataError(
@@ -273,7 +276,7 @@ class StreamDataset:
             )
         try:
             x, y, weight = parts + [None] * (3 - len(parts))
-            tree = prepare(x, y, weight, self.op, what)
+            tree = prepare(x, y, weight, self.op, what, raw=self.raw)
         except ExBurnError as error:
             if any(map(_is_of_one_row, parts)):
                 raise ShapeError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NAMES", "Tree", "in_order", "leaves", "map_leaves"]
+__all__ = ["NAMES", "Tree", "as_texts", "in_order", "leaves", "map_leaves"]
 
 Tree = Any
 NAMES = ("x", "y", "sample_weight")
@@ -50,6 +50,29 @@ def in_order(tree: Tree, names: Sequence[str] | None) -> Tree:
 def _is_mapping(tree: Any) -> bool:
     """Not one that stands for one array, as ``scipy.sparse.dok_array`` does."""
     return isinstance(tree, Mapping) and not hasattr(tree, "shape")
+
+
+def as_texts(tree: Any, one: bool = False) -> Any:
+    """Lists of strings in a tree as arrays; all else as it is.
+
+    Args:
+        tree: Inputs of a model.
+        one: Whether it is one input, so that nested lists of strings are one array.
+
+    Example:
+        >>> as_texts({"word": ["a", "b"], "n": 1})
+        {'word': array(['a', 'b'], dtype=object), 'n': 1}
+        >>> as_texts([["a"], ["b"]], one=True).shape
+        (2, 1)
+    """
+    if _is_mapping(tree):
+        return {key: as_texts(value) for key, value in tree.items()}
+    if not isinstance(tree, list | tuple):
+        return tree
+    flat = [leaf for _, leaf in leaves(tree, "")] if one else tree
+    if flat and all(isinstance(value, str | bytes) for value in flat):
+        return np.asarray(tree, object)
+    return [as_texts(v) for v in tree] if isinstance(tree, list) else tree
 
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Tree, name: str) -> Tree:

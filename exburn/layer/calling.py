@@ -21,10 +21,18 @@ from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
 from exburn.reached import adopt, as_reached, made_in
-from exburn.shapes import describe, meeting
+from exburn.shapes import describe, is_text, meeting
 from exburn.substitution import stand_in
-from exburn.symbol import Symbol, has_symbol, is_whole, record
-from exburn.traversal import children, iter_weights, survey
+from exburn.symbol import (
+    Symbol,
+    as_places,
+    as_strings,
+    has_symbol,
+    is_whole,
+    record,
+    with_given_mask,
+)
+from exburn.traversal import children, iter_modules, iter_weights, survey
 from exburn.weights import alive
 
 __all__ = ["Calling"]
@@ -39,7 +47,15 @@ def _place(layer: Calling) -> tuple[context.Context, str]:
 
 
 class Calling(Buildable):
-    """What a ``Layer`` does when it is called."""
+    """What a ``Layer`` does when it is called.
+
+    Attributes:
+        on_host: Whether it works in NumPy: in a model, in front of the program.
+        moves_text: Whether it only moves its inputs' entries, and so takes strings.
+    """
+
+    on_host = False
+    moves_text = False
 
     def call(self, *args, **kwargs):
         """Computes the output. May take ``training`` and ``mask`` if it wants them."""
@@ -136,6 +152,11 @@ class Calling(Buildable):
         return adopt(pass_.running, layer)
 
     def _call_symbols(self, args, kwargs):
+        args, kwargs = jax.tree.map(
+            lambda v: with_given_mask(v) if isinstance(v, Symbol) else v,
+            (args, kwargs),
+            is_leaf=is_whole,
+        )
         leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
         is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
         given = [v for v in leaves if isinstance(v, Symbol)]
@@ -147,16 +168,43 @@ class Calling(Buildable):
             ]
             return jax.tree.unflatten(treedef, full)
 
-        specs, masks = [v.spec for v in given], [v.mask for v in given]
+        if text := any(map(is_text, given)):
+            self._require_moves(given)
+        specs, masks = [as_places(v.spec) for v in given], [v.mask for v in given]
         outputs, found = meeting(
             lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
         )
-        symbols = record(self, args, kwargs, outputs)
+        symbols = record(self, args, kwargs, as_strings(outputs) if text else outputs)
         if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
             self._book.value.calls.append(made[0].call)
         for symbol, mask in zip(made, found, strict=True):
             symbol.mask = mask
         return symbols
+
+    def _require_moves(self, given: list[Symbol]) -> None:
+        """Raises a DTypeError if strings would be computed with."""
+        if self.moves_text and all(map(is_text, given)):
+            return
+        raise DTypeError(
+            self.name,
+            f"{type(self).__name__} computes with numbers, but is given strings",
+            {"received": ", ".join(map(describe, given))},
+            hint=self._string_hint(),
+        )
+
+    def _string_hint(self) -> str:
+        """What to do about strings that a layer is given."""
+        layers = (m for _, m in iter_modules(self) if getattr(m, "on_host", False))
+        if (lookup := next(layers, None)) is None:
+            return (
+                "Make numbers of them first: StringLookup, Hashing or "
+                "TextVectorization, called on the input."
+            )
+        return (
+            f"Its call becomes a program, which has no strings: call {lookup.name!r} "
+            "in front, word = Input((1,), dtype='string'); Model(word, "
+            f"{self.name}(lookup(word))), or map the data: lookup(x)."
+        )
 
     def _call_arrays(self, args, kwargs):
         info = type(self)._call_info
@@ -307,11 +355,14 @@ class Calling(Buildable):
                 return value
             if not isinstance(value, np.ndarray):
                 return value
-            if value.dtype.kind in "OUSmM":
+            if value.dtype.kind in "OUSTmM":
+                text = value.dtype.kind in "UST"
                 raise DTypeError(
                     self.name,
                     f"arrays must hold numbers, received {describe(value)}",
-                    hint="Convert it: np.asarray(values, dtype=np.float32).",
+                    hint=self._string_hint()
+                    if text
+                    else "Convert it: np.asarray(values, dtype=np.float32).",
                 )
             return jnp.asarray(value)
 

@@ -24,6 +24,7 @@ from exburn.weights import (
     alive,
     as_array,
     assign,
+    refuse_overwriting,
     scalars,
 )
 
@@ -56,10 +57,13 @@ class Weighted(Base):
             trainable: Whether the optimizer updates it.
             regularizer: Function of the weight, added to the loss.
             constraint: Projection applied after every update.
+            autocast, aggregation: For Keras code, see ``exburn.Variable``.
+            overwrite_with_gradient: Must be False.
             name: Shown in paths until the weight is an attribute; then that name is.
 
         Raises:
             ShapeError: A size is unknown.
+            ArgumentError: ``overwrite_with_gradient`` is asked for.
         """
         shape = tuple(shape or ())
         if any(d is None or not isinstance(d, int | np.integer) for d in shape):
@@ -68,6 +72,7 @@ class Weighted(Base):
                 f"a weight's shape must be known, received {shape}",
                 hint="Give the sizes in Input(shape), except for free axes.",
             )
+        refuse_overwriting(f"{self.name}.add_weight", overwrite_with_gradient)
         own_dtype = dtype is not None
         dtype = jnp.dtype(standardize_dtype(dtype or self.variable_dtype))
         if initializer is None:

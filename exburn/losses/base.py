@@ -128,7 +128,9 @@ class Loss:
             y_pred: Predictions.
             sample_weight: ``[batch]`` or ``[batch, …]`` weights.
             mask: ``[batch, …]`` booleans; false entries are left out of the mean. By
-                default the one that came with the predictions, if any.
+                default the one that came with the predictions, if any. As in Keras a
+                loss of one value a row weighs it by how many of its entries are true,
+                and a scalar knows nothing of them.
             row_mask: ``[batch]``; rows that are false are padding, and count as absent.
         """
         mask = self._mask if mask is None else mask
@@ -140,14 +142,25 @@ class Loss:
         labels = self._kernel_labels(y_true, y_pred)
         if labels is not None:
             return reduced_cross_entropy(y_pred, labels, reduce)
-        for valid in _booleans(mask, row_mask):
+        apart = self._keeps_apart(mask, y_true, y_pred)
+        for valid in _booleans(mask if apart else None, row_mask):
             y_true = blanked(y_true, valid, 0)
             y_pred = blanked(y_pred, valid, self.fill)
         values = jnp.asarray(self.call(y_true, y_pred))
         self._note_rank(values)
         if values.ndim == 0:
             return reduce_values(values, self.reduction, sample_weight)
-        return reduce(values)
+        return reduce(values if apart else _for_each_entry(self.name, values, mask))
+
+    def _keeps_apart(self, mask: Any, y_true: Any, y_pred: Any) -> bool:
+        """Whether it has a value for each entry of the mask."""
+        if mask is None or jnp.ndim(mask) < 2:
+            return True
+        try:
+            found = jax.eval_shape(self.call, y_true, y_pred).shape
+        except _LOOKS_AT_VALUES:  # operation by operation it may
+            found = jnp.shape(self.call(y_true, y_pred))
+        return len(found) >= jnp.ndim(mask) and found[1:2] == jnp.shape(mask)[1:2]
 
     def row_factors(
         self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
@@ -220,6 +233,29 @@ class Loss:
     def __repr__(self) -> str:
         options = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
         return f"{type(self).__name__}({options})"
+
+
+# What JAX raises where a function needs the numbers of what it traces.
+_LOOKS_AT_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+)
+
+
+def _for_each_entry(op: str, values: jax.Array, mask: Any) -> jax.Array:
+    """Values of whole rows, ``[batch]`` or ``[batch, 1]``, for each entry of a mask."""
+    shape = jnp.shape(mask)
+    fits = all(n in (1, m) for n, m in zip(values.shape, shape, strict=False))
+    if values.ndim > len(shape) or not fits:
+        raise ShapeError(
+            op,
+            "a loss behind a mask has a value for each entry of the mask, or for each "
+            "row",
+            {"mask": shape, "values": values.shape},
+            hint="Reduce over the last axes: jnp.mean(values, axis=-1).",
+        )
+    rest = (1,) * (len(shape) - values.ndim)
+    return jnp.broadcast_to(values.reshape(values.shape + rest), shape)
 
 
 def _booleans(*masks: Any) -> list[jax.Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -115,7 +116,9 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         y_pred: Scores, probabilities or logits.
 
     Shape:
-        y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → [batch, …]
+        y_true: [batch, …] or [batch, …, 1]; y_pred: [batch, …, classes] → [batch, …];
+        [n, 1] and [1, n, classes] → [n, n], each label compared with each row, as in
+        Keras
 
     Raises:
         TargetError: The targets look one-hot.
@@ -125,9 +128,25 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         >>> sparse_categorical_accuracy([1, 0], [[0.1, 0.9], [0.2, 0.8]]).tolist()
         [1.0, 0.0]
     """
-    y_pred = jnp.asarray(y_pred)
+    y_true, y_pred = jnp.asarray(y_true), jnp.asarray(y_pred)
+    if _is_across(y_true.shape, y_pred.shape[:-1]):
+        hits = jnp.argmax(y_pred, axis=-1) == y_true
+        return hits.astype(jnp.float32)
     labels = class_labels("sparse_categorical_accuracy", y_true, y_pred)
     return _hits(labels, y_pred)
+
+
+def _is_across(labels: tuple, rows: tuple) -> bool:
+    """Whether as many labels as rows lie along other axes: ``[2, 1]`` and ``[1, 2]``.
+
+    Keras compares each with each.
+    """
+    if len(labels) != len(rows) or labels == rows or 0 in (*labels, *rows):
+        return False
+    meet = all(
+        1 in pair or len({*pair}) == 1 for pair in zip(labels, rows, strict=True)
+    )
+    return meet and math.prod(labels) == math.prod(rows)
 
 
 def _hits(labels: jax.Array, scores: jax.Array) -> jax.Array:
@@ -347,6 +366,11 @@ class SparseCategoricalAccuracy(FormulaMetric):
 
     def __init__(self, name: str = "sparse_categorical_accuracy", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
+
+    def values(self, y_true: Any, y_pred: Any) -> jax.Array:
+        if _is_across(y_true.shape, y_pred.shape[:-1]):
+            self.per_sample = False  # nor one value for each row
+        return super().values(y_true, y_pred)
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
         return True

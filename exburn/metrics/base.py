@@ -44,6 +44,8 @@ class Metric:
         per_sample: ``False`` if padded rows cannot be taken out by a weight of 0: the
             metric must then be given real rows only. ``None`` while that is not known.
         direction: ``"up"`` or ``"down"``, the way to better values, where known.
+        values_rank: Axes of what it takes the mean of, where known: a mask of more axes
+            is none of its.
 
     Example:
         Pure, so that it also runs under ``jit``, ``scan`` and ``vmap``:
@@ -78,6 +80,7 @@ class Metric:
 
     per_sample: bool | None = True
     direction: str | None = None
+    values_rank: int | None = None
     _takes_weight: ClassVar[bool] = True
     _pure: ClassVar[dict[str, Any]] = {}
 

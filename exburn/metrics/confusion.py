@@ -138,14 +138,16 @@ class ThresholdMetric(Metric):
         y_true, y_pred = jnp.asarray(y_true), as_float(y_pred, self._dtype)
         check_same(self.name, y_true, y_pred)
         y_true, y_pred = same_rank(y_true, y_pred)
+        if self.top_k is not None:  # of all scores: those of weight 0 are in it, too
+            if y_pred.ndim == 1:  # the best of all rows
+                self.per_sample = False
+            y_pred = _only_top(self.name, y_pred, self.top_k)
         weight = jnp.ones((), self._dtype)
         if sample_weight is not None:
             y_true, y_pred = without_rows(sample_weight, y_true, y_pred)
             weight = jnp.asarray(sample_weight).astype(self._dtype)
             if weight.ndim:
                 weight = unsqueezed(self.name, "sample_weight", weight, y_pred)
-        if self.top_k is not None:
-            y_pred = _only_top(self.name, y_pred, self.top_k)
         weight = jnp.broadcast_to(weight, y_pred.shape)
         if self.class_id is not None:
             if y_pred.ndim < 2 or not 0 <= self.class_id < y_pred.shape[-1]:
@@ -180,8 +182,11 @@ def histogram(intervals: jax.Array, weight: jax.Array, size: int) -> jax.Array:
 
 
 def _only_top(op: str, scores: jax.Array, k: int) -> jax.Array:
-    """Scores, -inf for those that are not among the k highest of their row."""
-    if scores.ndim < 2 or scores.shape[-1] < k:
+    """Scores, -inf for those that are not among the k highest of their row.
+
+    Those of one axis are one row, as in Keras.
+    """
+    if scores.ndim < 1 or scores.shape[-1] < k:
         details = {"y_pred": scores.shape}
         raise ShapeError(op, f"top_k={k} needs rows of at least {k} scores", details)
     index = jax.lax.top_k(scores, k)[1]

@@ -236,6 +236,7 @@ class MeanMetricWrapper(Mean):
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
             y_true, y_pred = rank_for(self.values, self._fn, y_true, y_pred)
         values = self.values(y_true, y_pred)
+        self.values_rank = values.ndim
         rows = jax.tree.leaves(y_pred)[0].shape[:1]
         if values.ndim and values.shape[:1] != rows and self.per_sample is not False:
             raise ShapeError(

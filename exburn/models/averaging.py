@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from exburn.dataset import as_dataset
-from exburn.models.arguments import positive
+from exburn.models.arguments import BATCH, positive
+from exburn.models.encoding import encode_dataset, read_dataset
 
 __all__ = ["Averaging"]
 
@@ -83,12 +83,14 @@ class Averaging:
         steps = positive(op, "steps", steps, None)
         dataset = None
         if x is not None:
-            dataset = as_dataset(x, op=op)
+            rows = batch_size or BATCH
+            dataset = read_dataset(self, x, op=op)
+            dataset = encode_dataset(self, dataset, op=op, batch_size=rows)
             if trainer.state is None:
                 self._prepare("predict", dataset)
         trainer.update_statistics(dataset, batch_size, steps)
 
     def _check_statistics(self, data: Any) -> None:
         """Raises if ``update_batch_statistics`` could not use the data."""
-        dataset = None if data is None else as_dataset(data, op="fit")
+        dataset = None if data is None else read_dataset(self, data, op="fit")
         self._trainer("fit").check_statistics(dataset)

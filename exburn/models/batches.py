@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.dataset import ArrayDataset, as_batch
+from exburn.dataset import ArrayDataset
 from exburn.models.arguments import logs_as
+from exburn.models.encoding import read_batch
 from exburn.models.weighting import class_weights
 
 __all__ = ["Batches"]
@@ -38,7 +39,7 @@ class Batches:
     def _on_batch(self, op, x, y, sample_weight, class_weight, return_dict, *, train):
         trainer = self._trainer(op)
         trainer.check_free(op, train=train)
-        dataset = as_batch(x, y, sample_weight, op=op)
+        dataset = read_batch(self, x, y, sample_weight, op=op)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight, op)
             assert isinstance(dataset, ArrayDataset)
@@ -48,7 +49,7 @@ class Batches:
 
     def predict_on_batch(self, x):
         """Outputs for one batch."""
-        batch = as_batch(x, op="predict_on_batch")
+        batch = read_batch(self, x, op="predict_on_batch")
         trainer = self._predictor()
         self._prepare("predict", batch, batch_size=batch.size)
         with self._guarded("predict", batch, batch.size):

@@ -14,6 +14,7 @@ from exburn.errors import ArgumentError, NotCompiledError
 from exburn.metrics import Mean
 from exburn.models.options import set_options, warm_up, with_accuracy
 from exburn.row_mixing import is_foreign
+from exburn.training.compile_metrics import CompileMetrics
 from exburn.training.objective import Objective
 from exburn.training.own_step import writes
 from exburn.training.trainer import Trainer
@@ -34,6 +35,7 @@ class _Run:
         self.history: History | None = None
         self.stop = {"training": False, "evaluating": False, "predicting": False}
         self.check_numerics = True
+        self.compile_metrics: CompileMetrics | None = None
         self._trackers: dict[str, Mean] = {}
         self.variants: dict[Any, Any] = {}
         self.warmup: Any = None
@@ -304,14 +306,21 @@ class Compiling:
 
     @property
     def metrics_names(self) -> list[str]:
-        """Names of the values that ``evaluate`` returns; none before ``compile``."""
+        """Names of the values that ``evaluate`` returns; none before ``compile``.
+
+        Keras lists the names of ``metrics``.
+        """
         trainer = self._run.value.trainer
         return [] if trainer is None else trainer.objective.names
 
     @property
     def metrics(self) -> list[Any]:
         """Trackers of the loss, the metrics of ``compile``, those of layers; may be
-        overridden."""
+        overridden.
+
+        The metrics of ``compile`` are one, ``compile_metrics``, as in Keras: its
+        ``metrics`` are those that were given, and ``result()`` is a dict.
+        """
         run = self._run.value
         if run.trainer is None:
             return []
@@ -319,7 +328,18 @@ class Compiling:
         loss, *parts = run.loss_trackers(objective).values()
         given = [meter.metric for meter in objective.meters]
         own = [m for m in held_metrics(self) if not any(m is one for one in given)]
-        return [loss, *given, *parts, *own]
+        compiled = self._compile_metrics
+        return [loss, *([] if compiled is None else [compiled]), *parts, *own]
+
+    @property
+    def _compile_metrics(self) -> CompileMetrics | None:
+        """Keras' name of the metrics of ``compile``."""
+        run = self._run.value
+        if run.trainer is None or not run.trainer.objective.has_metrics:
+            return None
+        if run.compile_metrics is None:
+            run.compile_metrics = CompileMetrics(self)
+        return run.compile_metrics
 
     @property
     def _loss_tracker(self) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from exburn import jax_functions, registry
@@ -133,7 +132,7 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
 def input_entry(symbol: Symbol, name: str) -> dict[str, Any]:
     """The same of an input; a symbol from inside another model has no layer."""
     layer = input_layer(symbol)
-    shape, dtype = public_shape(symbol.shape), jnp.dtype(symbol.dtype).name
+    shape, dtype = public_shape(symbol.shape), symbol.dtype
     config = {"batch_shape": shape, "dtype": dtype, "name": name}
     return {
         "module": "exburn.layers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ class Exporting:
 
     built: bool
     graph: Any
-    input: Any
+    host_graph: Any
+    program_inputs: Any
 
     def export(
         self,
@@ -44,6 +46,9 @@ class Exporting:
         ``exburn.predict(filepath, x)`` runs it, and so does
         ``jax.export.deserialize(data).call(x)`` in any process with JAX; the program
         takes any number of rows.
+
+        Lookups of strings are no part of the program, which is said by a warning: it
+        takes what ``model.encode_inputs(x)`` returns.
 
         Args:
             filepath: The file, by custom ``….stablehlo``.
@@ -78,6 +83,13 @@ class Exporting:
         reason = "writing StableHLO needs flatbuffers"
         require("flatbuffers", "export", reason, extra="export")
         specs = self._export_specs(input_signature, batch_size)
+        if (host := self.host_graph) is not None:
+            lookups = ", ".join(map(repr, host.lookups))
+            warnings.warn(
+                f"{lookups} run on the host, and are not in the exported program: its "
+                "inputs are those that model.encode_inputs(x) returns",
+                stacklevel=2,
+            )
         with _unobserved(self):
             split = SplitModule(self)
         groups = split.read()
@@ -118,7 +130,7 @@ class Exporting:
                 "the inputs of this model are not known",
                 hint="model.export(path, input_signature=x[:1]).",
             )
-        given = self.input if signature is None else signature
+        given = self.program_inputs if signature is None else signature
         rows = dim(0) if batch_size is None else batch_size
         known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
         return jax.tree.map(

@@ -14,8 +14,6 @@ from exburn.callbacks import ProgressBar
 from exburn.dataset import (
     ArrayDataset,
     StreamDataset,
-    as_dataset,
-    as_validation_dataset,
     split,
     with_targets_like,
 )
@@ -29,6 +27,7 @@ from exburn.models.arguments import (
     positive,
     validation_epochs,
 )
+from exburn.models.encoding import encode_dataset, read_dataset, read_validation
 from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.models.weighting import class_weights
@@ -145,23 +144,20 @@ class Fitting(Preparing):
         epochs = min(epochs, config.max_epochs() or epochs)
         if device is not None:
             self.to_device(device)
-        dataset = as_dataset(x, y, sample_weight)
+        dataset = read_dataset(self, x, y, sample_weight, op="fit")
         if resident and not isinstance(dataset, ArrayDataset):
             raise ArgumentError(
                 "fit",
                 "only arrays can stay on the device, received a loader of batches",
                 hint="Leave out resident=True, or give arrays.",
             )
-        if isinstance(dataset, StreamDataset):
-            dataset.first_epoch = initial_epoch
-            dataset.earlier = trainer.earlier(initial_epoch)
         validation = None
         if validation_data is not None:
             whole = steps_per_epoch is None or validation_steps is None
             if validation_data is x:
                 check_repeats(dataset, whole=whole, steps=steps_per_epoch)
-            validation = as_validation_dataset(
-                validation_data, op="fit (validation data)"
+            validation = read_validation(
+                self, validation_data, op="fit (validation data)"
             )
         elif validation_split:
             dataset, validation = split(dataset, validation_split)
@@ -171,9 +167,23 @@ class Fitting(Preparing):
                 "fit", rows, validation, validation_steps
             )
         batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
+        check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
+        with closed_if_it_fails(dataset, validation):
+            dataset = encode_dataset(
+                self, dataset, op="fit", batch_size=batch_size, shuffle=shuffle
+            )
+            if validation is not None:
+                validation = encode_dataset(
+                    self,
+                    validation,
+                    op="fit (validation data)",
+                    batch_size=validation_batch_size or batch_size,
+                )
+        if isinstance(dataset, StreamDataset):
+            dataset.first_epoch = initial_epoch
+            dataset.earlier = trainer.earlier(initial_epoch)
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight)
-        check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
         if (limit := config.max_steps_per_epoch()) is not None:
             known = count_steps(dataset, batch_size, steps_per_epoch)
             steps_per_epoch = limit if known is None else min(known, limit)

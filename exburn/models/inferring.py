@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.callback import CallbackList
-from exburn.dataset import ArrayDataset, as_dataset
+from exburn.dataset import ArrayDataset
 from exburn.models.arguments import check_ends, check_verbose, logs_as, positive
+from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.training.trainer import Trainer
 
@@ -36,11 +37,14 @@ class Inferring(Preparing):
         trainer = self._trainer("evaluate")
         steps = positive("evaluate", "steps", steps, None)
         verbose = check_verbose("evaluate", verbose)
-        dataset = as_dataset(x, y, sample_weight, op="evaluate")
+        dataset = read_dataset(self, x, y, sample_weight, op="evaluate")
         batch_size = self._batch_rows("evaluate", batch_size, dataset, steps)
         check_ends("evaluate", "steps", steps, dataset)
         user = CallbackList(callbacks)
         with closed_if_it_fails(dataset):
+            dataset = encode_dataset(
+                self, dataset, op="evaluate", batch_size=batch_size
+            )
             self._prepare("evaluate", dataset, batch_size=batch_size)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)
         with self._guarded("evaluate", dataset, batch_size), exits(listed):
@@ -70,13 +74,14 @@ class Inferring(Preparing):
         """
         steps = positive("predict", "steps", steps, None)
         verbose = check_verbose("predict", verbose)
-        dataset = as_dataset(x, op="predict")
+        dataset = read_dataset(self, x, op="predict")
         if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
-            dataset = ArrayDataset(dataset.tree[0], op="predict")
+            dataset = ArrayDataset.of((dataset.tree[0], None, None))
         batch_size = self._batch_rows("predict", batch_size, dataset, steps)
         check_ends("predict", "steps", steps, dataset)
         trainer = self._predictor()
         with closed_if_it_fails(dataset):
+            dataset = encode_dataset(self, dataset, op="predict", batch_size=batch_size)
             self._prepare("predict", dataset, batch_size=batch_size)
         user = CallbackList(callbacks)
         listed = self._listeners(user, verbose, dataset, batch_size, steps)

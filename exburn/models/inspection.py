@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.dataset import as_dataset
 from exburn.models.arguments import first_batch, positive
+from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.information import ModelInfo, describe
 from exburn.models.planning import (
     Plan,
@@ -88,7 +88,9 @@ class Inspection:
         kind = "train" if trains and not self._untrainable() else "predict"
         given = None
         if x is not None:
-            given = first_batch(as_dataset(x, y, op="plan"), trainer.seed)
+            dataset = read_dataset(self, x, y, op="plan")
+            dataset = encode_dataset(self, dataset, op="plan", batch_size=rows)
+            given = first_batch(dataset, trainer.seed)
         elif kind in trainer.batch_specs:
             given = trainer.batch_specs[kind]
         if given is None:

@@ -13,18 +13,20 @@ from flax import nnx
 from exburn import graph as graphs
 from exburn import registry
 from exburn.building import clone, intact, materialize, place, spread_precision
+from exburn.dataset import as_texts
 from exburn.dtypes import Precision
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
 from exburn.models.adapting import Adapting
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
+from exburn.models.host_graph import HostGraph, split_off
 from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Operation, Symbol
+from exburn.symbol import Operation, Symbol, has_symbol, record
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -91,13 +93,15 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         with graphs.named_by(dict(_items(vars(self).get("nodes")))):
             graph, layers = graphs.trace(inputs, outputs)
         self._autocast = False  # each layer casts what it needs: ids must stay exact
-        self._graph = Static(graph)
+        host = split_off(graph, layers)
+        self._graph, self._host = Static(graph), Static(host)
         self._symbols = Static((inputs, outputs))
         self.nodes = nnx.Dict(layers)
-        flat, treedef = jax.tree.flatten(inputs)
+        given = jax.tree.map(lambda s: s.spec, inputs) if host is None else host.specs
+        flat, treedef = jax.tree.flatten(given)
         self._book.value.traced = (
             lambda values: ((jax.tree.unflatten(treedef, values),), {}),
-            [symbol.spec for symbol in flat],
+            flat,
         )
         self.built = True
         place(self)
@@ -146,6 +150,70 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         held = vars(self).get("_graph")
         return None if held is None else held.value
 
+    @property
+    def host_graph(self) -> HostGraph | None:
+        """What runs on the host in front of the program: lookups of strings.
+
+        ``None`` if nothing does.
+        """
+        held = vars(self).get("_host")
+        return None if held is None else held.value
+
+    @property
+    def program_inputs(self) -> Any:
+        """Specs of what the program of a functional model takes."""
+        host = self.host_graph
+        if host is not None:
+            return host.specs
+        return jax.tree.map(lambda symbol: symbol.spec, self.input)
+
+    @property
+    def reads_strings(self) -> bool:
+        """Whether its data are looked up on the host first."""
+        return self.host_graph is not None
+
+    def encode_inputs(self, inputs: Any) -> Any:
+        """What the model's program takes: the inputs, with numbers for strings.
+
+        ``fit``, ``predict`` and calls do this themselves, and take what it returns as
+        well; an exported program takes nothing else.
+
+        Args:
+            inputs: Arrays in the structure of the model's inputs.
+
+        Returns:
+            Arrays by name, if there are lookups in front of the program; else the
+            inputs as they are.
+
+        Raises:
+            DataError, ShapeError, DTypeError: They do not fit the model.
+
+        Example:
+            >>> from exburn.layers import Dense, Input, StringLookup
+            >>> word = Input((1,), dtype="string")
+            >>> lookup = StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
+            >>> model = Model(word, Dense(2)(lookup(word)))
+            >>> model.encode_inputs([["b"], ["c"]])["string_lookup"].tolist()
+            [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+        """
+        if self.graph is None and self.reads_strings:
+            inputs = as_texts(inputs, one=True)
+            self.begin_with(inputs)
+        host = self.host_graph
+        if host is None or host.is_encoded(inputs):
+            return inputs
+        return host.encode(self.nodes, inputs)
+
+    def begin_with(self, inputs: Any) -> None:
+        """Makes the graph for the first data; a model of symbols has one."""
+
+    def __call__(self, *args, **kwargs):
+        if not args:
+            args, kwargs = self._call_info.by_place(kwargs)
+        if args and self.reads_strings and not has_symbol((args, kwargs)):
+            args = (self.encode_inputs(args[0]), *args[1:])
+        return super().__call__(*args, **kwargs)
+
     def build(self, input_shape: Any = None) -> None:
         """Makes a subclass's weights for inputs of this shape, batch axis included.
 
@@ -174,14 +242,36 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
-        return _unpacked(self.graph.run(self.nodes, inputs))
+        host = self.host_graph
+        graph = self.graph if host is None else host.program
+        return _unpacked(graph.run(self.nodes, inputs))
 
     def _call_symbols(self, args, kwargs):
+        if self.host_graph is not None:
+            inside = self._symbols_for(args[0])
+            specs = jax.tree.map(lambda symbol: symbol.spec, inside)
+            symbols = record(self, args, kwargs, specs)
+            made = jax.tree.leaves(symbols)
+            self._book.value.calls.append(made[0].call)
+            for symbol, source in zip(made, jax.tree.leaves(inside), strict=True):
+                symbol.mask = source.mask
+            return symbols
         symbols = super()._call_symbols(args, kwargs)
         if self.graph is None:
             return symbols
         # As in Keras a list of one stays one on symbols.
         return jax.tree.unflatten(self.graph.output_tree, jax.tree.leaves(symbols))
+
+    def _symbols_for(self, inputs: Any) -> Any:
+        """What the graph makes of symbols, of which some are strings."""
+        assert self.graph is not None
+        layers = [layer for _, layer in _items(self.nodes)]
+        calls = [len(layer._book.value.calls) for layer in layers]
+        try:
+            return self.graph.run(self.nodes, inputs)
+        finally:  # they are calls of this model's, not of its layers'
+            for layer, count in zip(layers, calls, strict=True):
+                del layer._book.value.calls[count:]
 
     def set_weights(self, weights: Any) -> None:
         """As of a layer; while another thread trains the model they would be lost.

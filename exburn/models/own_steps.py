@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from exburn import context
 from exburn.building import inspect_call, spec_like
 from exburn.dataset.packing import unpack_x_y_sample_weight
+from exburn.errors import ArgumentError
 from exburn.layer import Bound, bound
 from exburn.models.compiling import Compiling
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.own_metrics import holding
-from exburn.training.own_step import built_in
+from exburn.training.own_step import built_in, gives_loss
 from exburn.training.program import one_number, own_loss
 
 __all__ = ["OwnSteps"]
@@ -58,13 +59,14 @@ class OwnSteps:
         optimizer, batch = self.optimizer, unpack_x_y_sample_weight(data)
 
         def objective(trained):
+            if gives_loss(self):
+                return self._own_loss_and_updates(
+                    (trained, rest), measured, batch, True, slots
+                )
             loss, seen = self._loss_and_updates(
                 (trained, rest), measured, batch, training=True
             )
-            scaled = one_number(loss)
-            if optimizer.scales_loss:
-                scaled = optimizer.scale_loss(loss, optimizer.state_of(slots))
-            return scaled, (loss, seen)
+            return self._scaled(loss, slots), (loss, seen)
 
         (_, (loss, seen)), grads = jax.value_and_grad(objective, has_aux=True)(trained)
         trained, slots = optimizer.stateless_apply(slots, grads, trained)
@@ -72,13 +74,84 @@ class OwnSteps:
         return logs, (trained, seen["rest"], slots, measured)
 
     @built_in
+    def compute_loss_and_updates(
+        self,
+        trainable_variables,
+        non_trainable_variables,
+        metrics_variables,
+        x,
+        y,
+        sample_weight,
+        training: bool = False,
+        optimizer_variables=None,
+    ) -> tuple[Any, tuple[Any, Any, list, list]]:
+        """The loss of a batch as a pure function, for ``jax.value_and_grad``.
+
+        An override is called by ``train_step`` and ``test_step``, unless those are
+        overridden, too.
+
+        Args:
+            trainable_variables, non_trainable_variables, metrics_variables: As of
+                ``stateless_compute_loss``.
+            x, y, sample_weight: The batch.
+            training: Whether this is a training step.
+            optimizer_variables: Values of ``optimizer.variables``, where a
+                ``LossScaleOptimizer`` scales the loss.
+
+        Returns:
+            The loss that is differentiated, and with it the unscaled loss, the outputs,
+            and the new ``non_trainable_variables`` and ``metrics_variables``.
+        """
+        loss, seen = self._loss_and_updates(
+            (trainable_variables, non_trainable_variables),
+            metrics_variables or self.metrics_variables,
+            (x, y, sample_weight),
+            training=training,
+        )
+        scaled = loss
+        if training and optimizer_variables is not None:
+            scaled = self._scaled(loss, optimizer_variables)
+        return scaled, (loss, seen["outputs"], seen["rest"], seen["metrics"])
+
+    def _scaled(self, loss: Any, slots: Any) -> Any:
+        """The loss that is differentiated: one number, scaled by the optimizer."""
+        if self.optimizer.scales_loss:
+            return self.optimizer.scale_loss(loss, self.optimizer.state_of(slots))
+        return one_number(loss)
+
+    def _own_loss_and_updates(
+        self, weights: tuple, measured: Any, batch: tuple, training: bool, slots=None
+    ) -> tuple[Any, tuple[Any, dict[str, Any]]]:
+        """What the class's own ``compute_loss_and_updates`` gives, as ours does."""
+        given = {} if slots is None else {"optimizer_variables": slots}
+        scaled, found = self.compute_loss_and_updates(
+            *weights, measured, *batch, training=training, **given
+        )
+        if not isinstance(found, tuple) or len(found) != 4:
+            raise ArgumentError(
+                "compute_loss_and_updates",
+                "without a train_step of its own it must return (loss, (unscaled_loss, "
+                "y_pred, non_trainable_variables, metrics_variables))",
+                {"received": f"{type(found).__name__} beside the loss"},
+            )
+        loss, outputs, rest, metrics = found
+        masks = [None] * len(jax.tree.leaves(outputs))
+        seen = {"outputs": outputs, "masks": masks, "rest": rest, "metrics": metrics}
+        return scaled, (loss, seen)
+
+    @built_in
     def test_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
         """As ``train_step``, without an update: the state has no optimizer in it."""
         trained, rest, measured = state
         batch = unpack_x_y_sample_weight(data)
-        loss, seen = self._loss_and_updates(
-            (trained, rest), measured, batch, training=False
-        )
+        if gives_loss(self):
+            _, (loss, seen) = self._own_loss_and_updates(
+                (trained, rest), measured, batch, False
+            )
+        else:
+            loss, seen = self._loss_and_updates(
+                (trained, rest), measured, batch, training=False
+            )
         logs, measured = self._measured(trained, loss, seen, batch, training=False)
         return logs, (trained, seen["rest"], measured)
 
@@ -114,9 +187,7 @@ class OwnSteps:
         """
         objective = self._trainer("compute_loss").objective
         self._require_targets("compute_loss", y)
-        specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
-        names = self._output_names_of(specs[0])
-        objective.build(*specs, names, self._ends_in_probabilities)
+        self.match_objective(y, y_pred, sample_weight)
         pass_ = context.current() or context.Context()
         filled, masks = pass_.attached(y_pred)
         loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
@@ -158,6 +229,7 @@ class OwnSteps:
             if masks is not None:
                 run.pass_.attach(y_pred, masks)
             loss = own_loss(run.copy.compute_loss, training, **given)
+            self._track(run.pass_.parts, y_pred)
         return loss, (list(trainable_variables), run.rest, after)
 
     @built_in
@@ -173,9 +245,7 @@ class OwnSteps:
         """
         trainer, pass_ = self._trainer("compute_metrics"), context.current()
         if pass_ is None:
-            specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
-            names = self._output_names_of(specs[0])
-            trainer.objective.build(*specs, names, self._ends_in_probabilities)
+            self.match_objective(y, y_pred, sample_weight)
             trainer.readings, pass_ = None, context.Context()
         masks = pass_.attached(y_pred)[1]
         trainer.objective.measure(y, y_pred, sample_weight, masks)
@@ -199,11 +269,23 @@ class OwnSteps:
             found |= value if isinstance(value, dict) else {name: value}
         return found
 
+    def match_objective(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Matches the losses and metrics of ``compile`` to these outputs."""
+        objective = self._trainer("compute_loss").objective
+        specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+        names = self._output_names_of(specs[0])
+        objective.build(*specs, names, self._ends_in_probabilities)
+
     def _named_metrics(self) -> list[tuple[Any, str]]:
-        """The metrics, and what logs call them."""
+        """The metrics, those of ``compile`` one by one, and what logs call them."""
         meters = self._trainer("metrics").objective.meters
         names = {id(meter.metric): meter.name for meter in meters}
-        return [(metric, names.get(id(metric), metric.name)) for metric in self.metrics]
+        metrics = [
+            one
+            for metric in self.metrics
+            for one in getattr(metric, "metrics", None) or [metric]
+        ]
+        return [(metric, names.get(id(metric), metric.name)) for metric in metrics]
 
     @property
     def logged_names(self) -> list[str] | None:
@@ -222,10 +304,10 @@ class OwnSteps:
             outputs = run.copy._call_arrays((x,), {})
             given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
             loss = own_loss(run.copy.compute_loss, training, **given)
+            self._track(run.pass_.parts, outputs)
         return loss, {
             "outputs": outputs,
             "masks": run.pass_.attached(outputs)[1],
-            "parts": run.pass_.parts,
             "rest": run.rest,
             "metrics": after,
         }
@@ -240,8 +322,7 @@ class OwnSteps:
         work = self._working_on(weights, seen["metrics"], training, "compute_metrics")
         with work as (run, after):
             run.pass_.attach(seen["outputs"], seen["masks"])
-            for name, value in {"loss": loss, **seen["parts"]}.items():
-                trackers[name].update_state(value, sample_weight=rows)
+            trackers["loss"].update_state(loss, sample_weight=rows)
             logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
         return logs, after
 
@@ -257,6 +338,13 @@ class OwnSteps:
         holds = holding(self.metrics, measured, beside=beside)
         with bound(self, *weights, training=training, op=op) as run, holds as after:
             yield run, after
+
+    def _track(self, parts: dict[str, Any], outputs: Any) -> None:
+        """Takes the losses of several outputs into their means, as ``CompileLoss``."""
+        trackers, rows = self._loss_trackers(), jax.tree.leaves(outputs)[0].shape[0]
+        for name, value in parts.items():
+            mean = jax.lax.stop_gradient(value)
+            trackers[name].update_state(mean, sample_weight=rows)
 
     def _loss_trackers(self) -> dict[str, Any]:
         return self._run.value.loss_trackers(self._trainer("train_step").objective)

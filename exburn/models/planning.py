@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from exburn.device import device_name
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.models.figures import Figures, amount_text, size_text
+from exburn.shapes import describe
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.trainer import Trainer
 
@@ -102,16 +103,17 @@ def input_specs(model: Any) -> Any:
             hint="Pass some: model.plan(32, x), or fit the model first.",
         )
 
-    def spec(symbol: Any) -> jax.ShapeDtypeStruct:
-        if any(size is None for size in symbol.shape[1:]):
+    def row(spec: Any) -> jax.ShapeDtypeStruct:
+        sizes = spec.shape[1:]
+        if not all(isinstance(size, int) for size in sizes):
             raise ArgumentError(
                 "plan",
-                f"a size of the input {symbol.name!r} is free: {symbol.shape}",
+                f"a size of an input is free: {describe(spec)}",
                 hint="Pass inputs of the size that is meant: model.plan(32, x).",
             )
-        return jax.ShapeDtypeStruct((1, *symbol.shape[1:]), jnp.dtype(symbol.dtype))
+        return jax.ShapeDtypeStruct((1, *sizes), spec.dtype)
 
-    return jax.tree.map(spec, model.input)
+    return jax.tree.map(row, model.program_inputs)
 
 
 def with_rows(tree: Any, rows: int) -> Any:

@@ -10,7 +10,7 @@ from exburn import graph as graphs
 from exburn import registry
 from exburn.arguments import check_not_of_keras
 from exburn.building import intact, materialize, spread_precision
-from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
 from exburn.layer import Layer
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.config import (
@@ -20,6 +20,7 @@ from exburn.models.config import (
 )
 from exburn.models.model import Model
 from exburn.registry import deserialize, register_builtin
+from exburn.shapes import TEXT, is_text
 from exburn.symbol import Symbol
 from exburn.weights import Static
 
@@ -136,7 +137,7 @@ class Sequential(Model):
         self._run.value.reset()
 
     def _rerun(self) -> None:
-        for key in ("_graph", "_symbols"):
+        for key in ("_graph", "_host", "_symbols"):
             if key in vars(self):
                 delattr(self, key)
         self.built = False
@@ -154,6 +155,28 @@ class Sequential(Model):
         trainer = self._run.value.trainer
         materialize(self, None if trainer is None else trainer.seed)
 
+    @property
+    def reads_strings(self) -> bool:
+        if self.graph is not None:
+            return super().reads_strings
+        first = next(iter(self.layers), None)
+        return getattr(first, "reads_strings", getattr(first, "on_host", False))
+
+    def begin_with(self, inputs: Any) -> None:
+        """Makes the weights for data that layers on the host read first.
+
+        Raises:
+            DataError: They are not one array.
+        """
+        if not hasattr(inputs, "shape"):
+            raise DataError(
+                self.name,
+                f"the input is one array, received {type(inputs).__name__}",
+                hint="Begin the stack with its Input(shape, dtype='string').",
+            )
+        dtype = TEXT if is_text(inputs) else inputs.dtype
+        self._begin((None, *inputs.shape[1:]), dtype)
+
     def build(self, input_shape: Any = None) -> None:
         """Makes the weights for inputs of this shape, batch axis included."""
         if self.graph is not None or input_shape is None:
@@ -166,12 +189,17 @@ class Sequential(Model):
         if not isinstance(input_shape, tuple | list):
             raise ArgumentError("Sequential.build", f"not a shape: {input_shape!r}")
         dtype = "int32" if _wants_integers(stack[0]) else "float32"
+        self._begin(input_shape, TEXT if self.reads_strings else dtype)
+
+    def _begin(self, input_shape: Any, dtype: Any) -> None:
         with intact(self):
             self._start = Static(Input(tuple(input_shape[1:]), dtype=dtype))
             self._learnt = True
             self._refresh()
 
     def call(self, inputs, training=None, mask=None):
+        if self.host_graph is not None:
+            return super().call(inputs)
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs, self._learnt)
         for layer in self.layers:

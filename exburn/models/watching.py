@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 
-from exburn.dataset import ArrayDataset, as_batch
+from exburn.dataset import ArrayDataset
 from exburn.device import device_of
 from exburn.errors import ArgumentError, unknown_name
 from exburn.layer import Layer
+from exburn.models.encoding import read_batch
 from exburn.taps import Tap
 from exburn.training.ownership import own_leaves, own_variables
 from exburn.traversal import iter_modules, iter_weights
@@ -28,6 +29,8 @@ class Watching:
     _require_idle: Any
     layers: Any
     graph: Any
+    nodes: Any
+    host_graph: Any
     outputs: Any
 
     def capture(
@@ -64,11 +67,17 @@ class Watching:
             >>> found["hidden"].shape, bool((found["hidden"] >= 0).all())
             ((5, 3), True)
         """
-        dataset = as_batch(x, op="capture")
+        dataset = read_batch(self, x, op="capture")
         trainer = self._predictor()
         self._prepare("predict", ArrayDataset(dataset.tree[0], op="capture"))
         if layers is None:
-            layers = [v for v in self.layers if not getattr(v, "is_input", False)]
+            host = self.host_graph
+            layers = [
+                layer
+                for layer in self.layers
+                if not getattr(layer, "is_input", False)
+                and (host is None or host.runs_in_program(self.nodes, layer))
+            ]
         elif isinstance(layers, str) or not isinstance(layers, Iterable):
             layers = [layers]
         paths = {self._path_of(layer): None for layer in layers}

@@ -93,8 +93,11 @@ class Computation:
             self._lookups[key] = self._discover(key)
 
     def _inputs(self, model: Any, example: Any) -> Inputs:
-        graph = getattr(model, "graph", None)
+        host, graph = getattr(model, "host_graph", None), getattr(model, "graph", None)
         names = tuple(graph.input_names) if graph is not None else None
+        if host is not None:  # the program takes a dict
+            graph, names = host.program, None
+            example = None if example is None else model.encode_inputs(example)
         if example is not None:
             specs = _specs(example)
             if names is None:
@@ -107,15 +110,18 @@ class Computation:
                 f"the shape of a request to {self.name!r} is not known",
                 hint="Pass an example: Serving(model, example=x[:1]).",
             )
-        for name, spec in zip(names or (), graph.inputs, strict=True):
+        for name, spec in zip(graph.input_names, graph.inputs, strict=True):
             if any(not isinstance(size, int) for size in spec.shape[1:]):
                 raise ArgumentError(
                     "Serving",
                     f"programs are compiled for sizes that are known, but input "
                     f"{name!r} is {describe(spec)}",
                     hint="Pass an example, or one for each size that is served: "
-                    "batch_keys={64: x64, 128: x128}.",
+                    "batch_keys={64: x64, 128: x128}. Of texts fix it: "
+                    "TextVectorization(output_sequence_length=…).",
                 )
+        if host is not None:
+            return Inputs(host.specs)
         specs = list(graph.inputs)
         return Inputs(specs[0] if len(specs) == 1 else specs, names)
 
@@ -197,6 +203,11 @@ class Computation:
         shared = (n for n in range(batches, 1, -1) if batches % n == 0)
         most = _SHARED_BYTES // max(self.row_bytes[key], 1)
         return size * next((n for n in shared if n * size <= most), 1)
+
+    def encode(self, x: Any) -> Any:
+        """A request as the program takes it: with numbers for strings."""
+        encode = getattr(self.model, "encode_inputs", None)
+        return x if encode is None else encode(x)
 
     def unpack(self, key: Hashable, leaves: list[np.ndarray]) -> Any:
         """Outputs in the structure of the model's."""

@@ -243,8 +243,9 @@ class Serving(Streams, Lifecycle):
         return self._queue(x, info, key, timeout, asked, copy=copy, listener=listener)
 
     def _prepared(self, x: Any) -> tuple[Any, Any]:
+        """What the program takes, and what postprocessing is told."""
         if self._preprocessing is None:
-            return x, None
+            return self._computation.encode(x), None
         prepared = self._preprocessing(x)
         if not isinstance(prepared, tuple) or len(prepared) != 2:
             raise ArgumentError(
@@ -253,7 +254,8 @@ class Serving(Streams, Lifecycle):
                 f"{type(prepared).__name__}",
                 hint="info goes to postprocessing(output, info); None will do.",
             )
-        return prepared
+        x, info = prepared
+        return self._computation.encode(x), info
 
     def _queue(
         self,

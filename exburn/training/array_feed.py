@@ -20,7 +20,7 @@ from exburn.training.plan import balanced, bucket, power_of_two, shared
 from exburn.training.prefetch import Prefetch
 from exburn.training.transfer import kept
 
-__all__ = ["ArrayFeed"]
+__all__ = ["ArrayFeed", "row_order"]
 
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
@@ -218,16 +218,7 @@ class ArrayFeed:
         return np.concatenate(passes)[first : first + self.samples]
 
     def _pass(self, seed: int, number: int) -> np.ndarray:
-        n, b = self.size, self.batch_size
-        if not self.shuffle:
-            return np.arange(n, dtype=np.int32)
-        key = [seed, path_hash("shuffle", number)]
-        rng = np.random.Generator(np.random.Philox(key=key))
-        if self.shuffle == "batch":
-            blocks = rng.permutation(n // b)
-            order = (blocks[:, None] * b + np.arange(b)).reshape(-1)
-            return np.concatenate([order, np.arange(n // b * b, n)]).astype(np.int32)
-        return rng.permutation(n).astype(np.int32)
+        return row_order(self.size, self.batch_size, self.shuffle, seed, number)
 
     def _pieces(self, phase: int, start: int) -> Iterator[tuple[int, int, int, bool]]:
         """(first step, steps, length with padding, whether groups) of each chunk.
@@ -322,6 +313,34 @@ class ArrayFeed:
                     reuse(host, data)
                 del host, data  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size
+
+
+def row_order(
+    rows: int, batch_size: int, shuffle: bool | str, seed: int, number: int
+) -> np.ndarray:
+    """The order of the rows in a pass through all of them.
+
+    Args:
+        rows: How many there are.
+        batch_size: Rows of a step.
+        shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
+        seed: Seed of the order.
+        number: Number of the pass.
+
+    Example:
+        >>> row_order(5, 2, "batch", 0, 0)[-1].item()
+        4
+    """
+    if not shuffle:
+        return np.arange(rows, dtype=np.int32)
+    key = [seed, path_hash("shuffle", number)]
+    rng = np.random.Generator(np.random.Philox(key=key))
+    if shuffle == "batch":
+        blocks = rng.permutation(rows // batch_size)
+        order = (blocks[:, None] * batch_size + np.arange(batch_size)).reshape(-1)
+        rest = np.arange(rows // batch_size * batch_size, rows)
+        return np.concatenate([order, rest]).astype(np.int32)
+    return rng.permutation(rows).astype(np.int32)
 
 
 def _sent(count: Any) -> Any:

@@ -151,6 +151,7 @@ class CustomSteps:
 
     def _call(self, kind: str, parts: list, batch: tuple, key: Any, *groups: Arrays):
         logs, new = self._step(kind, tuple(parts), batch, key, *groups)
+        logs = self._in_order(_merged(logs))
         self._logs[kind] = tuple(logs)
         if len(new) != len(parts):
             raise ArgumentError(
@@ -163,6 +164,19 @@ class CustomSteps:
             for old, part in zip(parts, new, strict=True)
         ]
         return logs, new
+
+    def _in_order(self, logs: dict[str, Any]) -> dict[str, Any]:
+        """The logs in Keras' order, which is that of what ``evaluate`` returns.
+
+        First the metrics, in the order of ``model.metrics``, then others by name.
+        """
+        names = [
+            one.name
+            for metric in self.module.metrics
+            for one in getattr(metric, "metrics", None) or [metric]
+        ]
+        first = [name for name in dict.fromkeys(names) if name in logs]
+        return {name: logs[name] for name in [*first, *sorted(logs.keys() - {*first})]}
 
     def _totals(self, logs: Any, variables: list) -> dict[str, Any]:
         logs = {name: jnp.asarray(v, jnp.float32) for name, v in logs.items()}
@@ -190,3 +204,11 @@ class CustomSteps:
         ]
         zeros = {name: np.zeros((), np.float32) for name in self._logs.get(kind, ())}
         return {LOGS: zeros, "variables": variables}
+
+
+def _merged(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """The logs with those of inner dicts, as of ``compile_metrics``, by their names."""
+    found: dict[str, Any] = {}
+    for name, value in logs.items():
+        found |= _merged(value) if isinstance(value, Mapping) else {name: value}
+    return found

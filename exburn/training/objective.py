@@ -388,7 +388,10 @@ class Objective:
         """Each metric, and what weighs the rows of its output; ``None``: nothing."""
         for meter in self.meters:
             given = weights[meter.output] if meter.weighted else None
-            yield meter, _meter_weight(given, masks[meter.output], row_mask)
+            mask, rank = masks[meter.output], meter.metric.values_rank
+            if mask is not None and rank is not None and mask.ndim > max(rank, 1):
+                mask = None  # of steps, where the metric has values of whole rows
+            yield meter, _meter_weight(given, mask, row_mask)
 
     def states(self, totals: dict[str, Any]) -> dict[str, Any]:
         """The states of the metrics that the model updates."""
@@ -433,6 +436,11 @@ class Objective:
     def parts(self) -> list[str]:
         """Names of the losses, where there are several."""
         return [t.name for t in self.terms] if len(self.terms) > 1 else []
+
+    @property
+    def is_built(self) -> bool:
+        """Whether losses and metrics are matched to outputs."""
+        return self._built_for[0] is not None
 
     @property
     def given(self) -> bool:

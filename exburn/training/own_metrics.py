@@ -93,7 +93,9 @@ def holding(
         for variable, value in zip(variables, given, strict=True):
             variable.assign(value)
         yield after
-        after += [v.value for metric in metrics for v in metric.variables]
+        # Those of before: the metrics of ``compile`` are others, maybe, where the block
+        # matched them to a batch of another size.
+        after += [variable.value for variable in variables]
 
 
 def _like(old: Any, new: Any) -> jax.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["built_in", "measures", "own_step", "writes"]
+__all__ = ["built_in", "gives_loss", "measures", "own_step", "writes"]
 
 _MEASURES = "compute_metrics", "get_metrics_result"
 
@@ -36,7 +36,18 @@ def measures(module: Any) -> bool:
     return any(writes(module, name) for name in _MEASURES)
 
 
+def gives_loss(module: Any) -> bool:
+    """Whether its own ``compute_loss_and_updates`` is what the built-in steps call.
+
+    One beside a ``train_step`` of its own is that step's affair, and may take other
+    arguments.
+    """
+    own = writes(module, "compute_loss_and_updates")
+    return own and not writes(module, "train_step")
+
+
 def own_step(module: Any, kind: str) -> bool:
     """Whether the engine calls the module's step: something in it is its own."""
-    own = writes(module, f"{kind}_step")
-    return own or (kind != "predict" and measures(module))
+    if writes(module, f"{kind}_step"):
+        return True
+    return kind != "predict" and (measures(module) or gives_loss(module))

@@ -95,6 +95,7 @@ class Preparation(Totals):
         self._forwards: dict[tuple[int, str], Forward] = {}
         self._seen: Forward | None = None
         self._ready: dict[tuple[str, Any], Ready] = {}
+        self._names: Any = None  # function of the outputs, for a step of its own
         self._built_for: Any = None  # what the objective is
         self._unmatched: Any = None  # the last that knows no targets
         self._fingerprint: Fingerprint | None = None  # of what it was prepared as
@@ -139,7 +140,8 @@ class Preparation(Totals):
         self._split_anew()
         with self.split.recording() as read:
             if own:
-                self._prepare_own(kind, specs)
+                self._names = names
+                self._prepare_own(kind, specs, names)
                 self._built_for, seen = None, None
             else:
                 seen = self.forward(x)
@@ -396,7 +398,7 @@ class Preparation(Totals):
         self._split_anew()
         for kind, batch in self.batch_specs.items():
             if writes(self.module, f"{kind}_step"):
-                self._prepare_own(kind, batch)
+                self._prepare_own(kind, batch, self._names)
                 continue
             if kind == "train":
                 self.forward(batch[0])
@@ -406,12 +408,13 @@ class Preparation(Totals):
             self._prove(kind, batch)
         self._fingerprint = Fingerprint(self.module, self.objective.settings)
 
-    def _prepare_own(self, kind: str, batch: tuple) -> None:
+    def _prepare_own(self, kind: str, batch: tuple, names: Any) -> None:
         """Builds what the model's own step may use, and traces it."""
         if self.module.callable and self.objective.given and batch[1] is not None:
             seen = self.forward(batch[0])  # the step may use the compiled metrics
             _, y, w = batch
-            self.objective.build(seen.outputs, y, w, None, seen.probabilities)
+            named = names(seen.outputs) if names else None
+            self.objective.build(seen.outputs, y, w, named, seen.probabilities)
         self._discover(kind, batch)
 
     def _discover(self, kind: str, batch: tuple) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from exburn.dataset import StreamDataset
 from exburn.errors import ArgumentError
+from exburn.utils.tensors import with_methods
 
 __all__ = ["Stream"]
 
@@ -20,7 +21,9 @@ class Stream(StreamDataset):
     """Elements (batches or samples) that a function makes anew for every epoch.
 
     ``fit``, ``evaluate`` and ``predict`` take it, and so does a ``for`` loop. The first
-    loop is epoch 0, the next epoch 1 and so on, as in ``fit``.
+    loop is epoch 0, the next epoch 1 and so on, as in ``fit``. What a loop gives has
+    ``numpy()``, as tensors have, and is NumPy's (``BatchArray``); functions given to
+    ``map`` and ``filter`` get plain arrays.
 
     Args:
         make: ``make(epoch)`` gives an iterator of elements: ``x``, ``(x, y)`` …
@@ -71,8 +74,7 @@ class Stream(StreamDataset):
         return self._make(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, self._epoch = self._epoch, self._epoch + 1
-        return iter(self._make(epoch))
+        return map(with_methods, self.as_numpy_iterator())
 
     def __len__(self) -> int:
         if self.batches in (None, sys.maxsize):
@@ -83,12 +85,28 @@ class Stream(StreamDataset):
     def cardinality(self) -> int:
         """Number of elements; -1 if they never end, -2 if it is not known."""
         if self.batches is None:
-            return -2
-        return -1 if self.batches == sys.maxsize else self.batches
+            return with_methods(np.int64(-2))
+        return with_methods(
+            np.int64(-1 if self.batches == sys.maxsize else self.batches)
+        )
 
     def as_numpy_iterator(self) -> Iterator[Any]:
-        """One loop over the elements."""
-        return iter(self)
+        """One loop over the elements, whose arrays are plain."""
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        return iter(self._make(epoch))
+
+    @property
+    def element_spec(self) -> Any:
+        """Shapes and dtypes of the first element, which is made for it.
+
+        Example:
+            >>> Stream(lambda epoch: [np.ones((4, 2), "float32")]).element_spec
+            ShapeDtypeStruct(shape=(4, 2), dtype=float32)
+        """
+        first = next(iter(self._make(self._epoch)))
+        return jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct(np.shape(v), np.asarray(v).dtype), first
+        )
 
     def _derived(self, make, length, batch_size: Any = "same") -> Stream:
         return Stream(
@@ -122,6 +140,34 @@ class Stream(StreamDataset):
         """The elements for which ``predicate``, called as in ``map``, is true."""
         apply = self._applying(predicate)
         return self._derived(lambda epoch: filter(apply, self._make(epoch)), None)
+
+    def enumerate(self, start: int = 0) -> Stream:
+        """Pairs of a number, counted from ``start``, and an element."""
+        return self._derived(
+            lambda epoch: (
+                (np.int64(i), element)
+                for i, element in enumerate(self._make(epoch), start)
+            ),
+            self.batches,
+        )
+
+    def shard(self, num_shards: int, index: int) -> Stream:
+        """Every ``num_shards``-th element, from the one with number ``index``.
+
+        Raises:
+            ArgumentError: ``index`` is not from 0 to ``num_shards - 1``.
+        """
+        if not 0 <= index < num_shards:
+            raise ArgumentError(
+                "shard", f"index is from 0 to {num_shards - 1}, received {index}"
+            )
+        length = self.batches
+        if length not in (None, sys.maxsize):
+            length = len(range(index, length, num_shards))
+        return self._derived(
+            lambda epoch: itertools.islice(self._make(epoch), index, None, num_shards),
+            length,
+        )
 
     def repeat(self, count: int | None = None) -> Stream:
         """The elements ``count`` times over, each time in the order of another epoch.

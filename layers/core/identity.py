@@ -25,6 +25,7 @@ class Identity(Layer):
     """
 
     supports_masking = True
+    moves_text = True
 
     def call(self, inputs):
         return inputs

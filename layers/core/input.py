@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.dtypes import standardize_dtype
-from exburn.errors import ArgumentError, DTypeError
+from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.shapes import checked_sizes, spec_of
+from exburn.shapes import TEXT, checked_sizes, spec_of
 from exburn.symbol import Symbol, record
 
 __all__ = ["Input", "InputLayer"]
 
-_TEXTS = ("string", "str", "str_", "bytes", "bytes_", "object", "object_")
+_TEXTS = (TEXT, "str", "str_", "bytes", "bytes_", "object", "object_")
 
 
 @register_builtin
@@ -23,7 +23,8 @@ class InputLayer(Layer):
     Args:
         shape: Shape without the batch axis; ``None`` where it is free.
         batch_size: Size of the batch axis, if it is fixed.
-        dtype: Dtype of the data; float32 by default.
+        dtype: Dtype of the data; float32 by default. ``"string"`` for strings, of which
+            lookups make numbers on the host, in front of the program.
         batch_shape: Shape with the batch axis, instead of ``shape``.
         name: Name of the input.
         optional: Whether the model may be given ``None`` here.
@@ -109,14 +110,9 @@ class InputLayer(Layer):
 def _dtype(dtype) -> str:
     if dtype is None:
         return "float32"
-    text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
-    if text.lower() in _TEXTS or getattr(dtype, "kind", "") in ("O", "S", "U"):
-        raise DTypeError(
-            "Input",
-            f"a model computes with numbers, received dtype {dtype!r}",
-            hint="Encode text before the model: TextVectorization or StringLookup, "
-            "adapted and called on the data, give integers for an int32 Input.",
-        )
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
+    if name.lower() in _TEXTS or getattr(dtype, "kind", "") in ("O", "S", "T", "U"):
+        return TEXT
     return standardize_dtype(dtype)
 
 
@@ -171,7 +167,8 @@ def Input(
     Args:
         shape: Shape without the batch axis; ``None`` where it is free.
         batch_size: Size of the batch axis, if it is fixed.
-        dtype: Dtype of the data; float32 by default.
+        dtype: Dtype of the data; float32 by default. ``"string"`` for strings, of which
+            lookups make numbers on the host, in front of the program.
         batch_shape: Shape with the batch axis, instead of ``shape``.
         name: Name of the input, the key in dictionaries of data.
         optional: Whether the model may be given ``None`` here.
@@ -184,7 +181,7 @@ def Input(
         ArgumentError: Neither or both of ``shape`` and ``batch_shape`` are given, or
             ``batch_size`` beside ``batch_shape``, or the names do not fit the axes, or
             a sparse or ragged input is asked for.
-        DTypeError: The dtype is none of numbers.
+        DTypeError: There is no such dtype.
 
     Example:
         >>> Input((28, 28), name="image")

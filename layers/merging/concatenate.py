@@ -34,6 +34,8 @@ class Concatenate(Merge):
         (2, 7)
     """
 
+    moves_text = True
+
     def __init__(self, axis=-1, **kwargs):
         super().__init__(**kwargs)
         self.axis = check_integer("Concatenate", "axis", axis)

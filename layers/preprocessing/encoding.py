@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
+from exburn.shapes import trace_shapes
 
-__all__ = ["check_mode", "encode"]
+__all__ = ["check_mode", "encode", "encoded_spec"]
 
 
 def check_mode(op: str, output_mode: Any, *modes: str) -> str:
@@ -65,6 +68,24 @@ def encode(xp: Any, indices: Any, mode: str, depth: int, dtype: Any, weights=Non
         return hits.any(-2).astype(dtype)
     counted = hits if weights is None else xp.where(hits, weights[..., None], 0)
     return counted.sum(-2, dtype=dtype)
+
+
+def encoded_spec(indices: Any, mode: str, depth: int, dtype: Any) -> Any:
+    """The spec of what ``encode`` makes of indices of a spec's shape.
+
+    Example:
+        >>> spec = jax.ShapeDtypeStruct((5, 1), np.float32)
+        >>> encoded_spec(spec, "one_hot", 3, "float32").shape
+        (5, 3)
+    """
+    numbers = jax.ShapeDtypeStruct(
+        indices.shape, np.dtype(dtype if mode == "int" else np.int32)
+    )
+    return trace_shapes(
+        lambda numbers: encode(jnp, numbers, mode, depth, dtype),
+        [numbers],
+        where="a lookup",
+    )
 
 
 def _count(indices: np.ndarray, depth: int, weights: Any) -> np.ndarray:

@@ -9,7 +9,12 @@ import numpy as np
 
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from exburn.layers.preprocessing.encoding import (
+    check_mode,
+    encode,
+    encoded_spec,
+    refuse_sparse,
+)
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
 from exburn.registry import register_builtin
@@ -24,7 +29,8 @@ class Hashing(HostLayer):
 
     The hash is FarmHash's 64-bit fingerprint of the UTF-8 text (integers: of their
     decimal digits), or SipHash-2-4 where a ``salt`` is given: the functions Keras uses
-    through TensorFlow, so bins agree with Keras'. The layer works on the host.
+    through TensorFlow, so bins agree with Keras'. The layer works on the host, in a
+    model in front of the program.
 
     Args:
         num_bins: Number of bins, with the one for ``mask_value``.
@@ -40,7 +46,7 @@ class Hashing(HostLayer):
 
     Raises:
         ArgumentError: An argument is out of range.
-        GraphError: The layer is called inside a model.
+        GraphError: The layer is called in a program, see :class:`StringLookup`.
 
     Example:
         >>> Hashing(num_bins=3)([["A"], ["B"], ["C"]]).tolist()
@@ -68,6 +74,9 @@ class Hashing(HostLayer):
         self.mask_value = mask_value
         self.salt = check_salt("Hashing", salt)
 
+    def output_spec(self, inputs):
+        return encoded_spec(inputs, self.output_mode, self.num_bins, self.compute_dtype)
+
     def call(self, inputs):
         values = as_values("Hashing", inputs)
         masked = None
@@ -86,7 +95,8 @@ class Hashing(HostLayer):
 class HashedCrossing(HostLayer):
     """Puts combinations of two or more features into bins by their hash.
 
-    Bins agree with Keras'. The layer works on the host.
+    Bins agree with Keras'. The layer works on the host, in a model in front of the
+    program.
 
     Args:
         num_bins: Number of bins.
@@ -99,7 +109,7 @@ class HashedCrossing(HostLayer):
 
     Raises:
         ShapeError: There are fewer than two features, or their shapes differ.
-        GraphError: The layer is called inside a model.
+        GraphError: The layer is called in a program, see :class:`StringLookup`.
 
     Example:
         >>> import numpy as np
@@ -117,10 +127,15 @@ class HashedCrossing(HostLayer):
         refuse_sparse("HashedCrossing", sparse)
         self.num_bins = check_count("HashedCrossing", "num_bins", num_bins)
 
-    def call(self, inputs):
-        if not isinstance(inputs, list | tuple) or len(inputs) < 2:
+    def output_spec(self, inputs):
+        self._check(inputs)
+        return encoded_spec(
+            inputs[0], self.output_mode, self.num_bins, self.compute_dtype
+        )
+
+    def _check(self, features: Any) -> None:
+        if not isinstance(features, list | tuple) or len(features) < 2:
             raise ShapeError(self.name, "two features or more are needed, in a list")
-        features = [as_values("HashedCrossing", x) for x in inputs]
         shape = features[0].shape
         fits = len(shape) < 2 or (len(shape) == 2 and shape[1] == 1)
         if not fits or any(x.shape != shape for x in features):
@@ -129,6 +144,12 @@ class HashedCrossing(HostLayer):
                 "features have one shape: (), (batch,) or (batch, 1)",
                 {"received": ", ".join(describe(x) for x in features)},
             )
+
+    def call(self, inputs):
+        if isinstance(inputs, list | tuple):
+            inputs = [as_values("HashedCrossing", x) for x in inputs]
+        self._check(features := inputs)
+        shape = features[0].shape
         columns = [x.reshape(-1).tolist() for x in features]
         bins = [self._bin(row) for row in zip(*columns, strict=True)]
         dtype = self.compute_dtype

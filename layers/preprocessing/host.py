@@ -10,31 +10,50 @@ import numpy as np
 from exburn.errors import ArgumentError, DTypeError, GraphError
 from exburn.layer import Layer
 from exburn.shapes import describe
-from exburn.symbol import has_symbol
+from exburn.symbol import Symbol, has_symbol, record
 
 __all__ = ["HostLayer"]
 
 
 class HostLayer(Layer):
-    """A layer without weights that maps host data to NumPy arrays, outside of models.
+    """A layer without weights that maps host data to NumPy arrays.
 
-    Subclasses write ``call(self, inputs)`` in NumPy and Python.
+    Subclasses write ``call(self, inputs)`` in NumPy and Python, and
+    ``output_spec(self, inputs)``: what it returns, for specs of the inputs.
+
+    In a model that is made of symbols it runs in front of the program.
 
     Raises:
-        GraphError: The layer is called inside a model.
+        GraphError: The layer is called in a program: in ``jax.jit``, or in the ``call``
+            of another layer.
     """
 
     built = True
+    on_host = True
+
+    def output_spec(self, inputs: Any) -> Any:
+        """Specs of what ``call`` returns for inputs of these specs."""
+        raise NotImplementedError
 
     def __call__(self, inputs, training=None, mask=None):
+        if has_symbol(inputs):
+            return self._call_symbols((inputs,), {})
         if is_traced(inputs):
             raise GraphError(
                 self.name,
-                f"{type(self).__name__} works on the host, not inside a model",
+                f"{type(self).__name__} works on the host: a compiled program, or the "
+                "call of another layer or model, cannot call it",
                 {"received": ", ".join(map(describe, jax.tree.leaves(inputs)))},
-                hint="Map the data before fit and predict: x = layer(x).",
+                hint="Call it on an Input, in front of the rest: x = Input((1,), "
+                "dtype='string'); Model(x, rest(layer(x))). Or map the data: layer(x).",
             )
         return self.call(inputs)
+
+    def _call_symbols(self, args, kwargs):
+        specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, args[0])
+        symbols = record(self, args, kwargs, self.output_spec(specs))
+        self._book.value.calls.append(jax.tree.leaves(symbols)[0].call)
+        return symbols
 
 
 def is_traced(inputs: Any) -> bool:

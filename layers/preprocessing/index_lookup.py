@@ -13,9 +13,15 @@ from exburn.arguments import check_count
 from exburn.errors import ArgumentError, DataError, NotBuiltError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
-from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from exburn.layers.preprocessing.encoding import (
+    check_mode,
+    encode,
+    encoded_spec,
+    refuse_sparse,
+)
 from exburn.layers.preprocessing.hashing import hash_bins
 from exburn.layers.preprocessing.host import HostLayer
+from exburn.shapes import spec_of
 from exburn.weights import Static
 
 __all__ = ["IndexLookup"]
@@ -46,8 +52,11 @@ class IndexLookup(HostLayer):
     The numbers begin with 0 for the mask token (in mode ``"int"``, if there is one);
     then come those for unknown tokens, then the vocabulary.
 
-    Subclasses say what a token is: ``_array`` makes an array of tokens.
+    Subclasses say what a token is: ``_array`` makes an array of tokens, of the dtype
+    ``_token_dtype``.
     """
+
+    _token_dtype: str
 
     def __init__(
         self,
@@ -251,6 +260,16 @@ class IndexLookup(HostLayer):
         self._counts = Static(_Counts())
 
     # ------------------------------------------------------------------ the layer
+    def output_spec(self, inputs):
+        if self.invert:
+            return spec_of(inputs.shape, self._token_dtype)
+        mode = "count" if self.output_mode == "tf_idf" else self.output_mode
+        if mode == "int":
+            return encoded_spec(inputs, mode, 0, "int32")
+        if self.max_tokens is None or not self.pad_to_max_tokens:
+            self._known()  # it says how long the vectors are
+        return encoded_spec(inputs, mode, self.depth, "float32")
+
     def call(self, inputs):
         if self.invert:
             return self._tokens_of(inputs)

@@ -25,8 +25,9 @@ class IntegerLookup(IndexLookup):
     """Numbers integers by a vocabulary that is given, or learned by ``adapt``.
 
     On data the layer works on the host and returns NumPy arrays, for integers of 64
-    bits. It may also be part of a model; the vocabulary then is a constant of the
-    compiled program, and its integers must fit 32 bits.
+    bits. In a model the vocabulary is a constant of the compiled program. A lookup that
+    a program cannot do runs on the host in front of it: of integers beyond 32 bits,
+    with ``num_oov_indices=0``, or by ``"farmhash"``.
 
     Args:
         max_tokens: Largest size of the vocabulary, special tokens included.
@@ -58,6 +59,8 @@ class IntegerLookup(IndexLookup):
         >>> layer([[12, 1138], [36, 7]]).tolist()
         [[1, 3], [2, 0]]
     """
+
+    _token_dtype = "int32"
 
     def __init__(
         self,
@@ -109,10 +112,25 @@ class IntegerLookup(IndexLookup):
             return super()._unknown_bins(tokens)
         return np.mod(tokens, self.num_oov_indices)
 
+    @property
+    def on_host(self) -> bool:
+        """Whether a program cannot do what it does: it runs in front of that."""
+        if self.invert:
+            return False
+        known = self._vocabulary.value
+        wide = known is not None and not _fits_32_bits(known.tokens)
+        hashed = self.num_oov_indices > 1 and self.oov_method == "farmhash"
+        return wide or hashed or self.num_oov_indices == 0
+
     def __call__(self, inputs, training=None, mask=None):
-        if is_traced(inputs):  # inside a model
+        if is_traced(inputs) and not self.on_host:  # inside a model
             return Layer.__call__(self, inputs)
         return super().__call__(inputs)
+
+    def _call_symbols(self, args, kwargs):
+        if self.on_host:
+            return super()._call_symbols(args, kwargs)
+        return Layer._call_symbols(self, args, kwargs)
 
     def call(self, inputs):
         if not isinstance(inputs, jax.core.Tracer):
@@ -133,12 +151,6 @@ class IntegerLookup(IndexLookup):
 
     def _numbers_inside(self, inputs):
         """The numbers inside a compiled program: a search in the sorted vocabulary."""
-        if self.num_oov_indices == 0:
-            raise ArgumentError(
-                self.name,
-                "a compiled program cannot refuse unknown integers",
-                hint="num_oov_indices=1, or map the data before fit and predict.",
-            )
         tokens = self._table(self._known().tokens)
         order = np.argsort(tokens)
         places = jnp.searchsorted(jnp.asarray(tokens[order]), inputs)
@@ -147,12 +159,6 @@ class IntegerLookup(IndexLookup):
         numbers = jnp.asarray(order.astype(np.int32) + self._first_token)[places]
         unknown = jnp.int32(self._first_oov)
         if self.num_oov_indices > 1:
-            if self.oov_method == "farmhash":
-                raise ArgumentError(
-                    self.name,
-                    "the hash is computed on the host only",
-                    hint='oov_method="floormod", or map the data before fit.',
-                )
             unknown = unknown + inputs % self.num_oov_indices
         numbers = jnp.where(found, numbers, unknown)
         if self.mask_token is not None:
@@ -167,12 +173,15 @@ class IntegerLookup(IndexLookup):
         return table[jnp.where(inside, numbers, len(listed))]
 
     def _table(self, tokens: list) -> np.ndarray:
-        array = np.asarray(tokens, np.int64)
-        if array.size and not -(2**31) <= array.min() <= array.max() < 2**31:
+        if not _fits_32_bits(tokens):
             raise DTypeError(
                 self.name,
-                "inside a model the vocabulary must fit 32 bits",
-                {"range": f"{array.min()} … {array.max()}"},
+                "in a program the integers must fit 32 bits",
+                {"range": f"{min(tokens)} … {max(tokens)}"},
                 hint="Map the data before fit and predict: x = layer(x).",
             )
-        return array.astype(np.int32)
+        return np.asarray(tokens, np.int32)
+
+
+def _fits_32_bits(tokens: list) -> bool:
+    return not tokens or -(2**31) <= min(tokens) <= max(tokens) < 2**31

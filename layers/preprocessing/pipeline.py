@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import jax
+
 from exburn import context
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
 from exburn.registry import register_builtin
-from exburn.symbol import has_symbol
+from exburn.symbol import has_symbol, record
 
 __all__ = ["Pipeline"]
 
@@ -15,8 +17,9 @@ __all__ = ["Pipeline"]
 class Pipeline(Layer):
     """Layers one after another, for example to augment images.
 
-    Called outside of a model, its layers run one by one, so that those that work on the
-    host may be among them, and images are augmented unless ``training=False``.
+    Called outside of a model, its layers run one by one, and images are augmented
+    unless ``training=False``. With a layer that works on the host among them all of
+    them do.
 
     Args:
         layers: The layers, first to last.
@@ -49,6 +52,18 @@ class Pipeline(Layer):
     def layers(self) -> list[Layer]:
         """The layers, first to last."""
         return list(self._stack)
+
+    @property
+    def on_host(self) -> bool:
+        return any(layer.on_host for layer in self._stack)
+
+    def _call_symbols(self, args, kwargs):
+        if not self.on_host:
+            return super()._call_symbols(args, kwargs)
+        symbols = args[0]
+        for layer in self._stack:
+            symbols = layer(symbols)
+        return record(self, args, kwargs, jax.tree.map(lambda v: v.spec, symbols))
 
     def __call__(self, inputs, training=None, mask=None):
         if has_symbol(inputs) or context.current() is not None:

@@ -10,6 +10,7 @@ from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import string_array
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.registry import register_builtin
+from exburn.shapes import TEXT
 
 __all__ = ["StringLookup"]
 
@@ -18,9 +19,9 @@ __all__ = ["StringLookup"]
 class StringLookup(IndexLookup):
     """Numbers strings by a vocabulary that is given, or learned by ``adapt``.
 
-    JAX has no strings, so the layer works on the host, on data that goes into a model:
-    ``model.fit(lookup(words), y)``. It takes arrays or nested lists of strings and
-    returns NumPy arrays.
+    JAX has no strings, so the layer works on the host: on data, or in a model of
+    ``Input(dtype="string")``, in front of the program. It takes arrays or nested lists
+    of strings and returns NumPy arrays.
 
     Args:
         max_tokens: Largest size of the vocabulary, special tokens included.
@@ -48,7 +49,8 @@ class StringLookup(IndexLookup):
     Raises:
         ArgumentError: An argument is out of range.
         DataError: An unknown string and ``num_oov_indices=0``.
-        GraphError: The layer is called inside a model.
+        GraphError: The layer is called in a program: in ``jax.jit``, or in the ``call``
+            of another layer.
         NotBuiltError: There is no vocabulary yet.
 
     Example:
@@ -61,6 +63,8 @@ class StringLookup(IndexLookup):
         >>> back([[1, 3], [0, 2]]).tolist()
         [['a', 'c'], ['[UNK]', 'b']]
     """
+
+    _token_dtype = TEXT
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.registry import register_builtin
+from exburn.shapes import TEXT, public_shape, spec_of
 
 __all__ = ["TextVectorization"]
 
@@ -31,9 +32,9 @@ class TextVectorization(HostLayer):
     and these are numbered by a vocabulary that is given or learned by ``adapt``: 0 is
     padding, 1 unknown words.
 
-    JAX has no strings, so the layer works on the host, on data that goes into a model:
-    ``model.fit(vectorize(texts), y)``. It takes a list or array of strings, also with a
-    last axis of size 1, and returns a NumPy array.
+    JAX has no strings, so the layer works on the host: on data, or in a model of
+    ``Input(dtype="string")``, in front of the program. It takes a list or array of
+    strings, also with a last axis of size 1, and returns a NumPy array.
 
     Args:
         max_tokens: Largest size of the vocabulary, special tokens included.
@@ -59,7 +60,7 @@ class TextVectorization(HostLayer):
 
     Raises:
         ArgumentError: An argument is out of range.
-        GraphError: The layer is called inside a model.
+        GraphError: The layer is called in a program, see :class:`StringLookup`.
         NotBuiltError: There is no vocabulary yet.
 
     Example:
@@ -170,6 +171,13 @@ class TextVectorization(HostLayer):
         self.lookup.reset_state()
 
     # ------------------------------------------------------------------ the layer
+    def output_spec(self, inputs):
+        self._check_rank(inputs.shape)
+        rows = inputs.shape[:1]
+        if self.output_mode == "int":
+            return spec_of((*rows, self.output_sequence_length), "int32")
+        return self.lookup.output_spec(spec_of((*rows, None), TEXT))
+
     def call(self, inputs):
         rows, single = self._words(inputs)
         lengths = [len(row) for row in rows]
@@ -198,13 +206,7 @@ class TextVectorization(HostLayer):
         if self.split is None:
             rows = texts.reshape(len(texts), -1).tolist()
             return self._joined(rows), single
-        if texts.ndim > 1 and texts.shape[-1] != 1:
-            raise ShapeError(
-                self.name,
-                "texts have shape (batch,) or (batch, 1)",
-                {"received": texts.shape},
-                hint="split=None takes rows of words.",
-            )
+        self._check_rank(texts.shape)
         texts = texts.reshape(texts.shape[:-1]) if texts.ndim > 1 else texts
         flat = texts.reshape(-1)
         if callable(self.split):
@@ -214,6 +216,15 @@ class TextVectorization(HostLayer):
         else:
             rows = [list(text) for text in flat]
         return self._joined(rows), single
+
+    def _check_rank(self, shape: tuple) -> None:
+        if self.split is not None and len(shape) > 1 and shape[-1] != 1:
+            raise ShapeError(
+                self.name,
+                "texts have shape (batch,) or (batch, 1)",
+                {"received": public_shape(shape)},
+                hint="split=None takes rows of words.",
+            )
 
     def _texts(self, inputs: Any) -> np.ndarray:
         return string_array("TextVectorization", inputs, self.encoding)

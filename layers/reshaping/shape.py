@@ -35,6 +35,8 @@ class Flatten(Layer):
         (2, 12)
     """
 
+    moves_text = True
+
     def __init__(self, data_format=None, **kwargs):
         super().__init__(**kwargs)
         self.data_format = check_format("Flatten", data_format)
@@ -66,6 +68,8 @@ class Reshape(Layer):
         >>> Reshape((-1, 2))(np.ones((5, 6))).shape
         (5, 3, 2)
     """
+
+    moves_text = True
 
     def __init__(self, target_shape, **kwargs):
         super().__init__(**kwargs)
@@ -118,6 +122,8 @@ class Permute(Layer):
         (5, 64, 10)
     """
 
+    moves_text = True
+
     def __init__(self, dims, **kwargs):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
@@ -152,6 +158,8 @@ class RepeatVector(Layer):
         >>> RepeatVector(3)(np.ones((2, 32))).shape
         (2, 3, 32)
     """
+
+    moves_text = True
 
     def __init__(self, n, **kwargs):
         super().__init__(**kwargs)

@@ -1,5 +1,7 @@
 """``exburn.Variable`` makes weights as ``keras.Variable`` does."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,32 @@ def test_asking_for_weights_goes_through_the_model_once(monkeypatch):
         monkeypatch.setattr(f"exburn.layer.{module}.iter_weights", counting)
     assert len(model.trainable_variables) == 6 and not model.non_trainable_variables
     assert walks == [model, model]
+
+
+def test_what_keras_code_reads_of_a_variable():
+    made = keras.backend.Variable([1.0], aggregation="sum", name="made")
+    assert isinstance(made, keras.Variable) and keras.backend.Variable is keras.Variable
+    assert (made.aggregation, made.synchronization) == ("sum", "auto")
+    assert not made.overwrite_with_gradient
+    assert layers.Dense(1).add_weight((2,)).aggregation == "none"
+    with pytest.raises(DTypeError, match="no truth value"):
+        bool(made)
+
+
+def test_a_deep_copy_is_a_variable_of_its_own():
+    made = keras.Variable([1.0, 2.0], name="made", trainable=False)
+    made.regularizer = "l2"
+    (other,) = copy.deepcopy([made])
+    other.assign_add([1.0, 1.0])
+    np.testing.assert_array_equal(other.numpy(), [2, 3])
+    np.testing.assert_array_equal(made.numpy(), [1, 2])
+    assert (other.name, other.path, other.trainable) == ("made", "made", False)
+    assert type(other.regularizer) is type(made.regularizer)
+
+
+def test_a_gradient_never_becomes_the_value():
+    made = keras.Variable([1.0])
+    with pytest.raises(ArgumentError, match="assign its value in call"):
+        made.overwrite_with_gradient = True
+    with pytest.raises(ArgumentError, match="overwrite_with_gradient"):
+        layers.Dense(1).add_weight((2,), overwrite_with_gradient=True)

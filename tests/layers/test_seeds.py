@@ -128,10 +128,25 @@ def test_a_key_scope_goes_before_them():
     assert (call(jax.random.key(0)) != call(jax.random.key(1))).any()
 
 
-def test_without_them_the_error_stays():
-    layer = layers.Dropout(0.5)
-    with pytest.raises(keras.errors.ArgumentError, match="key_scope"):
-        jax.jit(lambda x: layer(x, training=True))(X)
+def test_without_a_key_the_error_says_which_line_to_write():
+    point = keras.Input((4,))
+    model = keras.Model(point, layers.Dropout(0.5)(point))
+    with pytest.raises(keras.errors.ArgumentError) as raised:
+        jax.jit(lambda x: model(x, training=True))(X)
+    assert "in layer 'dropout'" in raised.value.__notes__[0]
+    lines = [line.strip() for line in str(raised.value).splitlines()]
+    (scoped,) = (line for line in lines if line.startswith("with "))
+    (stateless,) = (line for line in lines if line.startswith("y, rest ="))
+    names = {"exburn": keras, "jax": jax, "model": model}
+    source = f"def scoped(key, x):\n {scoped}\n return y\n"
+    source += f"def stateless(trained, rest, x):\n {stateless}\n return y, rest\n"
+    exec(source, names)
+    compiled = jax.jit(names["scoped"])
+    a, b = (compiled(jax.random.key(i), X) for i in range(2))
+    assert (a != b).any()
+    compiled, rest = jax.jit(names["stateless"]), values(model.non_trainable_variables)
+    a, rest = compiled([], rest, X)
+    assert (a != compiled([], rest, X)[0]).any()
 
 
 @pytest.mark.parametrize(

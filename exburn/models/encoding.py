@@ -1,0 +1,167 @@
+"""Data for a model that begins on the host: its lookups are run on them.
+
+Arrays are encoded once, before the run, where every row becomes so many numbers. Else,
+as where a batch is padded to its longest text, they are encoded batch by batch, as
+loaders are: by the thread that reads ahead of the device, in each epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.dataset import (
+    ArrayDataset,
+    StreamDataset,
+    as_batch,
+    as_dataset,
+    as_texts,
+    as_validation_dataset,
+)
+from exburn.models.host_graph import HostGraph
+from exburn.training.array_feed import row_order
+
+__all__ = ["encode_dataset", "read_dataset", "read_batch", "read_validation"]
+
+_PART = 1 << 12  # rows that are encoded at a time: lookups make lists of them
+_MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by batches
+
+
+def read_dataset(
+    model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
+) -> ArrayDataset | StreamDataset:
+    """``as_dataset``, which leaves strings to a model that looks them up."""
+    raw = model.reads_strings
+    return as_dataset(_texts(model, x), y, sample_weight, op=op, raw=raw)
+
+
+def read_validation(model: Any, data: Any, *, op: str) -> ArrayDataset | StreamDataset:
+    """``as_validation_dataset``, with strings for a model that looks them up."""
+    if isinstance(data, list | tuple) and data:
+        data = (_texts(model, data[0]), *data[1:])
+    return as_validation_dataset(data, op=op, raw=model.reads_strings)
+
+
+def read_batch(
+    model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, op: str
+) -> ArrayDataset:
+    """One batch of arrays, encoded."""
+    raw = model.reads_strings
+    dataset = as_batch(_texts(model, x), y, sample_weight, op=op, raw=raw)
+    if not raw or (host := _host_graph_for(model, dataset.tree[0])) is None:
+        return dataset
+    return _encode_arrays(model, host, dataset, op)
+
+
+def encode_dataset(
+    model: Any,
+    dataset: ArrayDataset | StreamDataset,
+    *,
+    op: str,
+    batch_size: int,
+    shuffle: bool | str = False,
+) -> ArrayDataset | StreamDataset:
+    """The data as the model's program takes them.
+
+    Args:
+        model: The model.
+        dataset: What ``read_dataset`` made for it.
+        op: The operation named in errors.
+        batch_size: Rows of a step.
+        shuffle: As for ``fit``.
+
+    Raises:
+        DataError, ShapeError, DTypeError: They do not fit the model.
+    """
+    if not model.reads_strings:
+        return dataset
+    stream = isinstance(dataset, StreamDataset)
+    x = dataset.peek()[0] if stream else dataset.tree[0]
+    if (host := _host_graph_for(model, x)) is None:
+        return dataset
+    if not stream:
+        if _fits_memory(host, dataset.size):
+            return _encode_arrays(model, host, dataset, op)
+        return _stream_batches(model, host, dataset, op, batch_size, shuffle)
+
+    def encode(batch: tuple) -> tuple:
+        return host.encode(model.nodes, batch[0]), *batch[1:]
+
+    return dataset.mapped(encode)
+
+
+def _texts(model: Any, x: Any) -> Any:
+    """The inputs, with lists of strings as arrays."""
+    if not model.reads_strings:
+        return x
+    graph = model.graph
+    return as_texts(x, one=graph is None or len(graph.inputs) == 1)
+
+
+def _host_graph_for(model: Any, x: Any) -> HostGraph | None:
+    """What of the model runs on the host for such inputs; it is built for them."""
+    if model.graph is None:
+        model.begin_with(x)
+    host = model.host_graph
+    return None if host is None or host.is_encoded(x) else host
+
+
+def _fits_memory(host: HostGraph, rows: int) -> bool:
+    """Whether all rows are encoded at once, and kept."""
+    size = 0
+    for spec in host.specs.values():
+        if any(not isinstance(n, int) for n in spec.shape[1:]):
+            return False
+        size += math.prod(spec.shape[1:]) * np.dtype(spec.dtype).itemsize
+    return rows * size <= _MOST
+
+
+def _encode_arrays(
+    model: Any, host: HostGraph, dataset: ArrayDataset, op: str
+) -> ArrayDataset:
+    x, y, weight = dataset.tree
+    part = _PART if _fits_memory(host, 0) else dataset.size
+    parts = [
+        host.encode(model.nodes, _rows(x, slice(start, start + part)))
+        for start in range(0, dataset.size, part)
+    ]
+    made = {name: [part[name] for part in parts] for name in host.names}
+    values = host.graph.order_inputs(x)
+    whole = {
+        name: np.concatenate(made[name]) if taken.step >= 0 else values[taken.index]
+        for name, taken in zip(host.names, host.sources, strict=True)
+    }
+    return ArrayDataset(whole, y, weight, op=op)
+
+
+def _stream_batches(
+    model: Any,
+    host: HostGraph,
+    dataset: ArrayDataset,
+    op: str,
+    batch_size: int,
+    shuffle: bool | str,
+) -> StreamDataset:
+    def batches(epoch: int, seed: int | None) -> Iterator[tuple]:
+        mixed = shuffle if seed is not None else False
+        order = row_order(dataset.size, batch_size, mixed, seed or 0, epoch)
+        for start in range(0, dataset.size, batch_size):
+            x, *rest = dataset.take(order[start : start + batch_size])
+            yield host.encode(model.nodes, x), *rest
+
+    return StreamDataset(
+        batches,
+        batches=math.ceil(dataset.size / batch_size),
+        batch_size=batch_size,
+        shuffles=True,
+        name="arrays",
+        op=op,
+    )
+
+
+def _rows(x: Any, rows: slice) -> Any:
+    return jax.tree.map(lambda v: v[rows], x)
