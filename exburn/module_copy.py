@@ -14,7 +14,7 @@ from exburn.substitution import Substitution
 from exburn.traversal import REACHED, corresponding, iter_modules, own_weights, survey
 from exburn.weights import OwnState, Static, Weight, as_weight, own_copy
 
-__all__ = ["paths_of", "standing_for", "twin"]
+__all__ = ["paths_of", "set_owner", "standing_for", "twin"]
 
 
 def standing_for(
@@ -74,10 +74,16 @@ def twin(module: Any) -> Any:
             if hasattr(two, "_book"):
                 object.__setattr__(two, "_book", Static(_fresh(one._book.value)))
     for _, part in iter_modules(result):
-        for _, weight in own_weights(part) if hasattr(part, "_book") else ():
-            if isinstance(weight, Weight):
-                weight.get_metadata()["place"].owner = weakref.ref(part)
+        if hasattr(part, "_book"):
+            set_owner(part)
     return result
+
+
+def set_owner(layer: Any) -> None:
+    """Notes in a copied layer's weights that they are this layer's."""
+    for _, weight in own_weights(layer):
+        if isinstance(weight, Weight):
+            weight.get_metadata()["place"].owner = weakref.ref(layer)
 
 
 def _fresh(book: Any) -> Any:

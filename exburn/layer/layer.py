@@ -22,6 +22,7 @@ from exburn.layer.calling import Calling
 from exburn.layer.seeds import iter_variables
 from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
+from exburn.module_copy import set_owner
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import is_shape, public_shape
 from exburn.symbol import Symbol
@@ -338,6 +339,10 @@ class Layer(Calling):
             ArgumentError: The configuration cannot be described (see ``register``).
         """
         return clone(self)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        set_owner(self)
 
     def __deepcopy__(self, memo):
         # The symbols of a graph lead to every layer of it, and back to this one.

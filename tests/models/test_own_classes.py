@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -60,10 +61,16 @@ def test_elsewhere_the_class_is_still_unknown():
         keras.Model.from_config(config)
 
 
+def _pickled(layer):
+    return pickle.loads(pickle.dumps(layer))
+
+
 @pytest.mark.parametrize("read", [np.asarray, lambda kernel: kernel.numpy()])
-def test_a_weight_has_a_value_where_it_is_read(read):
+@pytest.mark.parametrize("copied", [lambda v: v, copy.deepcopy, _pickled])
+def test_a_weight_has_a_value_where_it_is_read(read, copied):
     layer = layers.Dense(3)
     layer.build((None, 5))
+    layer = copied(layer)
     assert read(layer.kernel).shape == (5, 3)
     assert np.ptp(read(layer.kernel)) > 0
     np.testing.assert_array_equal(read(layer.kernel), read(layer.weights[0]))
