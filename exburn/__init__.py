@@ -57,13 +57,14 @@ with starting():
     from exburn.layers import Input
     from exburn.losses import Loss
     from exburn.metrics import Metric
-    from exburn.models import Model, Sequential, load_model
+    from exburn.models import Function, Model, Sequential, load_model
     from exburn.optimizers import Optimizer
     from exburn.registry import register
     from exburn.regularizers import Regularizer
     from exburn.rematerialize import RematScope, remat
+    from exburn.shapes import SymbolicScope
     from exburn.stateless_scope import StatelessScope
-    from exburn.symbol import Symbol
+    from exburn.symbol import Operation, Symbol
     from exburn.symbol import Symbol as KerasTensor
     from exburn.symbol import lift as fn
     from exburn.weights import Variable
@@ -169,6 +170,7 @@ _LAZY_NAMES = {
 __all__ = [
     "DTypePolicy",
     "FloatDTypePolicy",
+    "Function",
     "Initializer",
     "Input",
     "InputSpec",
@@ -177,6 +179,7 @@ __all__ = [
     "Loss",
     "Metric",
     "Model",
+    "Operation",
     "Optimizer",
     "Precision",
     "Quantizer",
@@ -186,6 +189,7 @@ __all__ = [
     "Serving",
     "StatelessScope",
     "Symbol",
+    "SymbolicScope",
     "Variable",
     "activations",
     "backend",

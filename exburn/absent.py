@@ -6,10 +6,6 @@ __all__ = ["missing"]
 
 _INSTEAD = {
     "exburn": {
-        "Function": "Model(inputs, outputs) is a function of symbols, too",
-        "Operation": "exburn.fn(function) makes an operation of any function, "
-        "exburn.layers.Layer one with weights",
-        "SymbolicScope": "exburn.Input makes symbols anywhere",
         "applications": "there are no pretrained models; weights of Keras' files are "
         "read by model.load_weights into the same architecture",
         "distillation": "a model with the teacher inside that overrides compute_loss",

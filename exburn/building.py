@@ -395,7 +395,11 @@ def fresh_clone(layer: Any) -> Any:
 
 def own_classes(module: Any) -> dict[str, type]:
     """The classes of a module's parts that are the user's, by name."""
-    kinds = {type(part) for _, part in iter_modules(module)}
+    parts = [part for _, part in iter_modules(module)]
+    graphs = [getattr(part, "graph", None) for part in parts]
+    nodes = [node for graph in graphs for node in getattr(graph, "nodes", ())]
+    parts += [node.target for node in nodes if not isinstance(node.target, str)]
+    kinds = {type(part) for part in parts}
     classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
     own = filter(is_foreign, classes)
     return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}

@@ -23,7 +23,7 @@ from exburn.layer.signature import init_names
 from exburn.layer.stateless import stateless_call
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Symbol
+from exburn.symbol import Operation, Symbol
 from exburn.traversal import children
 
 __all__ = ["Layer"]
@@ -337,3 +337,6 @@ class Layer(Calling):
         copied = clone(self) if self.built else super().__deepcopy__(memo)
         memo[id(self)] = copied
         return copied
+
+
+Operation.register(Layer)

@@ -24,7 +24,7 @@ from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Operation, Symbol
+from exburn.symbol import Lifted, Symbol
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -240,8 +240,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             elif target >= 0:
                 found.append(input_layer(self.inputs[target]))
             else:
-                function: Any = graph.nodes[-1 - target].target
-                found.append(Operation(function.fn, names[target]))
+                operation: Any = graph.nodes[-1 - target].target
+                if isinstance(operation, Lifted):
+                    operation = operation.named(names[target])
+                found.append(operation)
         return [operation for operation in found if operation is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:

@@ -18,8 +18,7 @@ MODULES = (
 
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
-    ".": "Function Operation SymbolicScope applications distillation "
-    "distribution export legacy src visualization",
+    ".": "applications distillation distribution export legacy src visualization",
     "dtype_policies": "AWQDTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy "
     "QuantizedDTypePolicy QuantizedFloat8DTypePolicy",
     "layers": "ContrastLimitedAdaptiveHistogramEqualization "
