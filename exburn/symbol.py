@@ -195,9 +195,18 @@ class Symbol:
     def astype(self, dtype):
         return lift(jnp.astype, name="cast")(self, dtype)
 
-    def reshape(self, *shape):
+    #: Of all tensors here, which are dense, and know the call that makes them.
+    sparse = ragged = False
+    ragged_rank = row_splits_dtype = None
+    record_history = True
+
+    def reshape(self, *shape, newshape=None):
+        shape = shape if newshape is None else (newshape,)
         shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return lift(jnp.reshape)(self, shape)
+
+    def squeeze(self, axis=None):
+        return lift(jnp.squeeze)(self, axis)
 
     @property
     def T(self):

@@ -267,6 +267,10 @@ class Weight(nnx.Variable):
     def constraint(self, value: Any) -> None:
         self.set_metadata("constraint", constraints.get(value))
 
+    #: As of Keras' distributed variables: here each has one copy.
+    aggregation, synchronization = "none", "auto"
+    overwrite_with_gradient = False
+
     @property
     def path(self) -> str:
         """The path in the outermost model that holds the weight, or its name.

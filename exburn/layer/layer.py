@@ -151,6 +151,23 @@ class Layer(Calling):
     def output_shape(self):
         return jax.tree.map(lambda s: s.shape, self.output)
 
+    #: For Keras code: every layer runs in compiled programs.
+    supports_jit = True
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype that floating inputs are cast to."""
+        return self.compute_dtype
+
+    @property
+    def call_signature_parameters(self) -> list[str]:
+        """Names of the parameters of ``call``."""
+        return list(inspect.signature(self.call).parameters)
+
+    def symbolic_call(self, *args, **kwargs):
+        """The call on symbols, which ``__call__`` leads to if an argument is one."""
+        return self._call_symbols(args, kwargs)
+
     def compute_output_spec(self, *args, **kwargs):
         """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
 
@@ -233,16 +250,23 @@ class Layer(Calling):
         return penalty | _settings(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         """Makes a layer from ``get_config``'s result; weights are fresh.
 
         What the built-in class takes, and the user's class on it does not, is left out:
         the user's constructor sets it.
+
+        Args:
+            config: The configuration.
+            custom_objects: Classes and functions by name, besides the registered ones.
         """
         left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
-        config = {
-            k: registry.deserialize(v) for k, v in config.items() if k not in left_out
-        }
+        with registry.custom_objects(custom_objects):
+            config = {
+                key: registry.deserialize(value)
+                for key, value in config.items()
+                if key not in left_out
+            }
         varargs = [
             p.name
             for p in inspect.signature(cls.__init__).parameters.values()

@@ -32,8 +32,6 @@ ABSENT = {
 
 #: Parameters that are left out, or have another name.
 OTHERWISE = {
-    ".remat": "f",  # fn
-    "callbacks.CallbackList": "add_progbar",
     "layers.EinsumDense": "gptq_unpacked_column_size",
     "quantizers.serialize": "initializer",  # quantizer
 }
