@@ -20,11 +20,11 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn import context, registry
+from exburn import context, registry, transforms
 from exburn.arrival import placed
 from exburn.containers import CONTAINERS, entries
 from exburn.device import wake
-from exburn.dtypes import Precision, is_float
+from exburn.dtypes import DTypePolicy, is_float
 from exburn.errors import NotBuiltError
 from exburn.row_mixing import is_foreign
 from exburn.shapes import common_sizes, dim, held, trace_shapes
@@ -94,6 +94,9 @@ def materialize(root: Any, seed: int | None = None) -> None:
                 raise TraceContextError(f"{path} is of another trace")
     if made:
         place(root)
+    for _, module in iter_modules(root):  # those made with a quantized policy
+        if getattr(module, "_given_policy", None) is not None:
+            transforms.apply("pack", module)
 
 
 def place(root: Any) -> None:
@@ -119,7 +122,7 @@ def reseed(root: Any, seed: int) -> None:
 
 
 def spread_precision(
-    root: Any, policy: Precision, before: Precision | None = None
+    root: Any, policy: DTypePolicy, before: DTypePolicy | None = None
 ) -> None:
     """Gives a policy to the root's weights and to the layers that follow the root.
 
@@ -142,7 +145,7 @@ def spread_precision(
 
 
 def _spread(
-    parent: Any, policy: Precision, before: Any, seen: set[int], later: bool
+    parent: Any, policy: DTypePolicy, before: Any, seen: set[int], later: bool
 ) -> None:
     modules: list[Any] = [
         child for _, child in children(parent) if isinstance(child, nnx.Module)
@@ -161,7 +164,7 @@ def _spread(
             _spread(child, policy, before if model else old, seen, later)
 
 
-def cast_weights(layer: Any, policy: Precision) -> None:
+def cast_weights(layer: Any, policy: DTypePolicy) -> None:
     """Gives a policy's dtype to the layer's own weights that have none of theirs."""
     for _, weight in children(layer):
         if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):

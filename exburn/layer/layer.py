@@ -44,7 +44,9 @@ _CATALOGUES = {
 
 def _settings(layer: Layer) -> dict[str, Any]:
     """What every layer takes and may have been set since."""
-    dtype = layer.precision.identifier
+    dtype = layer.dtype_policy.identifier
+    if layer._given_policy is not None:
+        dtype = layer._given_policy.identifier
     return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
 
 
@@ -323,20 +325,32 @@ class Layer(Calling):
         )
         return (outputs, state, losses) if return_losses else (outputs, state)
 
-    def quantize(self, mode: Any, *, block_size: int | None = None) -> None:
+    def quantize(
+        self,
+        mode: Any = None,
+        type_check: bool = True,
+        config: Any = None,
+        *,
+        block_size: int | None = None,
+    ) -> None:
         """Stores the weights of the layer, and of those inside of it, in few bits.
 
         In place; for a whole model there is ``model.quantize``, which returns another.
 
         Args:
             mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
-            block_size: Of int4: from 32 to 128; 64 by default.
+            type_check: For Keras code: classes derived from a layer's are quantized in
+                either case.
+            config: A configuration of ``exburn.quantizers`` instead of the mode.
+            block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+                default.
 
         Raises:
             NotBuiltError: The layer has no weights yet.
             UnknownNameError: There is no such mode.
             ArgumentError: The layer is quantized already, has an adapter, or has no
-                weight that would get smaller.
+                weight that would get smaller; mode and configuration contradict each
+                other.
 
         Example:
             >>> from exburn.layers import Dense
@@ -346,7 +360,7 @@ class Layer(Calling):
             >>> layer.kernel.nbytes
             2176
         """
-        transforms.apply("quantize", self, mode, block_size)
+        transforms.apply("quantize", self, mode, config, block_size)
 
     def clone(self):
         """A copy with the same configuration and weights, sharing no arrays.

@@ -72,7 +72,9 @@ def describe(model: Model) -> dict[str, Any]:
         return history(value) if isinstance(value, Ref) else _encode(value, ends)
 
     inputs = [Ref(-1, i) for i in range(len(graph.inputs))]
-    policy = {"dtype": model.precision.identifier} if model._own_policy else {}
+    given = model._given_policy
+    dtype = model.precision if given is None else given
+    policy = {"dtype": dtype.identifier} if model._own_policy else {}
     with registry.leaving_functions():
         layers = [
             _entry(model, target)

@@ -13,9 +13,10 @@ from flax import nnx
 from exburn import graph as graphs
 from exburn import registry
 from exburn.building import clone, intact, materialize, place, spread_precision
-from exburn.dtypes import Precision
+from exburn.dtypes import DTypePolicy
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
+from exburn.layer.given_policy import follow_map
 from exburn.models.adapting import Adapting
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
@@ -84,6 +85,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             self._set_graph(inputs, outputs)
             if self._own_policy:
                 spread_precision(self, self.precision)
+                follow_map(self)
                 self._retrace()
             materialize(self)
 
@@ -114,7 +116,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         self._set_graph(inputs, outputs)
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> DTypePolicy:
         """The policy; setting one casts the weights, also in the layers that follow.
 
         Raises:
@@ -137,8 +139,6 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         if self.graph is not None:
             self._retrace()
             self._run.value.reset()
-
-    dtype_policy = precision
 
     @property
     def graph(self) -> graphs.Graph | None:
@@ -164,6 +164,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             self._own_build = "done"
         self._note_shapes(*shapes)
         self._spread_policy()
+        follow_map(self)
         self.built = True
         place(self)
 
