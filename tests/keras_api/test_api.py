@@ -10,30 +10,26 @@ import exburn
 keras = pytest.importorskip("keras")
 
 MODULES = (
-    ". activations callbacks config constraints datasets dtype_policies initializers "
-    "layers losses metrics mixed_precision models ops ops.image ops.linalg ops.nn "
-    "ops.numpy optimizers optimizers.schedules preprocessing preprocessing.image "
-    "preprocessing.sequence quantizers random regularizers saving tree utils wrappers"
+    ". activations callbacks config constraints datasets distillation dtype_policies "
+    "initializers layers legacy legacy.saving losses metrics mixed_precision models "
+    "ops ops.image ops.linalg ops.nn ops.numpy optimizers optimizers.schedules "
+    "preprocessing preprocessing.image preprocessing.sequence quantizers random "
+    "regularizers saving tree utils utils.legacy wrappers"
 ).split()
 
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
-    ".": "applications distillation distribution export legacy src visualization",
-    "dtype_policies": "AWQDTypePolicy DTypePolicyMap GPTQDTypePolicy Int4DTypePolicy "
-    "QuantizedDTypePolicy QuantizedFloat8DTypePolicy",
+    ".": "applications distribution export src visualization",
     "layers": "ContrastLimitedAdaptiveHistogramEqualization "
     "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
-    "quantizers": "AWQConfig Float8QuantizationConfig GPTQConfig "
-    "Int4QuantizationConfig Int8QuantizationConfig QuantizationConfig",
-    "saving": "KerasFileEditor",
-    "utils": "Config FeatureSpace bounding_boxes legacy",
+    "quantizers": "AWQConfig GPTQConfig",
+    "utils": "FeatureSpace bounding_boxes",
 }
 
 #: Parameters that are left out, or have another name.
 OTHERWISE = {
     "layers.EinsumDense": "gptq_unpacked_column_size",
-    "quantizers.serialize": "initializer",  # quantizer
 }
 
 
