@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         serving,
         tree,
         utils,
+        visualization,
         wrappers,
     )
     from exburn.compute import vectorize
@@ -136,6 +137,7 @@ _LAZY = (
     "serving",
     "tree",
     "utils",
+    "visualization",
     "wrappers",
 )
 _LAZY_NAMES = {
@@ -267,6 +269,7 @@ __all__ = [
     "utils",
     "vectorize",
     "version",
+    "visualization",
     "wrappers",
 ]
 

@@ -11,7 +11,6 @@ _INSTEAD = {
         "distribution": "training runs on one device: model.compile(device='gpu:1'), "
         "with exburn.device('gpu:1'):",
         "export": "model.export(path) writes a StableHLO program",
-        "visualization": "exburn.utils.plot_model draws models, matplotlib images",
     },
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",

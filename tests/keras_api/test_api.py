@@ -14,12 +14,12 @@ MODULES = (
     "initializers layers legacy legacy.saving losses metrics mixed_precision models "
     "ops ops.image ops.linalg ops.nn ops.numpy optimizers optimizers.schedules "
     "preprocessing preprocessing.image preprocessing.sequence quantizers random "
-    "regularizers saving tree utils utils.legacy wrappers"
+    "regularizers saving tree utils utils.legacy visualization wrappers"
 ).split()
 
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
-    ".": "applications distribution export src visualization",
+    ".": "applications distribution export src",
     "layers": "ContrastLimitedAdaptiveHistogramEqualization "
     "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
