@@ -10,7 +10,6 @@ _INSTEAD = {
         "read by model.load_weights into the same architecture",
         "distribution": "training runs on one device: model.compile(device='gpu:1'), "
         "with exburn.device('gpu:1'):",
-        "export": "model.export(path) writes a StableHLO program",
     },
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 from flax import nnx
 
+from exburn import context, registry
 from exburn import graph as graphs
-from exburn import registry
 from exburn.building import clone, intact, materialize, place, spread_precision
 from exburn.dtypes import DTypePolicy
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
@@ -175,6 +175,27 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
+        return self._in_mode(training, inputs)
+
+    def _in_mode(self, training: bool | None, inputs: Any) -> Any:
+        """The outputs, of layers that train or not where a caller of ``call`` says so.
+
+        ``__call__`` has told them already.
+        """
+        pass_ = context.current()
+        if training is None or pass_ is not None and pass_.training == bool(training):
+            return self._compute(inputs)
+        if pass_ is None:  # called by hand
+            return self(inputs, training=training)
+        before = pass_.training, pass_.asked
+        pass_.training, pass_.asked = bool(training), True
+        try:
+            return self._compute(inputs)
+        finally:
+            pass_.training, pass_.asked = before
+
+    def _compute(self, inputs: Any) -> Any:
+        assert self.graph is not None
         return _unpacked(self.graph.run(self.nodes, inputs))
 
     def _call_symbols(self, args, kwargs):

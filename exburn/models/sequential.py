@@ -175,6 +175,9 @@ class Sequential(Model):
             self._refresh()
 
     def call(self, inputs, training=None, mask=None):
+        return self._in_mode(training, inputs)
+
+    def _compute(self, inputs: Any) -> Any:
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs, self._learnt)
         for layer in self.layers:

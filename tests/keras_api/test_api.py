@@ -19,7 +19,7 @@ MODULES = (
 
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
-    ".": "applications distribution export src",
+    ".": "applications distribution src",
     "layers": "ContrastLimitedAdaptiveHistogramEqualization "
     "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",

@@ -221,3 +221,25 @@ def test_code_can_ask_whether_shapes_are_inferred():
             pass
         assert exburn.backend.in_symbolic_scope()
     assert not exburn.backend.in_symbolic_scope()
+
+
+@BOTH
+def test_call_of_a_model_obeys_training(api):
+    x = api.Input((400,))
+    model = api.Model(x, api.layers.Dropout(0.5)(x))
+    stack = api.Sequential([api.Input((400,)), api.layers.Dropout(0.5)])
+    ones = np.ones((1, 400), "float32")
+    for each in (model, stack):
+        assert 50 < int((np.asarray(each.call(ones, training=True)) == 0).sum()) < 350
+        for quiet in ({}, {"training": False}):
+            assert (np.asarray(each.call(ones, **quiet)) == 1).all()
+
+    class Outer(api.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def call(self, x, training=None):
+            return self.inner.call(x, training=True)
+
+    assert (np.asarray(Outer()(ones, training=False)) == 0).any()
