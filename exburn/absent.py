@@ -24,10 +24,6 @@ _INSTEAD = {
         "GPTQConfig": "model.quantize('int4', …) needs no data",
         "AWQConfig": "model.quantize('int4', …) needs no data",
     },
-    "exburn.utils": {
-        "FeatureSpace": "exburn.layers.StringLookup, Discretization, CategoryEncoding, "
-        "HashedCrossing and Normalization, called on the columns",
-    },
 }
 
 

@@ -28,6 +28,7 @@ from exburn.utils.config import Config as Config
 from exburn.utils.directories import *  # noqa: F403
 from exburn.utils.drawing import model_to_dot as model_to_dot
 from exburn.utils.drawing import plot_model as plot_model
+from exburn.utils.feature_space import FeatureSpace as FeatureSpace
 from exburn.utils.files import get_file as get_file
 from exburn.utils.images import array_to_img as array_to_img
 from exburn.utils.images import img_to_array as img_to_array

@@ -24,7 +24,7 @@ ABSENT = {
     "MaxNumBoundingBoxes MelSpectrogram STFTSpectrogram TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
     "quantizers": "AWQConfig GPTQConfig",
-    "utils": "FeatureSpace bounding_boxes",
+    "utils": "bounding_boxes",
 }
 
 #: Parameters that are left out, or have another name.
@@ -88,7 +88,6 @@ def test_every_parameter_is_there_or_known_to_be_absent(module):
         (".", "applications", "load_weights"),
         (".", "distribution", "compile"),
         ("layers", "TFSMLayer", "StableHLO"),
-        ("utils", "FeatureSpace", "StringLookup"),
         ("quantizers", "GPTQConfig", r"model\.quantize"),
     ],
 )

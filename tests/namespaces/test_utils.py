@@ -18,10 +18,7 @@ from exburn.layers import Dense
 
 # Names of keras.utils that ExBurn leaves out, and why.
 LEFT_OUT = {
-    "Config": "a dict with attributes; types.SimpleNamespace does it",
-    "FeatureSpace": "a layer catalogue of its own over the preprocessing layers",
     "bounding_boxes": "object detection is not part of this catalogue",
-    "legacy": "reads configurations of Keras 2",
 }
 
 
