@@ -61,6 +61,11 @@ class CSVLogger(Callback):
         self._rows = 0  # in the file
         self._restored = False
 
+    @property
+    def keys(self) -> list[str] | None:
+        """The columns beside ``epoch``; ``None`` before the first line."""
+        return self._columns[1:] or None
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         os.makedirs(os.path.dirname(self.filename) or ".", exist_ok=True)
         self._columns = []

@@ -66,4 +66,15 @@ class OrbaxCheckpoint(StateCheckpoint):
             on_error=on_error,
             verbose=verbose,
         )
-        self.weights_only = bool(save_weights_only)
+        self.weights_only = self.save_weights_only = bool(save_weights_only)
+        self.directory = os.fspath(directory)
+        self.max_to_keep, self.save_on_background = max_to_keep, save_on_background
+
+    def wait_until_finished(self) -> None:
+        """Returns when all checkpoints are on the disk.
+
+        Raises:
+            CheckpointError: One could not be written.
+        """
+        if self.writer is not None:
+            self.writer.wait()

@@ -57,13 +57,14 @@ with starting():
     from exburn.layers import Input
     from exburn.losses import Loss
     from exburn.metrics import Metric
-    from exburn.models import Model, Sequential, load_model
+    from exburn.models import Function, Model, Sequential, load_model
     from exburn.optimizers import Optimizer
     from exburn.registry import register
     from exburn.regularizers import Regularizer
     from exburn.rematerialize import RematScope, remat
+    from exburn.shapes import SymbolicScope
     from exburn.stateless_scope import StatelessScope
-    from exburn.symbol import Symbol
+    from exburn.symbol import Operation, Symbol
     from exburn.symbol import Symbol as KerasTensor
     from exburn.symbol import lift as fn
     from exburn.weights import Variable
@@ -73,7 +74,10 @@ if TYPE_CHECKING:
         backend,
         compute,
         config,
+        distillation,
         dtype_policies,
+        export,
+        legacy,
         mixed_precision,
         ops,
         preprocessing,
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
         serving,
         tree,
         utils,
+        visualization,
         wrappers,
     )
     from exburn.compute import vectorize
@@ -121,7 +126,10 @@ _LAZY = (
     "backend",
     "compute",
     "config",
+    "distillation",
     "dtype_policies",
+    "export",
+    "legacy",
     "mixed_precision",
     "ops",
     "preprocessing",
@@ -131,6 +139,7 @@ _LAZY = (
     "serving",
     "tree",
     "utils",
+    "visualization",
     "wrappers",
 )
 _LAZY_NAMES = {
@@ -169,6 +178,7 @@ _LAZY_NAMES = {
 __all__ = [
     "DTypePolicy",
     "FloatDTypePolicy",
+    "Function",
     "Initializer",
     "Input",
     "InputSpec",
@@ -177,6 +187,7 @@ __all__ = [
     "Loss",
     "Metric",
     "Model",
+    "Operation",
     "Optimizer",
     "Precision",
     "Quantizer",
@@ -186,6 +197,7 @@ __all__ = [
     "Serving",
     "StatelessScope",
     "Symbol",
+    "SymbolicScope",
     "Variable",
     "activations",
     "backend",
@@ -207,9 +219,11 @@ __all__ = [
     "device",
     "device_info",
     "device_name",
+    "distillation",
     "doctor",
     "dtype_policies",
     "errors",
+    "export",
     "export_params",
     "fit_with_accuracy",
     "fit_with_progress",
@@ -223,6 +237,7 @@ __all__ = [
     "initializers",
     "key_scope",
     "layers",
+    "legacy",
     "load_model",
     "losses",
     "metal_available",
@@ -257,6 +272,7 @@ __all__ = [
     "utils",
     "vectorize",
     "version",
+    "visualization",
     "wrappers",
 ]
 

@@ -6,53 +6,21 @@ __all__ = ["missing"]
 
 _INSTEAD = {
     "exburn": {
-        "Function": "Model(inputs, outputs) is a function of symbols, too",
-        "Operation": "exburn.fn(function) makes an operation of any function, "
-        "exburn.layers.Layer one with weights",
-        "SymbolicScope": "exburn.Input makes symbols anywhere",
         "applications": "there are no pretrained models; weights of Keras' files are "
         "read by model.load_weights into the same architecture",
-        "distillation": "a model with the teacher inside that overrides compute_loss",
         "distribution": "training runs on one device: model.compile(device='gpu:1'), "
         "with exburn.device('gpu:1'):",
-        "export": "model.export(path) writes a StableHLO program",
-        "legacy": "there is nothing of Keras 2",
-        "visualization": "exburn.utils.plot_model draws models, matplotlib images",
-    },
-    "exburn.dtype_policies": {
-        "DTypePolicyMap": "give each layer its dtype=, or model.set_precision a rule",
-        "QuantizedDTypePolicy": "model.quantize(mode)",
-        "QuantizedFloat8DTypePolicy": "model.quantize('float8')",
-        "Int4DTypePolicy": "model.quantize('int4')",
-        "GPTQDTypePolicy": "model.quantize('int4')",
-        "AWQDTypePolicy": "model.quantize('int4')",
     },
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",
         "TFSMLayer": "there is no TensorFlow; exburn.predict runs ONNX and StableHLO",
     },
-    "exburn.optimizers": {"legacy": "there is nothing of Keras 2"},
+    "exburn.optimizers": {
+        "legacy": "write exburn.optimizers.Adam …; Keras 3 refuses to make those, too"
+    },
     "exburn.quantizers": {
-        **dict.fromkeys(
-            (
-                "QuantizationConfig",
-                "Int8QuantizationConfig",
-                "Int4QuantizationConfig",
-                "Float8QuantizationConfig",
-            ),
-            "model.quantize(mode, block_size=…) takes the settings themselves",
-        ),
         "GPTQConfig": "model.quantize('int4', …) needs no data",
         "AWQConfig": "model.quantize('int4', …) needs no data",
-    },
-    "exburn.saving": {
-        "KerasFileEditor": "safetensors.safe_open(path, 'numpy') reads model files",
-    },
-    "exburn.utils": {
-        "Config": "types.SimpleNamespace, or a dataclass",
-        "FeatureSpace": "exburn.layers.StringLookup, Discretization, CategoryEncoding, "
-        "HashedCrossing and Normalization, called on the columns",
-        "legacy": "there is nothing of Keras 2",
     },
 }
 

@@ -19,6 +19,7 @@ from exburn.config import (
     set_image_data_format,
 )
 from exburn.dtypes import is_float, standardize_dtype
+from exburn.shapes import in_symbolic_scope
 from exburn.symbol import Symbol
 from exburn.weights import Variable
 
@@ -30,6 +31,7 @@ __all__ = [
     "floatx",
     "get_uid",
     "image_data_format",
+    "in_symbolic_scope",
     "is_float_dtype",
     "is_int_dtype",
     "is_keras_tensor",

@@ -19,10 +19,10 @@ import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
-from exburn import context, registry
+from exburn import context, registry, transforms
 from exburn.arrival import placed
 from exburn.device import wake
-from exburn.dtypes import Precision, is_float
+from exburn.dtypes import DTypePolicy, is_float
 from exburn.errors import NotBuiltError
 from exburn.module_copy import paths_of, standing_for, twin
 from exburn.reached import Discovery
@@ -93,6 +93,9 @@ def materialize(root: Any, seed: int | None = None) -> None:
                 raise TraceContextError(f"{path} is of another trace")
     if made:
         place(root)
+    for _, module in iter_modules(root):  # those made with a quantized policy
+        if getattr(module, "_given_policy", None) is not None:
+            transforms.apply("pack", module)
 
 
 def place(root: Any) -> None:
@@ -118,7 +121,7 @@ def reseed(root: Any, seed: int) -> None:
 
 
 def spread_precision(
-    root: Any, policy: Precision, before: Precision | None = None
+    root: Any, policy: DTypePolicy, before: DTypePolicy | None = None
 ) -> None:
     """Gives a policy to the root's weights and to the layers that follow the root.
 
@@ -141,7 +144,7 @@ def spread_precision(
 
 
 def _spread(
-    parent: Any, policy: Precision, before: Any, seen: set[int], later: bool
+    parent: Any, policy: DTypePolicy, before: Any, seen: set[int], later: bool
 ) -> None:
     modules: list[Any] = [
         child for _, child in children(parent) if isinstance(child, nnx.Module)
@@ -160,7 +163,7 @@ def _spread(
             _spread(child, policy, before if model else old, seen, later)
 
 
-def cast_weights(layer: Any, policy: Precision) -> None:
+def cast_weights(layer: Any, policy: DTypePolicy) -> None:
     """Gives a policy's dtype to the layer's own weights that have none of theirs."""
     for _, weight in children(layer):
         if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):
@@ -414,7 +417,11 @@ def fresh_clone(layer: Any) -> Any:
 
 def own_classes(module: Any) -> dict[str, type]:
     """The classes of a module's parts that are the user's, by name."""
-    kinds = {type(part) for _, part in iter_modules(module)}
+    parts = [part for _, part in iter_modules(module)]
+    graphs = [getattr(part, "graph", None) for part in parts]
+    nodes = [node for graph in graphs for node in getattr(graph, "nodes", ())]
+    parts += [node.target for node in nodes if not isinstance(node.target, str)]
+    kinds = {type(part) for part in parts}
     classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
     own = filter(is_foreign, classes)
     return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}

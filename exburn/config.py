@@ -9,6 +9,7 @@ import jax
 
 from exburn.arguments import check_count
 from exburn.dtypes import (
+    DTypePolicy,
     Precision,
     get_precision,
     is_float,
@@ -160,7 +161,7 @@ def check_format(op: str, value: Any) -> str:
     return lower
 
 
-def dtype_policy() -> Precision:
+def dtype_policy() -> DTypePolicy:
     """The policy of layers that are given no ``dtype``.
 
     Example:

@@ -2,67 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from exburn import registry
 from exburn.absent import missing
-from exburn.dtypes import Precision
-from exburn.registry import register_builtin
+from exburn.dtypes import (
+    CLASSES,
+    AWQDTypePolicy,
+    DTypePolicy,
+    DTypePolicyMap,
+    FloatDTypePolicy,
+    GPTQDTypePolicy,
+    Int4DTypePolicy,
+    QuantizedDTypePolicy,
+    QuantizedFloat8DTypePolicy,
+)
 
-__all__ = ["DTypePolicy", "FloatDTypePolicy", "deserialize", "get", "serialize"]
+__all__ = [
+    "AWQDTypePolicy",
+    "DTypePolicy",
+    "DTypePolicyMap",
+    "FloatDTypePolicy",
+    "GPTQDTypePolicy",
+    "Int4DTypePolicy",
+    "QuantizedDTypePolicy",
+    "QuantizedFloat8DTypePolicy",
+    "deserialize",
+    "get",
+    "serialize",
+]
+
+for _cls in CLASSES.values():
+    registry.register_builtin(_cls)
 
 
-def DTypePolicy(name: Any = None) -> Precision:
-    """The policy of that name; the global one by default.
+def get(identifier: Any) -> DTypePolicy:
+    """The policy of a name, a dtype, a configuration, or itself.
 
     Args:
-        name: ``"float32"``, ``"mixed_bfloat16"``, ``"mixed_float16"`` …
+        identifier: One of these; ``None`` gives the policy of the process.
 
     Raises:
         UnknownNameError: Nothing has that name.
 
     Example:
-        >>> DTypePolicy("mixed_bfloat16").compute_dtype
-        'bfloat16'
+        >>> get("mixed_float16").compute_dtype, get("int8_from_float32")
+        ('float16', <QuantizedDTypePolicy "int8_from_float32">)
     """
-    return Precision.of(name)
+    return DTypePolicy.of(identifier)
 
 
-FloatDTypePolicy = DTypePolicy
-register_builtin(Precision, "DTypePolicy", "FloatDTypePolicy")  # in configurations
-
-
-def get(identifier: Any) -> Precision:
-    """The policy of a name, a configuration, or itself; the global one for ``None``.
-
-    Example:
-        >>> get("mixed_float16").compute_dtype
-        'float16'
-    """
-    return Precision.of(identifier)
-
-
-def deserialize(config: Any, custom_objects: Any = None) -> Precision:
+def deserialize(
+    config: Any, custom_objects: Mapping[str, Any] | None = None
+) -> DTypePolicy:
     """Makes a policy of what :func:`serialize` returned.
 
     Args:
-        config: The name or the dtypes.
-        custom_objects: For Keras code; policies are no classes.
+        config: The description; a name will do.
+        custom_objects: Classes by name, besides those here.
+
+    Raises:
+        UnknownNameError: It names what is not known.
 
     Example:
         >>> deserialize(serialize(DTypePolicy("mixed_float16"))).compute_dtype
         'float16'
     """
-    return Precision.of(config)
+    name = config.get("class_name") if isinstance(config, Mapping) else None
+    if custom_objects and name in custom_objects:
+        with registry.custom_objects(custom_objects):
+            return registry.deserialize(config)
+    return DTypePolicy.of(config)
 
 
-def serialize(dtype_policy: Precision) -> str | dict[str, str]:
-    """What ``deserialize`` makes the policy of again; JSON-able.
+def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
+    """The policy's class and configuration, JSON-able; see :func:`deserialize`.
 
     Example:
-        >>> serialize(DTypePolicy("mixed_float16"))
-        'mixed_float16'
+        >>> serialize(DTypePolicy("mixed_float16"))["config"]
+        {'name': 'mixed_float16'}
     """
-    return Precision.of(dtype_policy).identifier
+    policy = DTypePolicy.of(dtype_policy)
+    plain = isinstance(policy.identifier, str)
+    return {
+        "module": "exburn.dtype_policies",
+        "class_name": "DTypePolicy" if plain else type(policy).__name__,
+        "config": policy.get_config(),
+        "registered_name": None,
+    }
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from exburn.errors import DataError, GraphError
 from exburn.graph_inputs import fitted
 from exburn.layer import Layer, snake_case
 from exburn.shapes import describe
-from exburn.symbol import Call, Operation, Symbol, is_whole, lift
+from exburn.symbol import Call, Operation, Symbol, is_whole
 
 __all__ = ["Graph", "Node", "Ref", "assign_names", "named_by", "trace"]
 
@@ -60,8 +61,9 @@ class Graph:
         output_names: A name for each, used in logs.
         axes: The names of each input's axes, where the user gave some.
         optional: Which inputs may be ``None``.
-        order: Names of the layers and numbers of the inputs and, as ``-1 - number``,
-            nodes of operations in Keras' order: the furthest from the outputs first.
+        order: The entries of layers, inputs and operations in Keras' order: the
+            furthest from the outputs first. A layer's entry is its name, an input's its
+            number, and an operation's ``-1 - number`` of the first node that calls it.
     """
 
     inputs: tuple[jax.ShapeDtypeStruct, ...]
@@ -93,12 +95,16 @@ class Graph:
             args, kwargs = jax.tree.unflatten(
                 node.treedef, [fetch(leaf) for leaf in node.leaves]
             )
-            if isinstance(node.target, Operation):
-                outputs = lift(node.target.fn, node.target.name)(*args, **kwargs)
-            else:
-                outputs = layers[node.target](*args, **kwargs)
+            target = node.target
+            callee = target if isinstance(target, Operation) else layers[target]
+            outputs = callee(*args, **kwargs)
             produced.append(jax.tree.leaves(outputs))
         return jax.tree.unflatten(self.output_tree, [fetch(r) for r in self.outputs])
+
+    @functools.cached_property
+    def entries(self) -> list[str | int]:
+        """For each node the entry in ``order`` of what it calls."""
+        return _entries(self.nodes)
 
     def _wrong_inputs(self, inputs: Any, count: int) -> DataError:
         needed = len(self.inputs)
@@ -164,9 +170,15 @@ class Graph:
         return values
 
 
-def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
+def trace(
+    inputs: Any, outputs: Any, op: str = "Model"
+) -> tuple[Graph, dict[str, Layer]]:
     """The graph between symbols, and the layers in it by name, in
     ``Graph.order``.
+
+    Args:
+        inputs, outputs: The symbols, in any structure.
+        op: What errors call what is being made.
 
     Raises:
         GraphError: Something is no symbol, an output does not depend on the inputs, or
@@ -178,7 +190,7 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
     for what, symbols in (("inputs", input_symbols), ("outputs", output_symbols)):
         if not symbols:
             raise GraphError(
-                "Model",
+                op,
                 f"{what} must hold symbols, but are empty",
                 {"received": inputs if what == "inputs" else outputs},
                 hint="Start from exburn.Input(shape) and call layers on it.",
@@ -186,20 +198,20 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         for s in symbols:
             if not isinstance(s, Symbol):
                 raise GraphError(
-                    "Model",
+                    op,
                     f"{what} must be symbols, received {describe(s)}",
                     hint="Start from exburn.Input(shape) and call layers on it.",
                 )
     if len({id(s) for s in input_symbols}) != len(input_symbols):
         names = [str(s.name) for s in input_symbols]
         raise GraphError(
-            "Model",
+            op,
             "an input is listed twice",
             {"inputs": ", ".join(names)},
             hint="List each input once; the model may use it often.",
         )
     source = {id(s): Ref(-1, i) for i, s in enumerate(input_symbols)}
-    calls = _collect(output_symbols, source)
+    calls = _collect(output_symbols, source, op)
     index = {id(call): i for i, call in enumerate(calls)}
     layers = [c.callee for c in calls if isinstance(c.callee, Layer)]
     keys = assign_names([*_input_layers(input_symbols), *layers])
@@ -208,7 +220,8 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
         return source.get(id(symbol)) or Ref(index[id(symbol.call)], symbol.index)
 
     op_names: Counter[str] = Counter()
-    nodes = []
+    op_keys: dict[int, str] = {}
+    nodes: list[Node] = []
     for call in calls:
         leaves, treedef = jax.tree.flatten((call.args, call.kwargs), is_leaf=is_whole)
         refs = tuple(ref(v) if isinstance(v, Symbol) else v for v in leaves)
@@ -216,8 +229,11 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
             target = name = keys[id(call.callee)]
         else:
             target, base = call.callee, call.callee.name
-            name = f"{base}_{op_names[base]}" if op_names[base] else base
-            op_names[base] += 1
+            if id(target) not in op_keys:
+                count = op_names[base]
+                op_keys[id(target)] = f"{base}_{count}" if count else base
+                op_names[base] += 1
+            name = op_keys[id(target)]
         outputs_of = jax.tree.leaves(call.outputs)
         shapes = tuple(s.shape for s in outputs_of)
         dtypes = tuple(s.dtype for s in outputs_of)
@@ -241,6 +257,16 @@ def trace(inputs: Any, outputs: Any) -> tuple[Graph, dict[str, Layer]]:
     return graph, {name: by_name[name] for name in order if isinstance(name, str)}
 
 
+def _entries(nodes: Sequence[Node]) -> list[str | int]:
+    first: dict[int, int] = {}  # of each operation, the node that calls it first
+    for number, node in enumerate(nodes):
+        first.setdefault(id(node.target), number)
+    return [
+        node.target if isinstance(node.target, str) else -1 - first[id(node.target)]
+        for node in nodes
+    ]
+
+
 def _by_depth(
     nodes: list[Node], outputs: tuple[Ref, ...], inputs: int
 ) -> list[str | int]:
@@ -251,13 +277,13 @@ def _by_depth(
     order: list[int] = []  # of nodes, parents first; input i is node -1 - i
     rank: dict[Any, int] = {}  # of targets, as they are met from the outputs
     done: set[int] = set()
+    entries = _entries(nodes)
 
     def number(ref: Ref) -> int:
         return ref.node if ref.node >= 0 else -1 - ref.index
 
     def target(node: int) -> str | int:
-        at = nodes[node].target if node >= 0 else None
-        return at if isinstance(at, str) else -1 - node
+        return entries[node] if node >= 0 else -1 - node
 
     def parents(node: int) -> list[int]:
         leaves = nodes[node].leaves if node >= 0 else ()
@@ -295,7 +321,7 @@ def _input_layers(symbols: list[Symbol]) -> list[Layer]:
     return [callee for callee in callees if getattr(callee, "is_input", False)]
 
 
-def _collect(outputs: list[Symbol], source: Mapping[int, Ref]) -> list[Call]:
+def _collect(outputs: list[Symbol], source: Mapping[int, Ref], op: str) -> list[Call]:
     """The calls that the outputs need, in the order they were made."""
     calls: dict[int, Call] = {}
     stack = list(outputs)
@@ -306,7 +332,7 @@ def _collect(outputs: list[Symbol], source: Mapping[int, Ref]) -> list[Call]:
         call = symbol.call
         if call is None or getattr(call.callee, "is_input", False):
             raise GraphError(
-                "Model",
+                op,
                 "the graph is disconnected: an output depends on "
                 f"{symbol.name or 'a symbol'!r}, which is not among the inputs",
                 {"symbol": symbol},

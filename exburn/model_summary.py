@@ -24,6 +24,7 @@ from exburn.graph import Graph, Node, Ref
 from exburn.layer import Layer
 from exburn.selection import frozen_paths
 from exburn.shapes import TEXT, public_shape
+from exburn.symbol import Lifted
 from exburn.traversal import iter_weights, module_paths
 from exburn.weights import scalars
 
@@ -136,7 +137,8 @@ def _rows(
             if nested and getattr(layer, "is_model", False):
                 rows += _rows(layer, shapes, path + "/", depth + 1, nested, frozen)
         else:
-            rows.append(_Row(name, "function", layer, 0, "", True, sources, depth))
+            kind, shape = layer
+            rows.append(_Row(name, kind, shape, 0, "", True, sources, depth))
     return rows
 
 
@@ -175,9 +177,10 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
             layer = model.nodes[node.target]
             entry = entries.setdefault(node.name, (shown(node), layer, []))
         else:
-            entry = entries.setdefault(
-                node.name, (node.name, ", ".join(map(str, node.shapes)), [])
-            )
+            function = isinstance(node.target, Lifted)
+            kind = "function" if function else type(node.target).__name__
+            row = kind, ", ".join(map(str, node.shapes))
+            entry = entries.setdefault(node.name, (node.name, row, []))
         entry[2].extend(s for s in sources if s not in entry[2])
     return inputs + [(n, layer, ", ".join(s)) for n, layer, s in entries.values()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -29,6 +30,7 @@ from exburn.scoped import scoped
 __all__ = [
     "Catalogue",
     "Configured",
+    "check_name",
     "custom",
     "custom_class",
     "custom_objects",
@@ -45,6 +47,7 @@ __all__ = [
     "register",
     "serialize",
     "sharing",
+    "snake_case",
 ]
 
 _registry: dict[str, Any] = {}
@@ -491,6 +494,20 @@ def _constant(name: str, inner: Any) -> Any:
             "the configuration again.",
         )
     raise FileFormatError("deserialize", f"{name!r} has no counterpart here")
+
+
+def snake_case(name: str) -> str:
+    """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def check_name(op: str, name: Any) -> str:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ArgumentError(
+            op, f"a name is a non-empty string without '/', received {name!r}"
+        )
+    return name
 
 
 class Configured:

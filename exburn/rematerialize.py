@@ -112,6 +112,8 @@ class RematScope:
                 "mode 'list_of_layers' needs layer_names",
                 hint='RematScope("list_of_layers", layer_names=["block_1"])',
             )
+        self.mode, self.output_size_threshold = mode, output_size_threshold
+        self.layer_names = list(names or ())
         self._rule = None
         if mode is not None:
             self._rule = Remat(
@@ -133,11 +135,11 @@ def scoped() -> Remat | None:
     return _scope.get()
 
 
-def remat(fn: Any, *, policy: Any = "full") -> Any:
+def remat(f: Any, *, policy: Any = "full") -> Any:
     """A function whose intermediate results are computed again for its gradient.
 
     Args:
-        fn: A pure function of arrays, such as a part of a layer's ``call``; it may read
+        f: A pure function of arrays, such as a part of a layer's ``call``; it may read
             weights, but not assign to them. Or a layer, which is then rematerialized
             in training, and returned.
         policy: What is kept all the same: ``"full"`` (nothing), ``"dots"`` … as for
@@ -154,17 +156,17 @@ def remat(fn: Any, *, policy: Any = "full") -> Any:
     Source: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016.
     """
     rule = Remat(policy)
-    if hasattr(fn, "rematerialized"):
-        fn.rematerialized = rule
-        return fn
+    if hasattr(f, "rematerialized"):
+        f.rematerialized = rule
+        return f
 
-    @functools.wraps(fn)
+    @functools.wraps(f)
     def wrapped(*args, **kwargs):
         arrays, rebuild = _traceable((args, kwargs))
 
         def run(arrays):
             args, kwargs = rebuild(arrays)
-            return fn(*args, **kwargs)
+            return f(*args, **kwargs)
 
         return rule.wrap(run)(arrays)
 

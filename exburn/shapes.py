@@ -7,11 +7,12 @@ what ``jax.eval_shape`` says.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import operator
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,13 @@ from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, ShapeError
 
 __all__ = [
     "TEXT",
+    "SymbolicScope",
     "checked_sizes",
     "common_sizes",
     "describe",
     "dim",
     "held",
+    "in_symbolic_scope",
     "is_shape",
     "is_text",
     "meeting",
@@ -74,6 +77,52 @@ _FUNCTIONS: dict[str, Callable] = {
     "max": max,
     "min": min,
 }
+
+_symbolic: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_symbolic", default=False
+)
+
+
+class SymbolicScope:
+    """A block in which tensors stand for shapes and dtypes alone.
+
+    ExBurn enters one itself while it infers shapes from code of the user's, which may
+    ask ``exburn.backend.in_symbolic_scope()`` and leave out what needs values, such as
+    reading a file. As a block of one's own it says so to code called inside.
+
+    Example:
+        >>> with SymbolicScope():
+        ...     in_symbolic_scope()
+        True
+        >>> in_symbolic_scope()
+        False
+
+    Source: ``keras.SymbolicScope``.
+    """
+
+    def __enter__(self) -> Self:
+        self._token = _symbolic.set(True)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _symbolic.reset(self._token)
+
+
+def in_symbolic_scope() -> bool:
+    """Whether shapes are being inferred around the caller, or a block says so.
+
+    Example:
+        >>> import exburn
+        >>> inferring = []
+        >>> def double(x):
+        ...     inferring.append(in_symbolic_scope())
+        ...     return 2 * x
+        >>> _ = exburn.fn(double)(exburn.Input((3,))), double(1.0)
+        >>> inferring
+        [True, False]
+    """
+    return _symbolic.get()
+
 
 _scope = export.SymbolicScope()
 _dims: dict[str, Any] = {}
@@ -261,7 +310,8 @@ def describe(value: Any) -> str:
 def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
     """``jax.eval_shape`` over symbolic specs, with the concrete fallback."""
     try:
-        return _trace(run, specs)
+        with SymbolicScope():
+            return _trace(run, specs)
     except ExBurnError as error:
         plain(error)
         raise

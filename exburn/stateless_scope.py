@@ -67,6 +67,7 @@ class StatelessScope:
         initialize_variables: bool = True,
     ):
         self.collect_losses = collect_losses
+        self.initialize_variables = initialize_variables
         self.losses: list[Any] = []
         self._given = [_checked(pair) for pair in state_mapping or ()]
         self._seeds = [v for v, _ in self._given if context.is_seed(v)]
@@ -94,6 +95,11 @@ class StatelessScope:
         self._open.close()
         self._after = {name: self._now(v) for name, (v, _) in self._held.items()}
         set_values(self._held.values())
+
+    @property
+    def state_mapping(self) -> dict[int, Any]:
+        """The values in the block, or at its end, by ``id`` of their variable."""
+        return {id(v): self.get_current_value(v) for v, _ in self._held.values()}
 
     def get_current_value(self, variable: Any) -> Any:
         """A variable's value in the block, or at its end; ``None`` if it has none."""

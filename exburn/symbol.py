@@ -7,11 +7,13 @@ abstractly, so no layer writes a shape rule, and a wrong shape fails at once.
 
 from __future__ import annotations
 
+import abc
+import inspect
 import itertools
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +32,7 @@ from exburn.errors import (
     ShapeError,
 )
 from exburn.integer_products import matmul
+from exburn.registry import check_name, snake_case
 from exburn.shapes import (
     TEXT,
     checked_sizes,
@@ -44,12 +47,14 @@ from exburn.substitution import Substitution, substituting
 
 __all__ = [
     "Call",
+    "Lifted",
     "Operation",
     "Symbol",
-    "has_symbol",
-    "lift",
     "as_places",
     "as_strings",
+    "has_symbol",
+    "is_whole",
+    "lift",
     "with_given_mask",
 ]
 
@@ -140,6 +145,13 @@ class Symbol:
         symbol._take(spec, call, index, name)
         return symbol
 
+    @classmethod
+    def unmade(cls, spec) -> Symbol:
+        """A symbol that no call has made."""
+        symbol = cls.__new__(cls)
+        symbol._take(spec, None, 0, None)
+        return symbol
+
     def _take(self, spec, call: Call | None, index: int, name: str | None) -> None:
         if not jax_functions.extended():
             jax_functions.extend(Symbol, lift, _ANSWERS)
@@ -173,7 +185,9 @@ class Symbol:
         if self.mask is None:
             raise AttributeError(f"{self!r} has no mask")
         if self._mask_symbol is None:
-            self._mask_symbol = record(_MASK_OF, (self,), {}, self.mask)
+            self._mask_symbol = record(
+                Lifted(mask_of, "mask_of"), (self,), {}, self.mask
+            )
         return self._mask_symbol
 
     @_keras_mask.setter
@@ -254,9 +268,18 @@ class Symbol:
     def astype(self, dtype):
         return lift(jnp.astype, name="cast")(self, dtype)
 
-    def reshape(self, *shape):
+    #: Of all tensors here, which are dense, and know the call that makes them.
+    sparse = ragged = False
+    ragged_rank = row_splits_dtype = None
+    record_history = True
+
+    def reshape(self, *shape, newshape=None):
+        shape = shape if newshape is None else (newshape,)
         shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return lift(jnp.reshape)(self, shape)
+
+    def squeeze(self, axis=None):
+        return lift(jnp.squeeze)(self, axis)
 
     @property
     def T(self):
@@ -344,19 +367,224 @@ OPERATIONS: dict[str, Callable] = {
 }  # fmt: skip
 
 
-class Operation:
-    """A pure function as a node of a graph."""
+class Operation(metaclass=abc.ABCMeta):
+    """A computation without weights, as a node of functional models.
 
-    __slots__ = ("fn", "name")
+    Subclass it and write ``call``. On arrays an operation computes; on symbols it notes
+    the call and returns symbols, whose shapes and dtypes come from tracing ``call``, or
+    from ``compute_output_spec`` where a class says them itself. Layers are operations,
+    too, for ``isinstance``; what has weights is a :class:`~exburn.Layer`.
 
-    def __init__(self, fn: Callable, name: str):
-        self.fn, self.name = fn, name
+    Args:
+        name: Name of the node in summaries; by default the class name in snake case.
+
+    Raises:
+        ArgumentError: The name is empty or holds a ``/``.
+
+    Example:
+        >>> class Scale(Operation):
+        ...     def __init__(self, by, name=None):
+        ...         super().__init__(name=name)
+        ...         self.by = by
+        ...     def call(self, x):
+        ...         return x * self.by
+        >>> double = Scale(2)
+        >>> double(np.ones(2)).tolist(), double(Symbol((None, 4))).shape
+        ([2.0, 2.0], (None, 4))
+        >>> Scale.from_config(double.get_config()).by
+        2
+
+    Source: ``keras.Operation``.
+    """
+
+    _name: str | None = None
+    _arguments: tuple[tuple, dict[str, Any]]
+    _calls: list[Call]
+
+    def __new__(cls, *args, **kwargs):
+        self = object.__new__(cls)
+        self._arguments, self._calls = (args, kwargs), []
+        return self
+
+    def __init__(self, name: str | None = None):
+        if name is not None:
+            self.name = name
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # ``__new__`` takes anything, and would hide what ``__init__`` takes.
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        cls.__signature__ = inspect.Signature(parameters)
+
+    @property
+    def name(self) -> str:
+        return self._name or snake_case(type(self).__name__)
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = check_name(type(self).__name__, value)
 
     def __call__(self, *args, **kwargs):
-        return self.fn(*args, **kwargs)
+        if has_symbol((args, kwargs)):
+            return self.symbolic_call(*args, **kwargs)
+        return self.call(*args, **kwargs)
+
+    def call(self, *args, **kwargs):
+        """Computes the outputs of arrays."""
+        raise ArgumentError(
+            type(self).__name__,
+            "an operation needs a method call(self, …)",
+            hint="Write def call(self, x): … in the class.",
+        )
+
+    def compute_output_spec(self, *args, **kwargs):
+        """The outputs as ``KerasTensor``, for arguments that hold some.
+
+        A class may override it where ``call`` cannot be traced.
+        """
+        return jax.tree.map(Symbol.unmade, self._specs(args, kwargs))
+
+    def symbolic_call(self, *args, **kwargs):
+        """Notes the call and returns its output symbols.
+
+        Raises:
+            DTypeError: ``compute_output_spec`` returned something that has no shape.
+        """
+        own = type(self).compute_output_spec is Operation.compute_output_spec
+        specs = self._specs(args, kwargs) if own else self._told(args, kwargs)
+        outputs = record(self, args, kwargs, specs)
+        if made := jax.tree.leaves(outputs):
+            self._calls.append(made[0].call)
+        return outputs
+
+    def _specs(self, args: tuple, kwargs: dict) -> Any:
+        where = f"operation {self.name!r}"
+        return abstract_eval(self.call, args, kwargs, where=where)
+
+    def _told(self, args: tuple, kwargs: dict) -> Any:
+        told = self.compute_output_spec(*args, **kwargs)
+        specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, told)
+        for spec in jax.tree.leaves(specs):
+            if not isinstance(spec, jax.ShapeDtypeStruct):
+                raise DTypeError(
+                    f"{self.name}.compute_output_spec",
+                    f"it must return KerasTensors, received {spec!r}",
+                    hint="KerasTensor(shape, dtype), with None for unknown sizes.",
+                )
+        return specs
+
+    @property
+    def input(self):
+        """The symbols of the first call, as they were passed."""
+        args = self._first_call("input").args
+        return args[0] if len(args) == 1 else list(args)
+
+    @property
+    def output(self):
+        """The symbols that the first call returned."""
+        return self._first_call("output").outputs
+
+    def _first_call(self, what: str) -> Call:
+        if not self._calls:
+            raise GraphError(
+                self.name,
+                f"{what}: the operation was not called on symbols",
+                hint="Call it on one: operation(exburn.Input(shape)).",
+            )
+        return self._calls[0]
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments; the input of ``from_config``.
+
+        Called as ``super().get_config()`` by a class that has one, it returns the name.
+
+        Raises:
+            ArgumentError: An argument has no description (see ``exburn.register``).
+        """
+        config: dict[str, Any] = {"name": self.name}
+        if type(self).get_config is not Operation.get_config:
+            return config
+        args, kwargs = self._arguments
+        bound = inspect.signature(type(self)).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given: dict[str, Any] = {}
+        for key, value in bound.arguments.items():
+            kind = bound.signature.parameters[key].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                given |= value
+            elif kind is not inspect.Parameter.VAR_POSITIONAL:
+                given[key] = value
+        named = "name" in bound.signature.parameters or "name" in given
+        return registry.serialize(given | (config if named else {}))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Makes an operation from ``get_config``'s result."""
+        return cls(**{key: registry.deserialize(v) for key, v in config.items()})
 
     def __repr__(self):
-        return f"<Operation {self.name}>"
+        return f"<Operation name={self.name}>"
+
+
+class Lifted(Operation):
+    """A function as an operation; see :func:`lift`."""
+
+    def __init__(self, fn: Callable, name: str):
+        self.fn, self._name = fn, name
+
+    def __call__(self, *args, **kwargs):
+        return lift(self.fn, self.name)(*args, **kwargs)
+
+    def call(self, *args, **kwargs):
+        return self.fn(*args, **kwargs)
+
+    def named(self, name: str) -> Lifted:
+        """The same operation under the name that a model gives it."""
+        other = Lifted(self.fn, name)
+        other._calls = self._calls
+        return other
+
+    def symbolic_call(self, *args, **kwargs):
+        if self.fn in (mask_of, with_mask):
+            return self.fn(*args, **kwargs)
+        return super().symbolic_call(*args, **kwargs)
+
+    def _specs(self, args: tuple, kwargs: dict) -> Any:
+        symbols = [v for v in jax.tree.leaves((args, kwargs)) if isinstance(v, Symbol)]
+        if not any(map(is_text, symbols)):
+            return self._specs_of_numbers(args, kwargs)
+        if not (self.name in _MOVES and all(map(is_text, symbols))):
+            raise DTypeError(
+                self.name,
+                "it computes with numbers, but is given strings",
+                {"received": ", ".join(map(describe, symbols))},
+                hint="Make numbers of them first: StringLookup, Hashing or "
+                "TextVectorization.",
+            )
+        return as_strings(self._specs_of_numbers(args, kwargs))
+
+    def _specs_of_numbers(self, args: tuple, kwargs: dict) -> Any:
+        try:
+            return super()._specs(args, kwargs)
+        except (TypeError, ValueError) as error:
+            fn = self.fn
+            known = any(fn is own for own in OPERATIONS.values())
+            known = known or jax_functions.name_of(fn) is not None
+            misfit = "shape" in str(error) or "dimensions" in str(error)
+            if isinstance(error, ExBurnError) or not (known and misfit):
+                raise
+            operands = [
+                v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")
+            ]
+            raise ShapeError(
+                self.name,
+                "the operands do not fit together",
+                {
+                    "received": ", ".join(describe(v) for v in operands),
+                    "cause": str(error).partition("\n")[0],
+                },
+                hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
+            ) from error
 
 
 def _is_symbol(value: Any) -> bool:
@@ -410,41 +638,7 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     def lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
-        if fn in (mask_of, with_mask):
-            return fn(*args, **kwargs)
-        operation = Operation(fn, label)
-        leaves = jax.tree.leaves((args, kwargs))
-        symbols = [v for v in leaves if isinstance(v, Symbol)]
-        text = any(map(is_text, symbols))
-        if text and not (label in _MOVES and all(map(is_text, symbols))):
-            raise DTypeError(
-                label,
-                "it computes with numbers, but is given strings",
-                {"received": ", ".join(map(describe, symbols))},
-                hint="Make numbers of them first: StringLookup, Hashing or "
-                "TextVectorization.",
-            )
-        try:
-            specs = abstract_eval(operation, args, kwargs, where=f"operation {label!r}")
-        except (TypeError, ValueError) as error:
-            known = any(fn is own for own in OPERATIONS.values())
-            known = known or jax_functions.name_of(fn) is not None
-            misfit = "shape" in str(error) or "dimensions" in str(error)
-            if isinstance(error, ExBurnError) or not (known and misfit):
-                raise
-            operands = [
-                v for v in jax.tree.leaves((args, kwargs)) if hasattr(v, "shape")
-            ]
-            raise ShapeError(
-                label,
-                "the operands do not fit together",
-                {
-                    "received": ", ".join(describe(v) for v in operands),
-                    "cause": str(error).partition("\n")[0],
-                },
-                hint="Bring them to shapes that broadcast: Reshape, x[..., None].",
-            ) from error
-        return record(operation, args, kwargs, as_strings(specs) if text else specs)
+        return Lifted(fn, label).symbolic_call(*args, **kwargs)
 
     lifted.__name__ = label
     lifted.__doc__ = fn.__doc__
@@ -557,7 +751,7 @@ def mask_of(x: Any) -> Any:
 def with_mask(x: Any, mask: Any) -> Any:
     """The same values with another mask, or without one."""
     if isinstance(x, Symbol):
-        made = record(_WITH_MASK, (x, mask), {}, x.spec)
+        made = record(Lifted(with_mask, "with_mask"), (x, mask), {}, x.spec)
         made.mask = None if mask is None else _spec_of_mask(mask)
         return made
     copy = jnp.copy(x)  # who has the array itself goes by the mask that it had
@@ -566,7 +760,6 @@ def with_mask(x: Any, mask: Any) -> Any:
     return copy
 
 
-_MASK_OF, _WITH_MASK = Operation(mask_of, "mask_of"), Operation(with_mask, "with_mask")
 OPERATIONS |= {"mask_of": mask_of, "with_mask": with_mask}
 
 

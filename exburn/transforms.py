@@ -10,19 +10,19 @@ from typing import Any
 
 __all__ = ["apply", "supplies"]
 
-_known: dict[str, Callable[..., None]] = {}
+_known: dict[str, Callable[..., Any]] = {}
 
 
-def supplies(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates the function that carries out a change."""
+def supplies(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates the function that carries out a change, or tells of one."""
 
-    def note(fn: Callable[..., None]) -> Callable[..., None]:
+    def note(fn: Callable[..., Any]) -> Callable[..., Any]:
         _known[name] = fn
         return fn
 
     return note
 
 
-def apply(name: str, layer: Any, *args: Any, **options: Any) -> None:
-    """Changes a layer in place."""
-    _known[name](layer, *args, **options)
+def apply(name: str, layer: Any, *args: Any, **options: Any) -> Any:
+    """Changes a layer in place, or tells what was done to it."""
+    return _known[name](layer, *args, **options)

@@ -43,7 +43,7 @@ class Embedding(Adaptable):
 
     Raises:
         ArgumentError: A size is no integer >= 1.
-        DTypeError: Complex or boolean indices.
+        DTypeError: Complex indices.
 
     Example:
         >>> import numpy as np

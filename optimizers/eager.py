@@ -122,6 +122,25 @@ class Eager:
         """
         return variables_of(self, self._need_state("variables"))
 
+    def save_own_variables(self, store: dict[str, Any]) -> None:
+        """Puts all of ``variables`` into a dict, as ``"0"``, ``"1"`` …
+
+        Raises:
+            NotBuiltError: There is no state yet.
+        """
+        for number, variable in enumerate(self.variables):
+            store[str(number)] = np.asarray(variable)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Takes up what ``save_own_variables`` stored.
+
+        Raises:
+            NotBuiltError: There is no state yet.
+            ArgumentError: The number of variables differs.
+            ShapeError: A value has another shape.
+        """
+        self.set_weights([store[str(number)] for number in range(len(store))])
+
     def set_weights(self, weights: Sequence[Any]) -> None:
         """Sets all of ``variables``, from a list of values in their order.
 

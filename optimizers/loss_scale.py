@@ -107,11 +107,15 @@ class LossScaleOptimizer(Optimizer):
         }
         return {**inner_state, "loss_scale": jax.device_put(scale)}
 
+    def check_finite(self, grads: Any) -> jax.Array:
+        """Whether no gradient holds NaN or infinity; ``None`` counts as finite."""
+        checks = [jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]
+        return jnp.all(jnp.stack(checks)) if checks else jnp.bool_(True)
+
     def _step(self, grads, state, params):
         scale = state.pop("loss_scale")
         factor, steps = scale["factor"], scale["finite_steps"]
-        checks = [jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]
-        finite = jnp.all(jnp.stack(checks)) if checks else jnp.bool_(True)
+        finite = self.check_finite(grads)
 
         unscaled = jax.tree.map(lambda g: g.astype(_wide(g)) / factor, grads)
         new = self._inner.update(unscaled, state, params)

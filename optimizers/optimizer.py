@@ -318,11 +318,17 @@ class Optimizer(Stepwise, Live, Eager, Update):
         return config
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         """The optimizer that ``get_config`` described, without its state.
 
         What the built-in class takes, and the user's class on it does not, is left out:
         the user's constructor sets it.
+
+        Args:
+            config: The configuration.
+            custom_objects: Schedules by name, besides the registered ones.
         """
         takes = inspect.signature(cls.__init__).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
@@ -330,7 +336,8 @@ class Optimizer(Stepwise, Live, Eager, Update):
             set() if anything else {*inspect.signature(our_class(cls)).parameters}
         )
         given = {k: v for k, v in config.items() if k in takes or k not in left_out}
-        return cls(**{k: registry.deserialize(v) for k, v in given.items()})
+        with registry.custom_objects(custom_objects):
+            return cls(**{k: registry.deserialize(v) for k, v in given.items()})
 
     def __repr__(self) -> str:
         rate = self.schedule or self._learning_rate

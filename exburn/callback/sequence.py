@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from exburn.callback.base import Callback, Logs
 from exburn.callback.foreign import ForeignCallback
@@ -73,11 +73,13 @@ class CallbackList:
         callbacks: A `Callback`, one that was written for Keras (see
             `ForeignCallback`), a function (see `FunctionCallback`), another
             `CallbackList`, or a (nested) list of these.
+        add_history: Adds a `History`, if there is none, as the attribute `history` of
+            the list and of its model.
+        add_progbar: Adds a `ProgbarLogger`, if there is none. It follows the batch
+            hooks, too, which a loop by hand calls.
         model: Given to every callback's `set_model`.
         params: Given to every callback's `set_params`; further keywords count as
             well, as in Keras.
-        add_history: Adds a `History`, if there is none, as the attribute `history` of
-            the list and of its model.
 
     Raises:
         CallbackError: For anything that is not a callback, a class instead of an
@@ -95,19 +97,23 @@ class CallbackList:
         True
     """
 
+    #: Class of the progress bar; a level above this one knows it.
+    progress_bar: ClassVar[Any] = None
+
     def __init__(
         self,
         callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
         model: Any = None,
         params: Mapping[str, Any] | None = None,
-        *,
-        add_history: bool = False,
         **more_params: Any,
     ):
         self.callbacks: list[Callback] = []
         self.model: Any = None
         self.params: dict[str, Any] = {}
         self.history: History | None = None
+        self._bar: Any = None
         self._index()
         for callback in _flatten(callbacks):
             self.append(callback)
@@ -116,6 +122,11 @@ class CallbackList:
             self.history = kept[0] if kept else History()
             if not kept:
                 self.append(self.history)
+        if add_progbar:
+            bars = [c for c in self.callbacks if isinstance(c, self.progress_bar)]
+            self._bar = bars[0] if bars else self.progress_bar()
+            if not bars:
+                self.append(self._bar)
         if model is not None:
             self.set_model(model)
         if params is not None or more_params:
@@ -274,6 +285,8 @@ class CallbackList:
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._batch("train", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_chunk_end(batch + 1, logs)
 
     on_batch_begin = on_train_batch_begin
     on_batch_end = on_train_batch_end
@@ -304,6 +317,8 @@ class CallbackList:
 
     def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._batch("test", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_test_chunk_end(batch + 1, logs)
 
     def on_test_chunk_end(self, step: int, logs: Logs | None = None) -> None:
         self._call("on_test_chunk_end", logs, step)
@@ -319,6 +334,8 @@ class CallbackList:
 
     def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._batch("predict", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_predict_chunk_end(batch + 1, logs)
 
     def on_predict_chunk_end(self, step: int, logs: Logs | None = None) -> None:
         self._call("on_predict_chunk_end", logs, step)

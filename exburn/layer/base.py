@@ -16,8 +16,9 @@ from exburn import regularizers, rematerialize
 from exburn.arguments import check_flag
 from exburn.building import spread_precision
 from exburn.containers import in_order, may_hold_parts
-from exburn.dtypes import Precision
+from exburn.dtypes import DTypePolicy, Precision
 from exburn.errors import ArgumentError
+from exburn.layer import given_policy
 from exburn.layer.signature import CallInfo, check_name, init_names, snake_case
 from exburn.row_mixing import is_foreign
 from exburn.shapes import checked_sizes
@@ -125,7 +126,8 @@ class Base(nnx.Module, metaclass=_Making):
     _name: str | None = None
     _auto_name = True
     _trainable = True
-    _policy: Precision | None = None
+    _policy: DTypePolicy | None = None
+    _given_policy: DTypePolicy | None = None  # if it is more than dtypes
     _own_policy = False
     _policy_was_set = False  # after it was made: no configuration tells
     _remat: rematerialize.Remat | None = None
@@ -163,7 +165,7 @@ class Base(nnx.Module, metaclass=_Making):
             self._name, self._auto_name = check_name(type(self).__name__, name), False
         if not check_flag(type(self).__name__, "trainable", trainable):
             self._trainable = False
-        self._policy = Precision.of(dtype)
+        self._take_policy(Precision.of(dtype))
         if dtype is not None:
             self._own_policy = True
         if (rule := rematerialize.scoped()) is not None:
@@ -260,20 +262,36 @@ class Base(nnx.Module, metaclass=_Making):
         self._remat = rule  # type: ignore[assignment]
 
     @property
-    def precision(self) -> Precision:
-        """The policy; setting one casts the weights, also in the layers that follow."""
+    def precision(self) -> DTypePolicy:
+        """The dtypes; setting them casts the weights, also in the layers that follow.
+
+        A quantized policy packs the weights, if the layer has any.
+        """
         if self._policy is None:  # a subclass that did not call super().__init__()
-            self._policy = Precision.of(None)
-        return self._policy
+            self._take_policy(Precision.of(None))
+        return self._policy  # type: ignore[return-value]
 
     @precision.setter
     def precision(self, policy: Any) -> None:
         before = self.precision
-        self._policy = Precision.of(policy)
+        self._take_policy(Precision.of(policy))
         self._own_policy = self._policy_was_set = True
-        spread_precision(self, self._policy, before)
+        spread_precision(self, self.precision, before)
+        given_policy.follow_map(self)
+        given_policy.pack(self)
 
-    dtype_policy = precision
+    @property
+    def dtype_policy(self) -> DTypePolicy:
+        """The policy as Keras has it: it also says how weights are packed."""
+        return given_policy.told(self)
+
+    @dtype_policy.setter
+    def dtype_policy(self, policy: Any) -> None:
+        given_policy.replace(self, policy)
+
+    def _take_policy(self, policy: DTypePolicy) -> None:
+        self._policy = policy.plain
+        self._given_policy = None if policy is self._policy else policy
 
     @property
     def dtype(self) -> str:

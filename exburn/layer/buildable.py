@@ -11,6 +11,7 @@ import jax
 from exburn.building import infer, intact, spread_precision
 from exburn.dtypes import get_precision
 from exburn.errors import ArgumentError
+from exburn.layer.given_policy import follow_map
 from exburn.layer.signature import build_names
 from exburn.layer.weighted import Weighted
 from exburn.shapes import public_shape, specs_of
@@ -114,6 +115,7 @@ class Buildable(Weighted):
 
     def _build(self, shapes: tuple) -> None:
         """Runs ``build`` once, on public shapes."""
+        follow_map(self)
         if type(self).build is not Buildable.build:
             with self._book.value.under_way():
                 self.build(*shapes)
@@ -121,10 +123,11 @@ class Buildable(Weighted):
         self._spread_policy()
         self._spread_freezing()
         self.built = True
+        follow_map(self)
 
     def _spread_policy(self) -> None:
         """Layers that were made in ``build`` follow this one, not the process."""
-        if self._own_policy or self.precision != get_precision():
+        if self._own_policy or self.precision != get_precision().plain:
             spread_precision(self, self.precision)
 
 
@@ -142,12 +145,14 @@ def _completed(build: Callable) -> Callable:
             build(self, *shapes, **named)
             return
         with intact(self):
+            follow_map(self)
             with book.under_way():
                 build(self, *shapes, **named)
             self._note_shapes(*shapes, **named)
             self._spread_policy()
             self._spread_freezing()
             self.built = True
+            follow_map(self)
             given = (*shapes, *named.values())
             if self._call_info.is_enough(len(given)) and _waits_inside(self):
                 self._follow_call(given)

@@ -16,7 +16,8 @@ from exburn import context, rematerialize, stateless_scope, taps
 from exburn.arrival import arrive
 from exburn.building import infer, intact, materialize, spec_like, with_masks
 from exburn.dtypes import is_float
-from exburn.errors import ArgumentError, DTypeError, NotBuiltError, ShapeError
+from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.input_spec import check_inputs
 from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
 from exburn.placement import refuse_apart
@@ -301,20 +302,8 @@ class Calling(Buildable):
         )
 
     def _check_input(self, args) -> None:
-        if self.input_spec is None or not args:
-            return
-        specs = self.input_spec
-        specs = list(specs) if isinstance(specs, list | tuple) else [specs]
-        values = jax.tree.leaves(args[0])
-        if len(specs) != len(values):
-            raise ShapeError(
-                self.name,
-                f"{len(specs)} inputs are needed, received {len(values)}",
-                hint="Pass them as one list.",
-            )
-        for spec, value in zip(specs, values, strict=True):
-            if spec is not None and hasattr(value, "shape"):
-                spec.check(self.name, value)
+        if self.input_spec is not None and args:
+            check_inputs(self.name, self.input_spec, args[0])
 
     def _note(self, error: Exception, args, pass_) -> None:
         if getattr(error, "_exburn_noted", False):

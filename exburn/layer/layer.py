@@ -25,7 +25,7 @@ from exburn.layer.stateless import stateless_call
 from exburn.module_copy import set_owner
 from exburn.row_mixing import is_foreign, our_class
 from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Symbol
+from exburn.symbol import Operation, Symbol
 from exburn.traversal import children, in_tracked_order
 
 __all__ = ["Layer"]
@@ -46,7 +46,9 @@ _CATALOGUES = {
 
 def _settings(layer: Layer) -> dict[str, Any]:
     """What every layer takes and may have been set since."""
-    dtype = layer.precision.identifier
+    dtype = layer.dtype_policy.identifier
+    if layer._given_policy is not None:
+        dtype = layer._given_policy.identifier
     return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
 
 
@@ -155,6 +157,23 @@ class Layer(Calling):
     def output_shape(self):
         return jax.tree.map(lambda s: s.shape, self.output)
 
+    #: For Keras code: every layer runs in compiled programs.
+    supports_jit = True
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype that floating inputs are cast to."""
+        return self.compute_dtype
+
+    @property
+    def call_signature_parameters(self) -> list[str]:
+        """Names of the parameters of ``call``."""
+        return list(inspect.signature(self.call).parameters)
+
+    def symbolic_call(self, *args, **kwargs):
+        """The call on symbols, which ``__call__`` leads to if an argument is one."""
+        return self._call_symbols(args, kwargs)
+
     def compute_output_spec(self, *args, **kwargs):
         """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
 
@@ -237,20 +256,27 @@ class Layer(Calling):
         return penalty | _settings(self)
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         """Makes a layer from ``get_config``'s result; weights are fresh.
 
         What the built-in class takes, and the user's class on it does not, is left out:
         the user's constructor sets it. So are options that a built-in class does not
         have and that are off: other versions of Keras have such.
+
+        Args:
+            config: The configuration.
+            custom_objects: Classes and functions by name, besides the registered ones.
         """
         left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
         if not is_foreign(cls):
             off = {k for k, v in config.items() if v is None or v is False}
             left_out |= off.difference(init_names(cls))
-        config = {
-            k: registry.deserialize(v) for k, v in config.items() if k not in left_out
-        }
+        with registry.custom_objects(custom_objects):
+            config = {
+                key: registry.deserialize(value)
+                for key, value in config.items()
+                if key not in left_out
+            }
         varargs = [
             p.name
             for p in inspect.signature(cls.__init__).parameters.values()
@@ -307,20 +333,32 @@ class Layer(Calling):
         )
         return (outputs, state, losses) if return_losses else (outputs, state)
 
-    def quantize(self, mode: Any, *, block_size: int | None = None) -> None:
+    def quantize(
+        self,
+        mode: Any = None,
+        type_check: bool = True,
+        config: Any = None,
+        *,
+        block_size: int | None = None,
+    ) -> None:
         """Stores the weights of the layer, and of those inside of it, in few bits.
 
         In place; for a whole model there is ``model.quantize``, which returns another.
 
         Args:
             mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
-            block_size: Of int4: from 32 to 128; 64 by default.
+            type_check: For Keras code: classes derived from a layer's are quantized in
+                either case.
+            config: A configuration of ``exburn.quantizers`` instead of the mode.
+            block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+                default.
 
         Raises:
             NotBuiltError: The layer has no weights yet.
             UnknownNameError: There is no such mode.
             ArgumentError: The layer is quantized already, has an adapter, or has no
-                weight that would get smaller.
+                weight that would get smaller; mode and configuration contradict each
+                other.
 
         Example:
             >>> from exburn.layers import Dense
@@ -330,7 +368,7 @@ class Layer(Calling):
             >>> layer.kernel.nbytes
             2176
         """
-        transforms.apply("quantize", self, mode, block_size)
+        transforms.apply("quantize", self, mode, config, block_size)
 
     def clone(self):
         """A copy with the same configuration and weights, sharing no arrays.
@@ -349,3 +387,6 @@ class Layer(Calling):
         copied = clone(self) if self.built else super().__deepcopy__(memo)
         memo[id(self)] = copied
         return copied
+
+
+Operation.register(Layer)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from typing import Any
 
 import jax
 from flax import nnx
 
 from exburn.errors import ArgumentError
+from exburn.registry import check_name, snake_case
 from exburn.shapes import public_shape
 
 __all__ = ["CallInfo", "build_names", "check_name", "init_names", "snake_case"]
@@ -96,20 +96,6 @@ def _shapes(tree: Any) -> Any:
     return jax.tree.map(
         lambda v: public_shape(v.shape) if hasattr(v, "shape") else None, tree
     )
-
-
-def snake_case(name: str) -> str:
-    """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
-def check_name(op: str, name: Any) -> str:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise ArgumentError(
-            op, f"a name is a non-empty string without '/', received {name!r}"
-        )
-    return name
 
 
 @functools.cache

@@ -256,10 +256,16 @@ class _ListedThresholds(ThresholdMetric):
 
 
 class _Counter(_ListedThresholds):
+    accumulator = FromState(lambda metric: metric._value(metric._now))
+
     def __init__(
         self, thresholds: Thresholds = None, name: str | None = None, dtype: Any = None
     ):
         super().__init__(thresholds, name=name, dtype=dtype)
+
+    @property
+    def _now(self) -> Counts:
+        return self.counts(self._current())
 
 
 class TruePositives(_Counter):

@@ -76,6 +76,11 @@ class FBetaScore(Metric):
         self.threshold = threshold
         self._classes: int | None = None
 
+    @property
+    def axis(self) -> int | None:
+        """The axis that counts are summed along: of rows, or ``None`` for all."""
+        return None if self.average == "micro" else 0
+
     def _prepare(self, y_true: Any, y_pred: Any) -> None:
         shape = tuple(y_pred.shape)
         if len(shape) != 2 or not isinstance(shape[1], int):
@@ -115,7 +120,7 @@ class FBetaScore(Metric):
         else:
             predicted = y_pred > self.threshold
         predicted = predicted.astype(y_pred.dtype)
-        axis = None if self.average == "micro" else 0
+        axis = self.axis
 
         def total(hits: jax.Array) -> jax.Array:
             return jnp.sum(hits * weight, axis=axis)

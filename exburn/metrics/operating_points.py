@@ -56,6 +56,11 @@ class _OperatingPoint(ThresholdMetric):
         self.thresholds = thresholds
         self.num_thresholds = num_thresholds
 
+    @property
+    def value(self) -> float:
+        """The level to reach, by its name in Keras."""
+        return getattr(self, self.level_name)
+
     def _curves(self, counts: Counts) -> tuple[jax.Array, jax.Array]:
         """The given quantity and the sought one, for each threshold."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ the same weights.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from flax import nnx
 
 from exburn import lora
 from exburn.building import materialize, spread_precision
-from exburn.dtypes import Precision
+from exburn.dtypes import DTypePolicy, Precision
 from exburn.errors import FileFormatError
 from exburn.quantization import (
     Plan,
@@ -52,7 +53,7 @@ def records(model: Any) -> list[dict[str, Any]]:
 
 def _policies(model: Any) -> list[dict[str, Any]]:
     """A record for each policy that layers were given after they were made."""
-    groups: dict[Precision, list[str]] = {}
+    groups: dict[DTypePolicy, list[str]] = {}
     for path, layer in layer_paths(model).items():
         if layer._policy_was_set:
             groups.setdefault(layer.precision, []).append(path)
@@ -85,7 +86,8 @@ def _packed(model: Any) -> list[dict[str, Any]]:
         if schemes:
             scheme = schemes[0]
             dtype = f"{scheme.dtype}_dynamic" if scheme.dynamic else scheme.dtype
-            key = (dtype, scheme.block_size, layer.precision.compute)
+            compute = layer.precision.compute
+            key = (dtype, scheme.block_size, compute, scheme.scales)
             groups.setdefault(key, []).append(path)
     frozen = [
         path
@@ -98,10 +100,11 @@ def _packed(model: Any) -> list[dict[str, Any]]:
             "dtype": dtype,
             "block_size": block_size,
             "compute_dtype": compute,
+            "scales": scales,
             "layers": paths,
             "frozen_weights": frozen,
         }
-        for (dtype, block_size, compute), paths in groups.items()
+        for (dtype, block_size, compute, scales), paths in groups.items()
     ]
 
 
@@ -189,15 +192,20 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
         settings = Settings.of(
             record["dtype"], record.get("block_size"), record.get("compute_dtype")
         )
+        scales = record.get("scales", settings.scales)
+        settings = dataclasses.replace(settings, scales=scales)
         layers = [str(path) for path in record["layers"]]
-        plan = make_plan(model, settings, set(layers), again=True)
+        parts = layer_paths(model)
+        there = {path for path in layers if packed_schemes(parts[path])}  # by its dtype
+        rest = set(layers) - there
+        plan = make_plan(model, settings, rest, again=True) if rest else None
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(
             "from_config",
             "the record of the quantization does not fit the model",
             {"cause": error},
         ) from error
-    done = {target.path for target in plan.targets}
+    done = there | {target.path for target in (plan.targets if plan else ())}
     if done != set(layers):
         raise FileFormatError(
             "from_config",
@@ -205,4 +213,7 @@ def _quantize_again(model: Any, record: dict[str, Any]) -> None:
             {"layers that do not fit": sorted(done ^ set(layers))},
         )
     frozen = record.get("frozen_weights") or []
-    quantize_in_place(model, plan, frozen)
+    if plan is None:
+        freeze_parameters(model, frozen)
+    else:
+        quantize_in_place(model, plan, frozen)

@@ -15,7 +15,7 @@ from exburn.graph import Ref, named_by
 from exburn.jax_functions import SPLITTING
 from exburn.models.keras_operations import is_operation, keras_operation
 from exburn.shapes import public_shape
-from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
+from exburn.symbol import OPERATIONS, Lifted, Symbol, has_symbol, lift
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -46,8 +46,7 @@ def describe(model: Model) -> dict[str, Any]:
     names = entry_names(model)
     calls: dict[str | int, list[int]] = {target: [] for target in graph.order}
     places: dict[int, tuple[str, int]] = {}
-    for number, node in enumerate(graph.nodes):
-        target = node.target if isinstance(node.target, str) else -1 - number
+    for number, target in enumerate(graph.entries):
         places[number] = names[target], len(calls[target])
         calls[target].append(number)
 
@@ -74,7 +73,9 @@ def describe(model: Model) -> dict[str, Any]:
         return history(value) if isinstance(value, Ref) else _encode(value, ends)
 
     inputs = [Ref(-1, i) for i in range(len(graph.inputs))]
-    policy = {"dtype": model.precision.identifier} if model._own_policy else {}
+    given = model._given_policy
+    dtype = model.precision if given is None else given
+    policy = {"dtype": dtype.identifier} if model._own_policy else {}
     with registry.leaving_functions():
         layers = [
             _entry(model, target)
@@ -120,6 +121,8 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
     if target >= 0:
         return input_entry(model.inputs[target], graph.input_names[target])
     node = graph.nodes[-1 - target]
+    if not isinstance(node.target, Lifted):
+        return registry.serialize(node.target)
     return {
         "module": "exburn.ops",
         "class_name": node.name.title().replace("_", ""),

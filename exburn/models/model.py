@@ -10,13 +10,14 @@ from typing import Any
 import jax
 from flax import nnx
 
+from exburn import context, registry
 from exburn import graph as graphs
-from exburn import registry
 from exburn.building import clone, intact, materialize, place, spread_precision
 from exburn.dataset import as_texts
-from exburn.dtypes import Precision
+from exburn.dtypes import DTypePolicy
 from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
 from exburn.layer import Layer
+from exburn.layer.given_policy import follow_map
 from exburn.models.adapting import Adapting
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
@@ -26,7 +27,7 @@ from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
 from exburn.registry import register_builtin
 from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Operation, Symbol, has_symbol, record
+from exburn.symbol import Lifted, Symbol, has_symbol, record
 from exburn.weights import Static
 
 __all__ = ["Model"]
@@ -86,6 +87,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             self._set_graph(inputs, outputs)
             if self._own_policy:
                 spread_precision(self, self.precision)
+                follow_map(self)
                 self._retrace()
             materialize(self)
 
@@ -118,7 +120,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         self._set_graph(inputs, outputs)
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> DTypePolicy:
         """The policy; setting one casts the weights, also in the layers that follow.
 
         Raises:
@@ -141,8 +143,6 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         if self.graph is not None:
             self._retrace()
             self._run.value.reset()
-
-    dtype_policy = precision
 
     @property
     def graph(self) -> graphs.Graph | None:
@@ -232,6 +232,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             self._own_build = "done"
         self._note_shapes(*shapes)
         self._spread_policy()
+        follow_map(self)
         self.built = True
         place(self)
 
@@ -242,6 +243,27 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
                 "a subclassed model needs a method call(self, inputs)",
                 hint="Write def call(self, inputs): … in the class.",
             )
+        return self._in_mode(training, inputs)
+
+    def _in_mode(self, training: bool | None, inputs: Any) -> Any:
+        """The outputs, of layers that train or not where a caller of ``call`` says so.
+
+        ``__call__`` has told them already.
+        """
+        pass_ = context.current()
+        if training is None or pass_ is not None and pass_.training == bool(training):
+            return self._compute(inputs)
+        if pass_ is None:  # called by hand
+            return self(inputs, training=training)
+        before = pass_.training, pass_.asked
+        pass_.training, pass_.asked = bool(training), True
+        try:
+            return self._compute(inputs)
+        finally:
+            pass_.training, pass_.asked = before
+
+    def _compute(self, inputs: Any) -> Any:
+        assert self.graph is not None
         host = self.host_graph
         graph = self.graph if host is None else host.program
         return _unpacked(graph.run(self.nodes, inputs))
@@ -330,8 +352,10 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             elif target >= 0:
                 found.append(input_layer(self.inputs[target]))
             else:
-                function: Any = graph.nodes[-1 - target].target
-                found.append(Operation(function.fn, names[target]))
+                operation: Any = graph.nodes[-1 - target].target
+                if isinstance(operation, Lifted):
+                    operation = operation.named(names[target])
+                found.append(operation)
         return [operation for operation in found if operation is not None]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:

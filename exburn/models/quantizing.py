@@ -37,9 +37,10 @@ class Quantizing:
 
     def quantize(
         self,
-        dtype: Any,
+        mode: Any = None,
+        config: Any = None,
+        filters: Any = None,
         *,
-        filter: Any = None,
         calibration: Any = None,
         dry_run: bool = False,
         block_size: int | None = None,
@@ -52,18 +53,22 @@ class Quantizing:
         statistics, in float32. A compiled model gives a compiled one.
 
         Args:
-            dtype: ``"float16"`` or ``"bfloat16"``: all layers in that dtype.
+            mode: ``"float16"`` or ``"bfloat16"``: all layers in that dtype.
                 ``"int8"``: weights with a scale for each output.
                 ``"int8_dynamic"``: also the inputs of Dense and EinsumDense, rounded
                 row by row as they come, and multiplied as integers.
                 ``"int4"``: weights with a scale for each block of ``block_size``.
                 ``"float8"``: weights (e4m3) with a scale for each output.
-            filter: Which layers: a name, path or pattern as for ``freeze``, a list of
-                them, or a function called with each layer. All by default.
+            config: A configuration of ``exburn.quantizers`` instead of the mode:
+                ``Int8QuantizationConfig`` …
+            filters: Which layers: a name, path or pattern as for ``freeze``, a regular
+                expression that is found in a name, a list of them, or a function called
+                with each layer. All by default.
             calibration: A batch of inputs, on which the report compares outputs;
                 without it, it compares weights.
             dry_run: Returns only the report.
-            block_size: Of int4: from 32 to 128; 64 by default.
+            block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+                default.
             compute_dtype: ``"bfloat16"`` or ``"float16"``: what layers compute in, with
                 weights in int8, int4 or float8; unchanged by default.
 
@@ -72,10 +77,11 @@ class Quantizing:
             with ``dry_run`` the ``QuantizationReport`` itself.
 
         Raises:
-            UnknownNameError: No such ``dtype``, or a pattern of ``filter`` names no
+            UnknownNameError: No such ``mode``, or a pattern of ``filters`` names no
                 layer.
             ArgumentError: The model is quantized or has adapters, no layer can be
-                quantized, a weight is not finite, or an argument is out of range.
+                quantized, a weight is not finite, an argument is out of range, or mode
+                and configuration contradict each other.
             DataError, ShapeError: The calibration batch does not fit the model.
             NotBuiltError: The model has no weights yet.
 
@@ -88,7 +94,7 @@ class Quantizing:
             >>> report.bytes_before, report.bytes_after
             (38440, 10300)
         """
-        settings = Settings.of(dtype, block_size, compute_dtype)
+        settings = Settings.of(mode, block_size, compute_dtype, config)
         if any(record["kind"] == "quantization" for record in records(self)):
             raise ArgumentError(
                 "quantize",
@@ -103,7 +109,7 @@ class Quantizing:
             )
         self._require_idle("quantize")
         materialize(self)
-        chosen = choose(self, filter, op="quantize")
+        chosen = choose(self, filters, op="quantize")
         make_plan(self, settings, chosen)  # its errors come before anything is copied
         batch = self._calibration(calibration)
         small = twin(self)

@@ -12,6 +12,7 @@ from exburn.arguments import check_not_of_keras
 from exburn.building import intact, materialize, spread_precision
 from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
 from exburn.layer import Layer
+from exburn.layer.given_policy import follow_map
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.config import (
     axes_entry,
@@ -145,6 +146,7 @@ class Sequential(Model):
         stack = self.layers
         if self._own_policy:
             spread_precision(self, self.precision)
+            follow_map(self)
         if start is None or not stack:
             return
         symbol = start.value
@@ -198,8 +200,11 @@ class Sequential(Model):
             self._refresh()
 
     def call(self, inputs, training=None, mask=None):
+        return self._in_mode(training, inputs)
+
+    def _compute(self, inputs: Any) -> Any:
         if self.host_graph is not None:
-            return super().call(inputs)
+            return super()._compute(inputs)
         if self.graph is not None:
             (inputs,) = self.graph.match_inputs(inputs, self._learnt)
         for layer in self.layers:
@@ -220,7 +225,8 @@ class Sequential(Model):
         if any(key != self.nodes[key].name for key in self._order):
             config["keys"] = list(self._order)  # layers were renamed
         if self._own_policy:
-            config["dtype"] = self.precision.identifier
+            given = self._given_policy
+            config["dtype"] = (self.precision if given is None else given).identifier
         if self._learnt:
             config["learnt"] = True
         return config | axes_entry(self)

@@ -4,7 +4,6 @@ from exburn.quantization.convert import carry_out, freeze_parameters
 from exburn.quantization.measure import measure
 from exburn.quantization.plan import (
     Plan,
-    Settings,
     choose,
     make_plan,
     packed_schemes,
@@ -12,6 +11,7 @@ from exburn.quantization.plan import (
 )
 from exburn.quantization.report import LayerReport, QuantizationReport
 from exburn.quantization.scheme import Scheme
+from exburn.quantization.settings import Settings
 from exburn.quantization.stand_ins import LowRank, put_back, put_in_place
 from exburn.quantization.weight import QuantizedWeight
 

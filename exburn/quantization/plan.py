@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.dtypes import Precision, is_float
-from exburn.errors import ArgumentError, NotBuiltError, unknown_name
+from exburn.dtypes import DTypePolicy, is_float
+from exburn.errors import (
+    ArgumentError,
+    NotBuiltError,
+    UnknownNameError,
+    unknown_name,
+)
 from exburn.layer import Layer
 from exburn.layers import (
     BatchNormalization,
@@ -29,13 +34,13 @@ from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
 from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.quantization.scheme import Scheme
+from exburn.quantization.settings import PACKED, Settings
 from exburn.quantization.weight import Packed, QuantizedWeight
 from exburn.selection import layer_paths, select_layers
 from exburn.traversal import iter_weights, own_weights
 
 __all__ = [
     "Plan",
-    "Settings",
     "Target",
     "choose",
     "make_plan",
@@ -44,89 +49,12 @@ __all__ = [
     "quantized_weights",
 ]
 
-_CASTS = ("float16", "bfloat16")
-_PACKED = ("int8", "int8_dynamic", "int4", "float8")
 _NORMALIZATIONS = (
     BatchNormalization,
     LayerNormalization,
     GroupNormalization,
     RMSNormalization,
 )
-_BLOCK = 64
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a model is quantized.
-
-    Attributes:
-        dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``, ``"int4"``
-            or ``"float8"``.
-        block_size: Weights that share a scale; int4 only.
-        compute_dtype: Dtype of the computation; unchanged if None.
-    """
-
-    dtype: str
-    block_size: int | None = None
-    compute_dtype: str | None = None
-
-    @classmethod
-    def of(
-        cls, dtype: Any, block_size: int | None = None, compute_dtype: Any = None
-    ) -> Settings:
-        """The settings, checked.
-
-        Raises:
-            UnknownNameError: There is no such ``dtype`` or ``compute_dtype``.
-            ArgumentError: ``block_size`` is out of range, or given without int4.
-        """
-        name = _dtype_name(dtype)
-        if name not in (*_CASTS, *_PACKED):
-            raise unknown_name(
-                "quantized dtype", dtype, (*_CASTS, *_PACKED), op="quantize"
-            )
-        if name == "int4":
-            block_size = _BLOCK if block_size is None else block_size
-            whole = isinstance(block_size, int) and not isinstance(block_size, bool)
-            if not whole or not 32 <= block_size <= 128:
-                raise ArgumentError(
-                    "quantize",
-                    "block_size must be an integer from 32 to 128, received "
-                    f"{block_size!r}",
-                )
-        elif block_size is not None:
-            raise ArgumentError(
-                "quantize",
-                f"only int4 has blocks, received block_size={block_size!r} and {name}",
-            )
-        if compute_dtype is not None:
-            known = ("float32", *_CASTS)
-            compute_dtype = _dtype_name(compute_dtype)
-            if compute_dtype not in known:
-                raise unknown_name("compute dtype", compute_dtype, known, op="quantize")
-            if name in _CASTS and compute_dtype != name:
-                raise ArgumentError(
-                    "quantize",
-                    f"{name} is computed in {name}, received "
-                    f"compute_dtype={compute_dtype!r}",
-                )
-        return cls(name, block_size, compute_dtype)
-
-    @property
-    def casts(self) -> bool:
-        """Whether the weights stay arrays, of a shorter floating dtype."""
-        return self.dtype in _CASTS
-
-    def scheme(self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any):
-        """How a weight of this shape is stored."""
-        return Scheme(
-            self.dtype.removesuffix("_dynamic"),
-            shape,
-            summed,
-            self.block_size,
-            self.dtype == "int8_dynamic",
-            jnp.dtype(dtype).name,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +69,7 @@ class Target:
     path: str
     layer: Layer
     schemes: dict[str, Scheme]
-    policy: Precision
+    policy: DTypePolicy
     label: str
 
 
@@ -209,18 +137,17 @@ def make_plan(
     return Plan(settings, targets, skipped)
 
 
-def plan_layer(layer: Any, mode: Any, block_size: int | None) -> Plan:
+def plan_layer(layer: Any, settings: Settings) -> Plan:
     """The plan of a layer by itself: its weights, and those inside, are to be packed.
 
     Raises:
-        UnknownNameError: There is no such mode.
+        UnknownNameError: The settings are of a cast.
         NotBuiltError: The layer has no weights yet.
-        ArgumentError: ``block_size`` is out of range, or nothing can be packed.
+        ArgumentError: Nothing can be packed, or the layer is quantized already.
     """
     op = f"{layer.name}.quantize"
-    if _dtype_name(mode) not in _PACKED:
-        raise unknown_name("mode", mode, _PACKED, op=op)
-    settings = Settings.of(mode, block_size)
+    if settings.casts:
+        raise unknown_name("mode", settings.dtype, PACKED, op=op)
     parts = {"": layer, **layer_paths(layer)}
     if any(packed_schemes(part) for part in parts.values()):
         raise ArgumentError(op, "the layer is quantized already")
@@ -256,9 +183,24 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
         found = _by_function(selection, layers, op)
     else:
         listed = isinstance(selection, list | tuple | set)
-        patterns = tuple(selection) if listed else (selection,)
-        found = set(select_layers(model, patterns, op=op))
+        found = set()
+        for pattern in selection if listed else (selection,):
+            found |= _named(model, pattern, layers, op)
     return {p for p in layers if any(_within(p, outer) for outer in found)}
+
+
+def _named(model: Any, pattern: Any, layers: dict[str, Any], op: str) -> set[str]:
+    """Paths of layers that ``freeze`` would find, else as Keras finds them in names."""
+    try:
+        return set(select_layers(model, (pattern,), op=op))
+    except UnknownNameError:
+        try:
+            found = {p for p, v in layers.items() if re.search(pattern, v.name)}
+        except (re.error, TypeError):
+            found = set()
+        if not found:
+            raise
+        return found
 
 
 def _by_function(selection: Callable, layers: dict[str, Any], op: str) -> set[str]:
@@ -266,7 +208,7 @@ def _by_function(selection: Callable, layers: dict[str, Any], op: str) -> set[st
     if not found:
         raise ArgumentError(
             op,
-            "filter returned False for every layer",
+            "filters returned False for every layer",
             {"layers": ", ".join(layers)},
             hint="It is called with each layer, also those within others.",
         )
@@ -303,9 +245,7 @@ def _cast_target(path, layer, settings, again):
     before, dtype = layer.precision, settings.dtype
     if before.param == before.compute == dtype and not again:
         return None, f"is {dtype} already"
-    policy = dataclasses.replace(
-        before, param="float32" if kept else dtype, compute=dtype
-    )
+    policy = before.replace(param="float32" if kept else dtype, compute=dtype)
     reason = "normalization stays in float32" if kept else None
     return Target(path, layer, {}, policy, dtype), reason
 
@@ -314,7 +254,7 @@ def _packed_target(path, layer, settings, layers):
     policy = layer.precision
     preprocesses = _stays_float32(layer) == "preprocessing"
     if settings.compute_dtype is not None and not preprocesses:
-        policy = dataclasses.replace(policy, compute=settings.compute_dtype)
+        policy = policy.replace(compute=settings.compute_dtype)
     reason, schemes = None, {}
     rule = _rule(layer)
     outer = layers.get(path.rpartition("/")[0])
@@ -372,13 +312,3 @@ def _rule(layer: Any) -> dict[str, tuple[int, ...]] | None:
         axes = tuple(range(len(layer.kernel.shape) - 1))  # type: ignore[union-attr]
         return {"kernel": axes, "recurrent_kernel": axes}
     return None
-
-
-def _dtype_name(dtype: Any) -> Any:
-    if isinstance(dtype, str):
-        return {"float8_e4m3fn": "float8", "half": "float16"}.get(dtype, dtype)
-    try:
-        name = jnp.dtype(dtype).name
-    except TypeError:
-        return dtype
-    return {"float8_e4m3fn": "float8"}.get(name, name)

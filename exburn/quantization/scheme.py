@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 from typing import Any
 
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+
+from exburn.errors import ArgumentError
 
 __all__ = ["Scheme"]
 
@@ -35,9 +38,11 @@ class Scheme:
         dtype: ``"int8"``, ``"int4"`` or ``"float8"`` (e4m3).
         shape: Shape of the exact weight.
         summed: Axes that the product sums over.
-        block_size: Entries of a row that share a scale, at most; for int4 only.
+        block_size: Entries of a row that share a scale, at most, or -1 for the whole
+            row; for int4 only.
         dynamic: Whether the product rounds its input to int8 as well.
         exact: Dtype of the exact weight.
+        scales: Dtype of the scales: float32 for a quantizer of the user's.
 
     Example:
         >>> scheme = Scheme("int8", (4, 2), summed=(0,))
@@ -52,11 +57,12 @@ class Scheme:
     block_size: int | None = None
     dynamic: bool = False
     exact: str = "float32"
+    scales: str = "bfloat16"
 
     @property
     def name(self) -> str:
         """For tables: ``int8``, ``int8 dynamic``, ``int4/64``."""
-        if self.block_size is not None:
+        if self.block_size not in (None, -1):
             return f"{self.dtype}/{self.block}"
         return f"{self.dtype} dynamic" if self.dynamic else self.dtype
 
@@ -76,7 +82,8 @@ class Scheme:
     @property
     def blocks(self) -> int:
         """Number of scales of a row."""
-        return 1 if self.block_size is None else -(-self.columns // self.block_size)
+        size = self.block_size
+        return 1 if size is None or size == -1 else -(-self.columns // size)
 
     @property
     def block(self) -> int:
@@ -95,7 +102,7 @@ class Scheme:
     def scale_spec(self) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of the scales."""
         shape = (self.rows, self.blocks) if self.dtype == "int4" else (self.rows,)
-        return shape, np.dtype(ml_dtypes.bfloat16)
+        return shape, jnp.dtype(self.scales)
 
     @property
     def nbytes(self) -> int:
@@ -132,9 +139,36 @@ class Scheme:
             return exact.astype(ml_dtypes.float8_e4m3fn), scale
         if self.dtype == "int8":
             return np.rint(exact).astype(np.int8), scale
-        whole = np.clip(np.rint(exact), -8, 7).astype(np.int8)
-        low, high = np.split(whole.view(np.uint8), 2, axis=-1)
-        return (low & 0xF) | (high << 4), scale
+        return _in_halves(np.clip(np.rint(exact), -8, 7)), scale
+
+    def encode_by(self, quantizer: Any, weight: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Values and scales as a quantizer of the user's gives them.
+
+        Raises:
+            ArgumentError: Its scales differ within what one output sums.
+        """
+        exact = np.asarray(weight)
+        takes = inspect.signature(quantizer.__call__).parameters
+        options = {"to_numpy": True} if "to_numpy" in takes else {}
+        values, scale = map(np.asarray, quantizer(exact, **options))
+        values, scale = (
+            np.broadcast_to(part, exact.shape)
+            .transpose(self.kept + self.summed)
+            .reshape(self.rows, self.columns)
+            for part in (values, scale)
+        )
+        if self.columns and (scale != scale[:, :1]).any():
+            raise ArgumentError(
+                "quantize",
+                "the quantizer of weights must give one scale for each output",
+                {"weight": exact.shape, "summed axes": self.summed},
+                hint=f"AbsMaxQuantizer(axis={self.summed}), for this weight.",
+            )
+        scale = 1 / scale[:, :1].astype(np.float32)
+        if self.dtype == "int4":
+            values = np.pad(values, ((0, 0), (0, self.block - self.columns)))
+            return _in_halves(values[:, None]), scale
+        return values.astype(np.int8), scale[:, 0]
 
     # ------------------------------------------------------------------ on the device
     def halves(self, values: Any) -> tuple[Any, Any]:
@@ -157,6 +191,12 @@ class Scheme:
         if self.dtype == "int4":
             exact = exact.reshape(*exact.shape[:-2], -1)[..., : self.columns]
         return exact.astype(dtype)
+
+
+def _in_halves(whole: np.ndarray) -> np.ndarray:
+    """Integers from -8 to 7, two in a byte: entry i and entry i + half."""
+    low, high = np.split(whole.astype(np.int8).view(np.uint8), 2, axis=-1)
+    return (low & 0xF) | (high << 4)
 
 
 def _round_up(scale: np.ndarray) -> np.ndarray:

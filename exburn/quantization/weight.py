@@ -33,6 +33,7 @@ class QuantizedWeight(nnx.Pytree):
         weight: The exact weight: a variable that holds an array or, in a model that is
             about to be loaded, only a shape.
         scheme: How to store it.
+        quantizer: Rounds it, in the place of the scheme's own way.
 
     Example:
         >>> import numpy as np
@@ -43,7 +44,7 @@ class QuantizedWeight(nnx.Pytree):
         ((4, 2), 12, True)
     """
 
-    def __init__(self, weight: Weight, scheme: Scheme):
+    def __init__(self, weight: Weight, scheme: Scheme, quantizer: Any = None):
         self.scheme = scheme
         raw: Any = weight.get_raw_value()
         if isinstance(raw, jax.ShapeDtypeStruct):
@@ -52,7 +53,8 @@ class QuantizedWeight(nnx.Pytree):
                 for spec in (scheme.values_spec, scheme.scale_spec)
             )
         else:
-            parts = tuple(jax.device_put(part) for part in scheme.encode(raw))
+            encoded = scheme.encode_by(quantizer, raw) if quantizer else None
+            parts = tuple(map(jax.device_put, encoded or scheme.encode(raw)))
         label = weight.get_metadata().get("label", "weight")
         # "own_dtype": another precision of the layer leaves them as they are
         common = {"initializer": Zeros(), "own_dtype": True, "stored": scheme.name}

@@ -1,7 +1,4 @@
-"""Rounding as functions of arrays, under Keras' names.
-
-A model is made small by ``model.quantize``, which has rules of its own.
-"""
+"""Rounding as functions of arrays, and configurations of ``model.quantize``."""
 
 from __future__ import annotations
 
@@ -11,6 +8,12 @@ from typing import Any, NoReturn
 from exburn import registry
 from exburn.absent import missing
 from exburn.errors import DTypeError
+from exburn.quantizers.configs import (
+    Float8QuantizationConfig,
+    Int4QuantizationConfig,
+    Int8QuantizationConfig,
+    QuantizationConfig,
+)
 from exburn.quantizers.imitation import (
     compute_float8_amax_history,
     compute_float8_scale,
@@ -24,9 +27,14 @@ from exburn.quantizers.rounding import (
     abs_max_quantize,
     abs_max_quantize_grouped_with_zero_point,
 )
+from exburn.registry import snake_case
 
 __all__ = [
     "AbsMaxQuantizer",
+    "Float8QuantizationConfig",
+    "Int4QuantizationConfig",
+    "Int8QuantizationConfig",
+    "QuantizationConfig",
     "Quantizer",
     "abs_max_quantize",
     "abs_max_quantize_grouped_with_zero_point",
@@ -43,9 +51,16 @@ __all__ = [
 
 registry.register_builtin(AbsMaxQuantizer)
 
+_CLASSES = (
+    AbsMaxQuantizer,
+    QuantizationConfig,
+    Int8QuantizationConfig,
+    Int4QuantizationConfig,
+    Float8QuantizationConfig,
+)
 _names = registry.Catalogue(
     "quantizer",
-    {"AbsMaxQuantizer": AbsMaxQuantizer, "abs_max_quantizer": AbsMaxQuantizer},
+    {name: c for c in _CLASSES for name in (c.__name__, snake_case(c.__name__))},
     Quantizer,
 )
 
@@ -78,14 +93,17 @@ def get(identifier: Any, **kwargs: Any) -> Any:
     return identifier
 
 
-def serialize(quantizer: Quantizer) -> dict[str, Any]:
+def serialize(initializer: Quantizer | QuantizationConfig) -> dict[str, Any]:
     """The quantizer's class name and configuration; see :func:`deserialize`.
+
+    Args:
+        initializer: The quantizer, or a configuration; the name is Keras'.
 
     Example:
         >>> serialize(AbsMaxQuantizer())["class_name"]
         'AbsMaxQuantizer'
     """
-    return registry.serialize(quantizer)
+    return registry.serialize(initializer)
 
 
 def deserialize(

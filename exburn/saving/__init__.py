@@ -3,6 +3,7 @@
 from typing import NoReturn
 
 from exburn.absent import missing
+from exburn.saving.file_editor import KerasFileEditor
 from exburn.saving.model import (
     load_model,
     model_from_json,
@@ -24,6 +25,7 @@ from exburn.saving.weights import load_weights, save_weights
 
 __all__ = [
     "CustomObjectScope",
+    "KerasFileEditor",
     "LoadReport",
     "custom_object_scope",
     "deserialize_keras_object",

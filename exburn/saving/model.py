@@ -15,6 +15,7 @@ from typing import Any
 from exburn import registry
 from exburn.building import materialize
 from exburn.errors import ArgumentError, ModelFormatError, NotBuiltError
+from exburn.layer import Layer
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import fits, parse_json
 from exburn.saving.model_description import (
@@ -30,6 +31,7 @@ from exburn.saving.model_reading import ModelReader
 from exburn.saving.model_tensors import optimizer_leaves, variables
 from exburn.saving.own_storage import own_assets, own_variables
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
+from exburn.traversal import iter_modules
 
 __all__ = ["load_model", "model_from_json", "model_to_json", "save_model"]
 
@@ -53,7 +55,7 @@ def save_model(
     interrupted. It is a safetensors file, whatever its suffix.
 
     Args:
-        model: A built model.
+        model: A built model, or a layer alone, of which there is no training.
         filepath: The file; ``.exburn`` is appended if it has no suffix.
         overwrite: Whether an existing file may be replaced.
         zipped: For Keras code; a model is one file, so ``False`` is an error.
@@ -84,6 +86,12 @@ def save_model(
         )
     path = _path(filepath, overwrite)
     limit = byte_count(max_shard_size, "save")
+    if not isinstance(model, Layer):
+        raise ArgumentError(
+            "save", f"a model or layer is saved, received {type(model).__name__}"
+        )
+    if not model.is_model:
+        _check_alone(model)
     if not model.built:
         raise NotBuiltError(
             "save",
@@ -95,8 +103,10 @@ def save_model(
         described, lists = hoist(describe_model(model))
     tensors: dict[str, Any] = {**arrays, **lists, **dict(variables(model))}
     tensors |= own_variables(model, "save") | own_assets(model, "save")
-    about: dict[str, Any] = {"model": described, "compile": model.get_compile_config()}
-    state = model._training_state()
+    about: dict[str, Any] = {"model": described}
+    root: Any = model
+    about["compile"] = root.get_compile_config() if root.is_model else None
+    state = root._training_state() if root.is_model else None
     if state is not None:
         opt_state = state.pop("opt_state")
         about["training"] = state
@@ -119,6 +129,19 @@ def save_model(
         format=FORMAT,
         max_shard_size=limit,
     )
+
+
+def _check_alone(layer: Layer) -> None:
+    """Refuses a layer of which only a model would tell what was done to it."""
+    for path, part in iter_modules(layer):
+        packed = getattr(part, "quantization_mode", None) is not None
+        if packed or getattr(part, "lora_enabled", False):
+            raise ArgumentError(
+                "save",
+                f"{path or layer.name!r} is quantized or has adapters, which the file "
+                "of a model tells, but not that of a layer alone",
+                hint="Save a model: Sequential([Input(shape), layer]).save(path).",
+            )
 
 
 def _path(filepath: Any, overwrite: bool) -> Path:

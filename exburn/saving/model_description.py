@@ -46,7 +46,9 @@ _NO_SIZES = frozenset(
 
 
 def describe_model(model: Any) -> dict[str, Any]:
-    """Classes and arguments of a model, JSON-able; ``make_model`` is the inverse.
+    """Classes and arguments of a model or layer; ``make_model`` is the inverse.
+
+    JSON-able.
 
     Raises:
         ArgumentError: A part of it has no description (see ``exburn.register``).
@@ -57,7 +59,13 @@ def describe_model(model: Any) -> dict[str, Any]:
         calls = [[path, _describe_call(layer)] for path, layer in _called(model)]
         layers = [(p, m) for p, m in iter_modules(model) if isinstance(m, Layer)]
         described["calls"] = calls
-        described["changes"] = model.changes  # of quantize() and add_lora()
+        described["builds"] = [
+            [path, config]
+            for path, layer in _built_by_hand(model)
+            if (config := layer.get_build_config()) is not None
+        ]
+        if model.is_model:
+            described["changes"] = model.changes  # of quantize() and add_lora()
         described["built"] = bool(model.built)
         # the process' default when it was made, for layers that no entry tells of
         described["precision"] = model.precision.identifier
@@ -110,14 +118,32 @@ def _number_only_shared(described: Any) -> None:
 
 
 def _called(model: Any) -> Iterator[tuple[str, Layer]]:
-    """Layers whose calls tell what is built in them; a graph knows its own calls."""
+    """Layers whose calls tell what is built in them."""
+    return (
+        (path, layer)
+        for path, layer in _outside_of_graphs(model)
+        if layer._book.value.traced is not None
+    )
+
+
+def _built_by_hand(model: Any) -> Iterator[tuple[str, Layer]]:
+    """Layers that were built, by ``adapt`` for instance, and that no call reached."""
+    return (
+        (path, layer)
+        for path, layer in _outside_of_graphs(model)
+        if layer.built and layer._book.value.traced is None
+    )
+
+
+def _outside_of_graphs(model: Any) -> Iterator[tuple[str, Layer]]:
+    """The layers of a model but those of graphs, which know their own calls."""
     known: set[int] = set()
     for path, module in iter_modules(model):
         if id(module) in known or not isinstance(module, Layer):
             continue
         if getattr(module, "graph", None) is not None:
             known |= {id(inner) for _, inner in iter_modules(module)}
-        elif module._book.value.traced is not None:
+        else:
             yield path, module
 
 
@@ -237,7 +263,7 @@ def make_model(description: Any) -> Any:
     """The model of a description; its weights are specs while a file is being read.
 
     Raises:
-        FileFormatError: The description is not of a model.
+        FileFormatError: The description is not of a model or layer.
         UnknownNameError: It names a class or function that is not registered.
     """
     with default_precision(description.get("precision")):
@@ -247,17 +273,22 @@ def make_model(description: Any) -> Any:
 def _make_model(description: Any) -> Any:
     with registry.sharing():
         model = registry.deserialize(description)
-    if not (isinstance(model, Layer) and getattr(model, "is_model", False)):
-        raise FileFormatError("load", "the outermost object is not a model")
+    if not isinstance(model, Layer):
+        raise FileFormatError("load", "the outermost object is no model and no layer")
     modules = dict(iter_modules(model))
     for path, call in description.get("calls", []):
         if path in modules:
             _repeat_call(modules[path], call)
             modules = dict(iter_modules(model))
+    for path, config in description.get("builds", []):
+        if path in modules and not modules[path].built:
+            modules[path].build_from_config(config)
+            modules = dict(iter_modules(model))
     if description.get("built"):
         model.built = True
     root: Any = model
-    root.repeat_changes(description.get("changes"))
+    if root.is_model:
+        root.repeat_changes(description.get("changes"))
     restore(model, description.get("frozen"))
     return model
 

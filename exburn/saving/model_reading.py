@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,8 +64,9 @@ class ModelReader:
                 weights = dict(all_variables(model))
                 self._compare(weights)
                 opt_state = None
-                if compile and about.get("compile") is not None:
-                    model.compile_from_config(about["compile"])
+                told = about.get("compile") if model.is_model else None
+                if compile and told is not None:
+                    model.compile_from_config(told)
                     if about.get("optimizer_state"):
                         opt_state = self._optimizer_state(model)
         except ModelFormatError:
@@ -74,7 +76,7 @@ class ModelReader:
         own = [name for name in self.file.entries if is_own(name)]
         names = [*weights, *(opt_state[0] if opt_state else []), *own]
         arrays = self.file.read(names)
-        with model._on_device():
+        with model._on_device() if model.is_model else contextlib.nullcontext():
             for path, variable in weights.items():
                 fill(variable, arrays[path])
             if opt_state is not None:
@@ -83,7 +85,7 @@ class ModelReader:
                 about["training"]["opt_state"] = jax.tree.unflatten(treedef, values)
         place(model)
         give_back(model, {name: arrays[name] for name in own}, self.file.op)
-        if compile and about.get("training") and model.compiled:
+        if compile and about.get("training") and model.is_model and model.compiled:
             model._set_training_state(about["training"])
         return model
 

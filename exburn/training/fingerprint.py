@@ -19,7 +19,7 @@ from flax import nnx
 from exburn.graph import Graph
 from exburn.layer import Layer
 from exburn.row_mixing import our_class
-from exburn.symbol import Operation
+from exburn.symbol import Lifted, Operation
 from exburn.traversal import iter_modules, iter_weights
 from exburn.weights import Static, Weight
 
@@ -250,8 +250,12 @@ class Fingerprint:
         elif isinstance(value, Static):
             if isinstance(value.value, Graph):
                 targets = [node.target for node in value.value.nodes]
-                functions = [t.fn for t in targets if isinstance(t, Operation)]
-                yield tuple(functions), _SEQUENCE, None
+                called = [
+                    t.fn if isinstance(t, Lifted) else t
+                    for t in targets
+                    if isinstance(t, Operation)
+                ]
+                yield tuple(called), _SEQUENCE, None
         elif not key.endswith("_initializer"):  # which is done
             settings = hasattr(value, "get_config")
             keys = [

@@ -21,12 +21,15 @@ from exburn.dataset.packing import unpack_x_y_sample_weight as unpack_x_y_sample
 from exburn.dtypes import standardize_dtype as standardize_dtype
 from exburn.saving.registration import *  # noqa: F403
 from exburn.utils import bounding_boxes as bounding_boxes
+from exburn.utils import legacy as legacy
 from exburn.utils.arrays import normalize as normalize
 from exburn.utils.arrays import pad_sequences as pad_sequences
 from exburn.utils.arrays import to_categorical as to_categorical
+from exburn.utils.config import Config as Config
 from exburn.utils.directories import *  # noqa: F403
 from exburn.utils.drawing import model_to_dot as model_to_dot
 from exburn.utils.drawing import plot_model as plot_model
+from exburn.utils.feature_space import FeatureSpace as FeatureSpace
 from exburn.utils.files import get_file as get_file
 from exburn.utils.images import array_to_img as array_to_img
 from exburn.utils.images import img_to_array as img_to_array

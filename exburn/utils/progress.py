@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from exburn.config import is_interactive_logging_enabled
+from exburn.errors import ArgumentError
 
 __all__ = ["Progbar"]
 
@@ -17,20 +18,25 @@ __all__ = ["Progbar"]
 class Progbar:
     """Shows how far a loop is, how long it will take, and values averaged on the way.
 
+    At the end stands what the last call is given: the results of the whole loop.
+
     Args:
         target: Steps in all; ``None`` if unknown.
         width: Width of the bar in characters.
         verbose: 0 (nothing), 1 (a line that changes) or 2 (one line at the end).
         interval: Least number of seconds between two changes of the line.
         stateful_metrics: Names of values that are shown as they are, not averaged.
-        stateless_metrics: Kept for Keras code.
+        stateless_metrics: Names of the only values that are averaged, instead.
         unit_name: What a step is called.
+
+    Raises:
+        ArgumentError: Both kinds of names are given.
 
     Example:
         >>> bar = Progbar(2, verbose=2)
         >>> bar.update(1, [("loss", 1.0)])
         >>> bar.update(2, [("loss", 3.0)])  # doctest: +ELLIPSIS
-        2/2 - 0s - ... - loss: 2.0000
+        2/2 - 0s - ... - loss: 3.0000
     """
 
     def __init__(
@@ -43,9 +49,18 @@ class Progbar:
         stateless_metrics: Iterable[str] | None = None,
         unit_name: str = "step",
     ):
+        if stateful_metrics is not None and stateless_metrics is not None:
+            raise ArgumentError(
+                "Progbar",
+                "stateful_metrics and stateless_metrics name the same in two ways",
+                hint="Give one of them.",
+            )
         self.target, self.width, self.verbose = target, width, verbose
         self.interval, self.unit_name = interval, unit_name
         self.stateful_metrics = set(stateful_metrics or ())
+        self.stateless_metrics = (
+            None if stateless_metrics is None else set(stateless_metrics)
+        )
         self._values: dict[str, tuple[float, float]] = {}
         self._start = self._shown = time.monotonic()
         self._length = self._seen = 0
@@ -64,16 +79,16 @@ class Progbar:
             values: ``(name, value)`` of the steps since the last update.
             finalize: Whether this is the end; by default when the target is reached.
         """
+        reached = self.target is not None and current >= self.target
+        done = reached if finalize is None else finalize
         steps = max(current - self._seen, 1)
         for name, value in values or ():
             total, weight = self._values.get(name, (0.0, 0.0))
-            if name in self.stateful_metrics:
-                total, weight, count = 0.0, 0.0, 1
+            if done or not self._averages(name):
+                self._values[name] = float(value), 1
             else:
-                count = steps
-            self._values[name] = total + float(value) * count, weight + count
+                self._values[name] = total + float(value) * steps, weight + steps
         self._seen = current
-        done = current == self.target if finalize is None else finalize
         now = time.monotonic()
         if self.verbose == 1 and not done and now - self._shown < self.interval:
             return
@@ -82,6 +97,11 @@ class Progbar:
         elif self.verbose == 2 and done:
             self._write(f"{self._count(current)} - {self._fields(current, now)}\n")
         self._shown = now
+
+    def _averages(self, name: str) -> bool:
+        if self.stateless_metrics is not None:
+            return name in self.stateless_metrics
+        return name not in self.stateful_metrics
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
         """Shows that ``n`` more steps are done."""

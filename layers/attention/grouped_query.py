@@ -109,6 +109,14 @@ class GroupedQueryAttention(ProjectedAttention):
                 f"{num_query_heads} and {num_key_value_heads}",
             )
         self._heads = (num_query_heads, num_key_value_heads, head_dim, head_dim)
+        for name, value in self._options:
+            if name != "activity_regularizer":  # that of the projections alone
+                setattr(self, name, value)
+
+    @property
+    def num_repeats(self) -> int:
+        """Query heads that share a head of keys and values."""
+        return self.num_query_heads // self.num_key_value_heads
 
 
 GroupQueryAttention = GroupedQueryAttention

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn import transforms
+from exburn import registry, transforms
 from exburn.arguments import check_count
 from exburn.errors import ArgumentError
 from exburn.layer import Layer
+from exburn.quantizers import QuantizationConfig
 
 __all__ = ["Adaptable"]
 
@@ -19,10 +20,11 @@ class Adaptable(Layer):
         lora_rank: Adds an adapter of this rank as the weights are made; see
             :meth:`enable_lora`.
         lora_alpha: Factor of the adapter's term, over the rank; the rank by default.
-        quantization_config: For Keras code, which passes ``None``.
+        quantization_config: How weights are packed if ``dtype`` is a quantized policy:
+            a configuration of ``exburn.quantizers``. That of ``quantize`` afterwards.
 
     Raises:
-        ArgumentError: A number is out of range, or another configuration is given.
+        ArgumentError: A number is out of range, or there is no such configuration.
     """
 
     def __init__(
@@ -34,14 +36,7 @@ class Adaptable(Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if quantization_config is not None:
-            raise ArgumentError(
-                type(self).__name__,
-                "a layer takes no quantization_config, received "
-                f"{quantization_config!r}",
-                hint="Call layer.quantize(mode) or model.quantize(mode) when the "
-                "weights are there.",
-            )
+        self.quantization_config = _checked(type(self).__name__, quantization_config)
         if lora_rank is not None:
             lora_rank = check_count(type(self).__name__, "lora_rank", lora_rank)
         self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
@@ -57,6 +52,9 @@ class Adaptable(Layer):
             # An adapter that is there is told by the model's `changes`.
             for name in ("lora_rank", "lora_alpha"):
                 config.pop(name, None)
+        if self.quantization_config is not None:
+            described = registry.serialize(self.quantization_config)
+            config["quantization_config"] = described
         return config
 
     def enable_lora(
@@ -99,3 +97,16 @@ class Adaptable(Layer):
     def lora_enabled(self) -> bool:
         """Whether the layer has an adapter."""
         return getattr(self, "_low_rank", None) is not None
+
+
+def _checked(op: str, config: Any) -> QuantizationConfig | None:
+    """The configuration, which may be described."""
+    made = registry.deserialize(config) if isinstance(config, dict) else config
+    if made is not None and not isinstance(made, QuantizationConfig):
+        raise ArgumentError(
+            op,
+            "quantization_config is one of exburn.quantizers, such as "
+            f"Int8QuantizationConfig(), received {config!r}",
+            hint='layer.quantize("int8") needs none.',
+        )
+    return made

@@ -46,6 +46,8 @@ class InputLayer(Layer):
     """
 
     is_input = True
+    input_dtype: Any = "float32"
+    sparse = ragged = False  # of all inputs
 
     def __init__(
         self,

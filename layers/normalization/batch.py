@@ -124,6 +124,7 @@ class BatchNormalization(Layer):
             op, "renorm_momentum", renorm_momentum, high=1.0
         )
         self.synchronized = bool(synchronized)
+        self.renorm_clipping = renorm_clipping
         self._clipping = _check_clipping(renorm_clipping or {})
 
     def build(self, input_shape):

@@ -65,6 +65,15 @@ class SpectralNormalization(Wrapper):
         )
 
     @property
+    def kernel(self):
+        """The weight of the layer inside that is divided."""
+        return self._weight
+
+    @property
+    def kernel_shape(self) -> tuple[int, ...]:
+        return tuple(self._weight.shape)
+
+    @property
     def _weight(self):
         for name in ("kernel", "embeddings"):
             if getattr(self.layer, name, None) is not None:

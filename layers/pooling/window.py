@@ -155,6 +155,8 @@ class _Windows:
 class MaxPooling(Pooling):
     """The largest entry of each window."""
 
+    pool_mode = "max"
+
     def call(self, inputs):
         y = _largest_in(inputs, self._windows(inputs), runs_on_cpu())
         return check_output(self.name, inputs, y)
@@ -162,6 +164,8 @@ class MaxPooling(Pooling):
 
 class AveragePooling(Pooling):
     """The mean of each window, over the entries that are not padding."""
+
+    pool_mode = "average"
 
     def call(self, inputs):
         x = self.cast(inputs)

@@ -10,7 +10,7 @@ from typing import Any
 from exburn.dataset import ArrayDataset, PyDataset, StreamDataset
 from exburn.errors import DataError, DTypeError
 
-__all__ = ["batches"]
+__all__ = ["batches", "parts"]
 
 
 def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
@@ -34,7 +34,7 @@ def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
         [2, 3]
     """
     empty = True
-    for batch in itertools.islice(_parts(op, data), steps):
+    for batch in itertools.islice(parts(op, data), steps):
         if isinstance(batch, tuple) and batch and hasattr(batch[0], "__len__"):
             if not isinstance(batch[0], str | bytes):
                 batch = batch[0]
@@ -51,7 +51,12 @@ def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
         raise DataError(op, "the data is empty", {"received": reprlib.repr(data)})
 
 
-def _parts(op: str, data: Any) -> Iterator[Any]:
+def parts(op: str, data: Any) -> Iterator[Any]:
+    """The batches of the data as they are, tuples and dictionaries included.
+
+    Raises:
+        DTypeError: The data is nothing that has batches.
+    """
     if isinstance(data, ArrayDataset):
         return iter([data.tree[0]])
     # What can be looped over, as by Keras' directory readers, may hold strings.

@@ -62,6 +62,7 @@ class CategoryEncoding(Layer):
         self.num_tokens = check_count(op, "num_tokens", num_tokens)
         self.output_mode = check_mode(op, output_mode, "one_hot", "multi_hot", "count")
         refuse_sparse(op, sparse)
+        self.sparse = False
         self._autocast = False  # numbers that come as floats must stay exact
 
     def __call__(self, inputs, count_weights=None, **kwargs):

@@ -73,6 +73,7 @@ class Discretization(Layer):
                 {"bin_boundaries": bin_boundaries, "num_bins": num_bins},
             )
         refuse_sparse(op, sparse)
+        self.sparse = False
         self.output_mode = check_mode(
             op, output_mode, "int", "one_hot", "multi_hot", "count"
         )
@@ -137,12 +138,12 @@ class Discretization(Layer):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         config = dict(config)
         adapted = None
         if config.get("num_bins") is not None:
             adapted = config.pop("bin_boundaries", None)
-        layer = super().from_config(config)
+        layer = super().from_config(config, custom_objects)
         if adapted is not None:
             layer.bin_boundaries = _check_boundaries(adapted)
         return layer

@@ -360,9 +360,9 @@ class IndexLookup(HostLayer):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         if isinstance(config.get("vocabulary"), str):
             raise ArgumentError(
                 cls.__name__, "a configuration holds the vocabulary, not a file's path"
             )
-        return super().from_config(config)
+        return super().from_config(config, custom_objects)

@@ -85,6 +85,16 @@ class Normalization(Layer):
             self._given = Static(pair)
         self._autocast = False  # 2024 and 2025 are one number in bfloat16
 
+    @property
+    def input_mean(self) -> Any:
+        """The mean that the layer was given, or ``None``."""
+        return None if self._given is None else self._given.value[0]
+
+    @property
+    def input_variance(self) -> Any:
+        """The variance that the layer was given, or ``None``."""
+        return None if self._given is None else self._given.value[1]
+
     def build(self, input_shape):
         kept = self._kept(len(input_shape))
         self._sizes = tuple(input_shape[axis] for axis in kept)

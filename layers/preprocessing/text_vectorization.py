@@ -264,7 +264,7 @@ class TextVectorization(HostLayer):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         config = dict(config)
         if isinstance(config.get("vocabulary"), str):
             raise ArgumentError(
@@ -272,7 +272,7 @@ class TextVectorization(HostLayer):
             )
         if isinstance(config.get("ngrams"), list):
             config["ngrams"] = tuple(config["ngrams"])
-        return super().from_config(config)
+        return super().from_config(config, custom_objects)
 
 
 def _check(op: str, argument: str, value: Any, choices: tuple) -> str | Callable | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import jax.numpy as jnp
@@ -116,6 +117,12 @@ class Bidirectional(Layer):
             own = [w for part in self._both() for _, w, _ in iter_weights(part)]
             for weight, value in zip(own, self._first.values, strict=True):
                 weight.assign(value)
+
+    @property
+    def states(self) -> tuple | None:
+        """The states of both layers if they are stateful and built, else ``None``."""
+        states: list[Any] = [getattr(b, "states", None) for b in self._both()]
+        return None if None in states else tuple(chain.from_iterable(states))
 
     def reset_state(self) -> None:
         """Makes the states of stateful layers zero."""

@@ -231,6 +231,8 @@ class ConvLSTM(OwnCell):
     padding: Any = of_cell("padding")
     data_format: Any = of_cell("data_format")
     dilation_rate: Any = of_cell("dilation_rate")
+    recurrent_activation: Any = of_cell("recurrent_activation")
+    unit_forget_bias: Any = of_cell("unit_forget_bias")
 
 
 @register_builtin

@@ -105,6 +105,11 @@ class RNN(Layer):
         self.input_spec = InputSpec(ndim=3) if dense else InputSpec(min_ndim=2)
 
     @property
+    def single_state(self) -> bool:
+        """Whether the cell has one state, and so gives its size as a number."""
+        return isinstance(self.cell.state_size, int)
+
+    @property
     def state_size(self) -> list:
         """Sizes of the cell's states."""
         sizes = self.cell.state_size

@@ -57,6 +57,7 @@ def test_what_cannot_be_adapted_is_told():
         layers.Dense(4, lora_rank=0)
     with pytest.raises(ArgumentError, match="no adapter for"):
         layers.DepthwiseConv1D(3, lora_rank=1)(X.reshape(2, 6, 6))
-    with pytest.raises(ArgumentError, match=r"layer.quantize\(mode\)"):
-        layers.Dense(4, quantization_config={"mode": "int8"})
+    for config in ({"mode": "int8"}, "int8", 8):
+        with pytest.raises(ArgumentError, match=r"such as Int8QuantizationConfig\(\)"):
+            layers.Dense(4, quantization_config=config)
     assert layers.Dense(4, quantization_config=None, lora_alpha=2).lora_rank is None

@@ -34,9 +34,10 @@ def test_a_name_that_no_optimizer_reads_is_not_set(kind, name, meant):
 
 
 @pytest.mark.parametrize("dtype", ["string", str, object, np.dtype("U3"), bytes])
-def test_text_is_encoded_before_the_model(dtype):
-    with pytest.raises(DTypeError, match="TextVectorization or StringLookup"):
-        keras.Input((), dtype=dtype)
+def test_text_is_encoded_before_layers_that_compute(dtype):
+    words = keras.Input((), dtype=dtype)
+    with pytest.raises(DTypeError, match="Hashing or TextVectorization, called on"):
+        keras.layers.Dense(2)(words)
 
 
 @pytest.mark.parametrize("option", [{"sparse": True}, {"ragged": True}, {"tensor": 1}])

@@ -68,8 +68,9 @@ def test_indices_as_floats_and_first_weights():
     y = layer(np.array([257.0, 299.0], "float32"))  # 257 is no bfloat16
     assert y.dtype == jnp.bfloat16
     np.testing.assert_allclose(y.astype("float32"), table[[257, 299]], rtol=1e-2)
+    assert layers.Embedding(3, 2)(np.array([True])).shape == (1, 2)  # as in Keras
     with pytest.raises(errors.DTypeError, match="integers"):
-        layers.Embedding(3, 2)(np.array([True]))
+        layers.Embedding(3, 2)(np.array([1j]))
 
 
 def test_symbols_and_errors():

@@ -178,7 +178,7 @@ def test_a_call_without_an_argument_names_it():
 def test_names_that_keras_scripts_import():
     assert exburn.preprocessing.sequence.pad_sequences([[1], [2, 3]]).shape == (2, 2)
     model = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)])
-    listed = exburn.callbacks.CallbackList([], model, add_history=True, epochs=3)
+    listed = exburn.callbacks.CallbackList([], model=model, add_history=True, epochs=3)
     listed.on_train_begin()
     listed.on_epoch_end(0, {"loss": 1.0})
     assert listed.history.history == {"loss": [1.0]} and listed.params["epochs"] == 3

@@ -201,7 +201,7 @@ def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
 @pytest.mark.long
 def test_int8_dynamic_rounds_rows_of_the_input(zoo):
     model, x = zoo
-    small = model.quantize("int8_dynamic", filter=["dense", "einsum"])
+    small = model.quantize("int8_dynamic", filters=["dense", "einsum"])
     outputs = small.predict(x, verbose=0)
     step = np.abs(x[0]).max(-1, keepdims=True) / 127
     rounded = np.rint(x[0] / step)

@@ -133,7 +133,7 @@ def test_nested_and_subclassed_models(data, tmp_path):
 
 
 def test_a_model_of_quantized_layers_tells_so(trained, data, tmp_path):
-    small = trained.quantize("int4", block_size=32, filter="hidden")
+    small = trained.quantize("int4", block_size=32, filters="hidden")
     x = exburn.Input((64,))
     h = small.get_layer("hidden")(x)
     model = exburn.Model(x, layers.Dense(2, name="fresh")(h))
@@ -178,7 +178,7 @@ def test_spectral_normalization_keeps_its_kernel(data):
 )
 def test_filter_chooses_layers(trained, chosen):
     chosen = trained.get_layer("hidden") if chosen == "layer" else chosen
-    report = trained.quantize("int8", filter=chosen, dry_run=True)
+    report = trained.quantize("int8", filters=chosen, dry_run=True)
     assert [row.path for row in report.layers] == ["hidden"]
     reasons = {row.path: row.reason for row in report.skipped}
     assert reasons == {
@@ -188,7 +188,7 @@ def test_filter_chooses_layers(trained, chosen):
 
 
 def test_a_filter_survives_saving(trained, data, tmp_path):
-    small = trained.quantize("bfloat16", filter="hidden")
+    small = trained.quantize("bfloat16", filters="hidden")
     small.save(tmp_path / "m.exburn")
     again = load_model(tmp_path / "m.exburn")
     assert [str(w.dtype) for w in again.get_layer("head").weights] == ["float32"] * 2

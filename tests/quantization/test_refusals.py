@@ -22,8 +22,9 @@ def adapted():
 BAD = {
     "no such dtype": (make, ("int3",), {}, errors.UnknownNameError),
     "no quantized dtype": (make, (jnp.float64,), {}, errors.UnknownNameError),
-    "not a dtype": (make, (None,), {}, errors.UnknownNameError),
-    "small block": (make, ("int4",), {"block_size": 16}, errors.ArgumentError),
+    "not a dtype": (make, (3.5,), {}, errors.UnknownNameError),
+    "neither mode nor config": (make, (), {}, errors.ArgumentError),
+    "small block": (make, ("int4",), {"block_size": 1}, errors.ArgumentError),
     "no whole block": (make, ("int4",), {"block_size": 64.0}, errors.ArgumentError),
     "block without int4": (make, ("int8",), {"block_size": 64}, errors.ArgumentError),
     "compute dtype": (
@@ -41,14 +42,14 @@ BAD = {
     "twice": (quantized, ("int8",), {}, errors.ArgumentError),
     "twice otherwise": (quantized, ("bfloat16",), {}, errors.ArgumentError),
     "with adapters": (adapted, ("int8",), {}, errors.ArgumentError),
-    "no such layer": (make, ("int8",), {"filter": "heed"}, errors.UnknownNameError),
+    "no such layer": (make, ("int8",), {"filters": "heed"}, errors.UnknownNameError),
     "an empty filter": (
         make,
         ("int8",),
-        {"filter": lambda layer: False},
+        {"filters": lambda layer: False},
         errors.ArgumentError,
     ),
-    "only a norm": (make, ("int8",), {"filter": "norm"}, errors.ArgumentError),
+    "only a norm": (make, ("int8",), {"filters": "norm"}, errors.ArgumentError),
     "nothing to quantize": (
         lambda: exburn.Sequential([exburn.Input((4,)), layers.ReLU()]),
         ("int8",),

@@ -1,0 +1,260 @@
+"""The model that trains a student on its targets and its teacher's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from exburn import context, registry
+from exburn.arguments import check_number
+from exburn.distillation.losses import DistillationLoss
+from exburn.errors import ArgumentError, ShapeError
+from exburn.metrics import Mean
+from exburn.models import Model
+from exburn.registry import register_builtin
+from exburn.traversal import module_paths
+from exburn.weights import Static
+
+__all__ = ["Distiller"]
+
+
+@register_builtin
+class Distiller(Model):
+    """Trains a student on what a teacher puts out, and on the targets.
+
+    ``loss = w L(y, student) + (1 - w) Σ wᵢ Dᵢ(teacher, student)`` with ``w`` the weight
+    of the student's own loss, which ``compile`` is given, penalties included. The
+    teacher is frozen, and computes as in inference. Logs have the parts, too:
+    ``student_loss``, ``distillation_loss`` and ``total_loss``.
+
+    Args:
+        teacher: A trained model.
+        student: The model that is trained; it is ready for use by itself at any time.
+        distillation_losses: One of :mod:`exburn.distillation`, or a list of them.
+        distillation_loss_weights: A weight for each; 1 by default.
+        student_loss_weight: w, from 0 to 1.
+        name: Name of the model.
+        **kwargs: As of ``Model``.
+
+    Raises:
+        ArgumentError: Something is no model or no such loss, a weight is out of range,
+            or a layer that a loss compares is not there.
+        ShapeError: Inputs or outputs of the models differ in shape or dtype.
+
+    Example:
+        >>> import numpy as np
+        >>> from exburn import Input, Sequential
+        >>> from exburn.distillation import LogitsDistillation
+        >>> from exburn.layers import Dense
+        >>> teacher = Sequential([Input((4,)), Dense(16, "relu"), Dense(3)])
+        >>> student = Sequential([Input((4,)), Dense(3)])
+        >>> model = Distiller(teacher, student, LogitsDistillation(temperature=2.0))
+        >>> model.compile("adam", loss="cross_entropy")
+        >>> history = model.fit(np.ones((8, 4)), np.zeros(8, int), verbose=0)
+        >>> sorted(history.history)
+        ['distillation_loss', 'loss', 'student_loss', 'total_loss']
+
+    Source: ``keras.distillation.Distiller``; Hinton et al., *Distilling the Knowledge
+    in a Neural Network*, 2015.
+    """
+
+    def __init__(
+        self,
+        teacher: Model,
+        student: Model,
+        distillation_losses: Any,
+        distillation_loss_weights: Sequence[float] | None = None,
+        student_loss_weight: float = 0.5,
+        name: str | None = "distiller",
+        **kwargs: Any,
+    ):
+        super().__init__(name=name, **kwargs)
+        _check_alike(teacher, student)
+        self.student_loss_weight = check_number(
+            "Distiller", "student_loss_weight", student_loss_weight, 0, 1
+        )
+        single = not isinstance(distillation_losses, list | tuple)
+        losses = [distillation_losses] if single else list(distillation_losses)
+        weights = [1.0] * len(losses)
+        if distillation_loss_weights is not None and not single:
+            weights = list(distillation_loss_weights)
+        if len(weights) != len(losses):
+            raise ArgumentError(
+                "Distiller",
+                f"{len(losses)} losses need as many weights, received {len(weights)}",
+            )
+        for loss in losses:
+            if not isinstance(loss, DistillationLoss):
+                raise ArgumentError(
+                    "Distiller",
+                    f"a loss must be a DistillationLoss, received {loss!r}",
+                    hint="LogitsDistillation(), or FeatureDistillation(…).",
+                )
+            loss.validate_model_compatibility(teacher, student)
+        self._losses = Static((tuple(losses), tuple(weights)))
+        self.teacher, self.student = teacher, student
+        teacher.trainable = False
+        self.student_loss_tracker = Mean(name="student_loss")
+        self.distillation_loss_tracker = Mean(name="distillation_loss")
+        self.total_loss_tracker = Mean(name="total_loss")
+
+    @property
+    def distillation_losses(self) -> list[DistillationLoss]:
+        """The losses between teacher and student."""
+        return list(self._losses.value[0])
+
+    @property
+    def distillation_loss_weights(self) -> list[float]:
+        """Their weights."""
+        return list(self._losses.value[1])
+
+    def compile(self, optimizer="adam", loss=None, metrics=None, **kwargs):
+        """Sets how the student trains; the arguments are those of ``Model.compile``.
+
+        Raises:
+            ArgumentError: There is no loss.
+        """
+        if loss is None:
+            raise ArgumentError(
+                "Distiller.compile",
+                "the student needs a loss of its own",
+                hint='compile("adam", loss="cross_entropy").',
+            )
+        super().compile(optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def call(self, inputs, training=None, **kwargs):
+        with _capturing(self, "student"):
+            return self.student(inputs, training=training, **kwargs)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
+    ):
+        """The weighted sum of the student's loss and those of distillation."""
+        if context.current() is None:  # called by hand
+            if not self.built:
+                self(x)
+            pass_ = context.Context(training=training)
+            pass_.paths, pass_.root = module_paths(self), self
+            with context.forward(pass_):
+                return self.compute_loss(x, y, y_pred, sample_weight, training)
+        if y_pred is None:
+            y_pred = self(x, training=training)
+        own: Any = 0.0
+        if self.student_loss_weight > 0 and y is not None:
+            own = super().compute_loss(x, y, y_pred, sample_weight, training)
+        apart: Any = 0.0
+        if self.student_loss_weight < 1:
+            apart = self._distance(x, y_pred, training)
+        share = self.student_loss_weight
+        total = share * own + (1 - share) * apart
+        self.student_loss_tracker.update_state(own)
+        self.distillation_loss_tracker.update_state(apart)
+        self.total_loss_tracker.update_state(total)
+        return total
+
+    def _distance(self, x: Any, y_pred: Any, training: bool) -> Any:
+        """The weighted sum of the losses of distillation."""
+        taught, teacher_features = self._observe("teacher", x, training=False)
+        _, features = self._observe("student", x, training=training)
+        total: Any = 0.0
+        for loss, weight in zip(*self._losses.value, strict=True):
+            teacher = teacher_features.get(loss.teacher_layer_name, taught)
+            student = features.get(loss.student_layer_name, y_pred)
+            loss.validate_outputs(teacher, student)
+            value = loss.compute_loss(teacher, student)
+            if getattr(value, "shape", ()):
+                raise ShapeError(
+                    type(loss).__name__,
+                    "compute_loss must return one number, received shape "
+                    f"{tuple(value.shape)}",
+                    hint="Return its mean.",
+                )
+            total = total + weight * value
+        return total
+
+    def _observe(self, which: str, x: Any, training: bool) -> tuple[Any, dict]:
+        """Outputs of a model, and those of its layers that losses compare, by name.
+
+        The student has run already in the pass that its outputs come from.
+        """
+        pass_ = context.current()
+        assert pass_ is not None
+        if which == "student":
+            found = self._found(which, pass_)
+            if found or not self._compared(which):
+                return None, found
+        with _capturing(self, which):
+            outputs = getattr(self, which)(x, training=training)
+        return outputs, self._found(which, pass_)
+
+    def _compared(self, which: str) -> dict[str, str]:
+        """Paths in this model of the layers of one of both that losses compare."""
+        found: dict[str, str] = {}
+        for loss in self.distillation_losses:
+            if name := getattr(loss, f"{which}_layer_name"):
+                found[name] = f"{which}/{getattr(self, which)._path_of(name)}"
+        return found
+
+    def _found(self, which: str, pass_: context.Context) -> dict[str, Any]:
+        """The outputs that the pass has captured, of each layer's first call."""
+        captured = pass_.captured or {}
+        names = self._compared(which)
+        return {n: captured[p][0] for n, p in names.items() if captured.get(p)}
+
+    def get_config(self) -> dict[str, Any]:
+        losses = [registry.serialize(loss) for loss in self.distillation_losses]
+        return {
+            "teacher": registry.serialize(self.teacher),
+            "student": registry.serialize(self.student),
+            "distillation_losses": losses,
+            "distillation_loss_weights": self.distillation_loss_weights,
+            "student_loss_weight": self.student_loss_weight,
+            "name": self.name,
+            "trainable": self.trainable,
+        }
+
+
+class _capturing:
+    """Within the block, the pass keeps outputs of layers that the losses compare."""
+
+    def __init__(self, model: Distiller, which: str):
+        self.paths = model._compared(which).values()
+
+    def __enter__(self) -> None:
+        pass_ = context.current()
+        if pass_ is not None and self.paths:
+            pass_.captured = {p: [] for p in self.paths} | (pass_.captured or {})
+
+    def __exit__(self, *_: object) -> None:
+        """They stay in the pass, for the loss."""
+
+
+def _check_alike(teacher: Any, student: Any) -> None:
+    """Refuses what is no model, or models that cannot be compared."""
+    for which, model in (("teacher", teacher), ("student", student)):
+        if not isinstance(model, Model):
+            raise ArgumentError(
+                "Distiller",
+                f"the {which} must be a model, received {type(model).__name__}",
+            )
+    if teacher.graph is None or student.graph is None:
+        return
+    for what in ("inputs", "outputs"):
+        mine, theirs = getattr(teacher, what), getattr(student, what)
+        if len(mine) != len(theirs):
+            raise ShapeError(
+                "Distiller",
+                f"teacher and student must have as many {what} each",
+                {"teacher": len(mine), "student": len(theirs)},
+            )
+        for one, other in zip(mine, theirs, strict=True):
+            sizes = zip(one.shape, other.shape, strict=False)
+            fits = one.ndim == other.ndim and all(
+                a is None or b is None or a == b for a, b in sizes
+            )
+            if not fits or one.dtype != other.dtype:
+                raise ShapeError(
+                    "Distiller",
+                    f"teacher and student must have {what} of one shape and dtype",
+                    {"teacher": one, "student": other},
+                )

@@ -1,0 +1,52 @@
+"""How exactly float32 matrices are multiplied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from exburn.errors import unknown_name
+
+__all__ = ["check_matmul", "get_matmul_precision", "set_matmul_precision"]
+
+# JAX's names, from the fastest to the most exact; "default" is the device's own choice.
+_MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
+
+
+def get_matmul_precision() -> str | None:
+    """What :func:`set_matmul_precision` set; ``None`` leaves it to the device."""
+    return jax.config.values["jax_default_matmul_precision"]
+
+
+def set_matmul_precision(precision: str | None) -> str | None:
+    """Sets how exactly float32 matrices are multiplied, and returns what was before.
+
+    It holds for convolutions too, and for programs compiled from now on; those that
+    were compiled already compile again. A layer's ``Precision(matmul=…)`` goes first.
+
+    Args:
+        precision: ``"tensorfloat32"`` (10 bits of mantissa on NVIDIA's tensor cores),
+            ``"highest"`` or ``"float32"`` (all 23), ``"bfloat16"`` (7), ``"high"``
+            (three bfloat16 passes on a TPU), ``"default"`` or ``None``: the device's
+            choice, which on a GPU is tensorfloat32.
+
+    Raises:
+        UnknownNameError: JAX has no such precision.
+
+    Example:
+        >>> before = set_matmul_precision("highest")
+        >>> get_matmul_precision()
+        'highest'
+        >>> _ = set_matmul_precision(before)
+    """
+    before = get_matmul_precision()
+    if precision is not None:
+        check_matmul("set_matmul_precision", precision)
+    jax.config.update("jax_default_matmul_precision", precision)
+    return before
+
+
+def check_matmul(op: str, precision: Any) -> None:
+    if precision not in _MATMUL:
+        raise unknown_name("matmul precision", precision, _MATMUL, op=op)

@@ -1,0 +1,351 @@
+"""Writing functions and variables into a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn import context
+from exburn.device import device_info
+from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
+from exburn.input_spec import InputSpec
+from exburn.ops.convolving import for_other_platforms
+from exburn.saving.atomic import write_atomically
+from exburn.saving.seal import sealed
+from exburn.shapes import held, is_shape, public_shape, spec_of
+from exburn.stateless_scope import StatelessScope
+
+__all__ = ["MANIFEST", "ExportArchive"]
+
+FORMAT = "exburn-export-1"
+MANIFEST = "archive.json"
+_OP = "ExportArchive"
+
+
+class ExportArchive:
+    """Functions that are written as StableHLO programs, weights included.
+
+    Each endpoint becomes a file that ``exburn.predict``, and any process with JAX, can
+    run; ``exburn.export.load_archive`` reads the whole folder back. Sizes that a
+    signature leaves open stay open. An endpoint computes as in inference unless its
+    function says otherwise; random layers draw the same numbers at every call.
+
+    Args:
+        format: ``"stablehlo"``.
+
+    Raises:
+        ArgumentError: Another format is asked for.
+
+    Example:
+        >>> import tempfile
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(2)])
+        >>> archive = ExportArchive()
+        >>> serve = archive.track_and_add_endpoint(
+        ...     "serve", model, [exburn.InputSpec(shape=(None, 3))]
+        ... )
+        >>> folder = tempfile.mkdtemp()
+        >>> archive.write_out(folder, verbose=False)
+        >>> exburn.export.load_archive(folder).serve(np.ones((5, 3))).shape
+        (5, 2)
+
+    Source: ``keras.export.ExportArchive``, which writes for TensorFlow.
+    """
+
+    def __init__(self, format: str = "stablehlo"):
+        if format != "stablehlo":
+            raise ArgumentError(
+                _OP,
+                f"the format must be 'stablehlo', received {format!r}",
+                hint="TensorFlow and ONNX have converters that start from StableHLO.",
+            )
+        self._tracked: list[Any] = []
+        self._endpoints: dict[str, tuple[Callable, tuple]] = {}
+        self._collections: dict[str, list[Any]] = {}
+
+    @property
+    def variables(self) -> list[Any]:
+        """The weights of all that is tracked, each once."""
+        return self._of("variables")
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        return self._of("trainable_variables")
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        return self._of("non_trainable_variables")
+
+    def _of(self, kind: str) -> list[Any]:
+        found = [v for resource in self._tracked for v in getattr(resource, kind)]
+        return list({id(variable): variable for variable in found}.values())
+
+    def track(self, resource: Any) -> None:
+        """Takes the weights of a layer or model into the archive.
+
+        Programs have their weights in any case; these can be read by themselves.
+
+        Raises:
+            ArgumentError: It has no variables.
+            NotBuiltError: It has no weights yet.
+        """
+        if not hasattr(resource, "trainable_variables"):
+            raise ArgumentError(
+                _OP,
+                f"a layer or model is tracked, received {type(resource).__name__}",
+            )
+        if not getattr(resource, "built", True):
+            raise NotBuiltError(
+                _OP,
+                "what is tracked must have its weights",
+                hint="Call it on data first, or give the model an Input(shape).",
+            )
+        if not any(known is resource for known in self._tracked):
+            self._tracked.append(resource)
+
+    def add_endpoint(
+        self, name: str, fn: Callable, input_signature: Any = None, **kwargs: Any
+    ) -> Callable:
+        """Adds a function as a program.
+
+        Args:
+            name: Its name, and that of its file.
+            fn: A function of arrays, such as ``model.call``, or a layer or model.
+            input_signature: A list with one entry for each argument: ``InputSpec``,
+                ``KerasTensor``, an array, or a dict or list of them. Of a functional
+                model its own inputs by default.
+            **kwargs: For Keras code: ``is_static`` has no meaning here.
+
+        Returns:
+            The function, compiled, as it will be written.
+
+        Raises:
+            ArgumentError: The name is taken or cannot be that of a file, the signature
+                is missing or has no shapes, or the function cannot be traced.
+        """
+        self._check_name(name)
+        kwargs.pop("is_static", None)
+        if kwargs:
+            raise ArgumentError(
+                _OP,
+                f"unknown argument {next(iter(kwargs))!r}",
+                hint="Options of converters to TensorFlow have no place here.",
+            )
+        specs = _signature(fn, input_signature)
+        _traced(name, fn, specs)  # a mistake shows now
+        self._endpoints[name] = fn, specs
+        return jax.jit(_inferring(fn))
+
+    def track_and_add_endpoint(
+        self, name: str, resource: Any, input_signature: Any = None, **kwargs: Any
+    ) -> Callable:
+        """``track`` and ``add_endpoint`` of a layer or model.
+
+        Raises:
+            ArgumentError, NotBuiltError: As of both.
+        """
+        self.track(resource)
+        return self.add_endpoint(name, resource, input_signature, **kwargs)
+
+    def add_variable_collection(self, name: str, variables: Iterable[Any]) -> None:
+        """Adds variables that can be read by themselves, in their order.
+
+        Args:
+            name: Name of the collection, and of its file.
+            variables: A list, tuple or set of variables or arrays.
+
+        Raises:
+            ArgumentError: The name is taken or cannot be that of a file, or an entry is
+                no variable.
+        """
+        self._check_name(name)
+        if not isinstance(variables, list | tuple | set | frozenset):
+            raise ArgumentError(
+                _OP, f"variables are a list, tuple or set, received {variables!r}"
+            )
+        for variable in variables:
+            if not hasattr(variable, "shape"):
+                raise ArgumentError(_OP, f"{variable!r} is no variable")
+        self._collections[name] = list(variables)
+
+    def write_out(
+        self,
+        filepath: Any,
+        options: Any = None,
+        verbose: bool = True,
+        *,
+        platforms: Sequence[str] | None = None,
+    ) -> None:
+        """Writes the archive into a folder; an archive that is there is replaced.
+
+        Args:
+            filepath: The folder.
+            options: For Keras code; must be ``None``.
+            verbose: Whether the endpoints and their inputs are printed.
+            platforms: ``("cpu", "cuda", "rocm", "tpu")`` or some of them; by default
+                the CPU and the platform in use.
+
+        Raises:
+            ArgumentError: There is no endpoint, or the path is that of a file.
+            MissingDependencyError: flatbuffers is not installed.
+            SaveError: The disk is full, or writing is not permitted.
+        """
+        if options is not None:
+            raise ArgumentError(_OP, "options are those of TensorFlow; leave them out")
+        if not self._endpoints:
+            raise ArgumentError(
+                _OP,
+                "there is no endpoint to write",
+                hint='archive.add_endpoint("serve", model, [InputSpec(…)]).',
+            )
+        reason = "writing StableHLO needs flatbuffers"
+        require("flatbuffers", _OP, reason, extra="export")
+        folder = Path(filepath)
+        if folder.exists() and not folder.is_dir():
+            raise ArgumentError(_OP, f"{str(folder)!r} is a file, and no folder")
+        files = {
+            f"{name}.stablehlo": _program(name, fn, specs, platforms)
+            for name, (fn, specs) in self._endpoints.items()
+        }
+        numpy_files = require("safetensors.numpy", _OP, "it needs safetensors")
+        trained = {id(variable) for variable in self.trainable_variables}
+        collections = {"variables": self.variables, **self._collections}
+        for name, variables in collections.items():
+            arrays = {str(n): np.asarray(_value(v)) for n, v in enumerate(variables)}
+            files[f"{name}.safetensors"] = numpy_files.save(arrays)
+        about = {
+            "format": FORMAT,
+            "endpoints": list(self._endpoints),
+            "collections": list(self._collections),
+            "trainable": [id(variable) in trained for variable in self.variables],
+            "names": [getattr(v, "path", "") for v in self.variables],
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_archive(folder)
+        for name, data in files.items():
+            write_atomically(folder / name, lambda file, data=data: file.write(data))
+        text = json.dumps(about, indent=1).encode()  # last: then all of it is there
+        write_atomically(folder / MANIFEST, lambda file: file.write(text))
+        if verbose:
+            print(f"Saved artifact at '{folder}'. Its endpoints:")
+            for name, (_, specs) in self._endpoints.items():
+                print(f"  {name}({_shown(specs)})")
+
+    def _check_name(self, name: Any) -> None:
+        if not isinstance(name, str) or not name.isidentifier() or name == "variables":
+            raise ArgumentError(
+                _OP,
+                f"a name is a word, which also names a file, received {name!r}",
+                hint='"serve"; "variables" are the tracked ones.',
+            )
+        if name in self._endpoints or name in self._collections:
+            raise ArgumentError(_OP, f"the archive has {name!r} already")
+
+
+def _signature(fn: Any, given: Any) -> tuple:
+    """Specs of a function's arguments."""
+    if given is None:
+        if getattr(fn, "graph", None) is None:
+            raise ArgumentError(
+                _OP,
+                "the shapes of the arguments are needed",
+                hint="input_signature=[InputSpec(shape=(None, 3), dtype='float32')].",
+            )
+        given = [fn.input]
+    if not isinstance(given, list | tuple) or is_shape(given):
+        raise ArgumentError(
+            _OP,
+            "input_signature is a list with an entry for each argument, received "
+            f"{given!r}",
+        )
+    return tuple(jax.tree.map(_spec, list(given), is_leaf=_is_spec))
+
+
+def _is_spec(value: Any) -> bool:
+    return hasattr(value, "shape")
+
+
+def _spec(value: Any) -> jax.ShapeDtypeStruct:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        raise ArgumentError(
+            _OP,
+            f"an argument needs a shape and a dtype, received {value!r}",
+            hint="InputSpec(shape=(None, 3), dtype='float32').",
+        )
+    dtype = value.dtype or "float32" if isinstance(value, InputSpec) else value.dtype
+    return held(spec_of(public_shape(tuple(shape)), dtype))
+
+
+def _inferring(fn: Callable) -> Callable:
+    """The function with keys for random layers; what it assigns is not kept."""
+
+    def run(*args: Any) -> Any:
+        with context.key_scope(jax.random.key(0)), StatelessScope():
+            return jax.tree.map(jnp.asarray, fn(*args))
+
+    return run
+
+
+def _traced(name: str, fn: Callable, specs: tuple) -> Any:
+    from jax import export
+
+    try:
+        return export.export(jax.jit(_inferring(fn)), platforms=("cpu",))(*specs)
+    except ExBurnError:
+        raise
+    except Exception as error:  # whatever the function raises
+        raise ArgumentError(
+            _OP,
+            f"the endpoint {name!r} cannot be traced",
+            {"cause": str(error).partition("\n")[0]},
+            hint="If a size must be known, give it in the signature.",
+        ) from error
+
+
+def _program(name: str, fn: Callable, specs: tuple, platforms: Any) -> bytes:
+    from jax import export
+
+    here = device_info()["backend"]
+    if platforms is None:
+        platforms = ("cpu", here) if here in ("cuda", "rocm", "tpu") else ("cpu",)
+    elsewhere = set(platforms) != {"cpu"}
+    with for_other_platforms() if elsewhere else contextlib.nullcontext():
+        program = export.export(jax.jit(_inferring(fn)), platforms=platforms)(*specs)
+    return sealed(program.serialize())
+
+
+def _value(variable: Any) -> Any:
+    if isinstance(variable, nnx.Variable):
+        return variable.get_value()
+    value = getattr(variable, "value", variable)
+    return variable if callable(value) else value
+
+
+def _remove_archive(folder: Path) -> None:
+    """Removes the files of an earlier archive, its manifest first."""
+    manifest = folder / MANIFEST
+    if not manifest.exists():
+        return
+    with contextlib.suppress(ValueError, OSError):
+        about = json.loads(manifest.read_text())
+        if isinstance(about, Mapping) and about.get("format") == FORMAT:
+            manifest.unlink()
+            names = [f"{n}.stablehlo" for n in about["endpoints"]]
+            names += [f"{n}.safetensors" for n in ("variables", *about["collections"])]
+            for name in names:
+                (folder / os.path.basename(name)).unlink(missing_ok=True)
+
+
+def _shown(specs: tuple) -> str:
+    leaves = jax.tree.leaves(specs)
+    return ", ".join(f"{s.dtype}{list(public_shape(s.shape))}" for s in leaves)

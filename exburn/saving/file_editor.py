@@ -1,0 +1,399 @@
+"""Looking into weight files of Keras, and changing them."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, require
+from exburn.layer import Layer
+from exburn.saving.atomic import path_of, write_atomically
+from exburn.saving.header import damaged
+from exburn.saving.keras_archive import KerasArchive
+from exburn.saving.keras_layout import own_weights, walk
+
+__all__ = ["KerasFileEditor"]
+
+_OP = "KerasFileEditor"
+_LARGEST = 1 << 32  # bytes of an array, and of all that is unpacked
+_DEEPEST = 64
+Tree = dict[str, Any]  # objects by name, which hold objects and arrays
+
+
+class KerasFileEditor:
+    """The weights of a ``.weights.h5`` or ``.keras`` file of Keras, to be changed.
+
+    Objects are named by their paths in the file, ``"layers/dense_2"``, or by the last
+    part, if no other object ends with it. The file itself stays as it is: ``save``
+    writes another.
+
+    Args:
+        filepath: The file.
+
+    Attributes:
+        weights_dict: Arrays by name, in dicts by name of the objects around them.
+        object_metadata: What the file says of each object beside its weights.
+        config, metadata: Of a ``.keras`` file: the architecture, and who wrote it.
+
+    Raises:
+        ArgumentError: The file has another suffix.
+        ModelFormatError: It is damaged, or refers to other files.
+        MissingDependencyError: h5py is not installed.
+
+    Example:
+        >>> import h5py, tempfile
+        >>> path = Path(tempfile.mkdtemp(), "small.weights.h5")
+        >>> with h5py.File(path, "w") as file:
+        ...     file["layers/dense/vars/0"] = np.ones((2, 3), "float32")
+        >>> editor = KerasFileEditor(path)  # doctest: +ELLIPSIS
+        Keras model file '...small.weights.h5'
+        >>> editor.rename_object("dense", "head")
+        >>> editor.add_weights("layers/head", {"1": np.zeros(3)})
+        >>> editor.summary()
+        Weights structure
+          > layers
+            └─ head
+              ├─ 0: shape=(2, 3), dtype=float32
+              └─ 1: shape=(3,), dtype=float64
+
+    Source: ``keras.saving.KerasFileEditor``.
+    """
+
+    def __init__(self, filepath: Any):
+        self.filepath = filepath
+        self.config: Any = None
+        self.metadata: Any = None
+        path = path_of(filepath, ".weights.h5", _OP, exists=True)
+        self._path = path
+        self._h5py = require("h5py", _OP, "files of Keras need h5py", extra="keras")
+        if path.name.endswith(".keras"):
+            stream: Any = io.BytesIO(self._member("model.weights.h5"))
+            self.config = json.loads(self._member("config.json"))
+            self.metadata = json.loads(self._member("metadata.json"))
+        elif path.name.endswith(".weights.h5"):
+            stream = path
+        else:
+            raise ArgumentError(
+                _OP,
+                f"the name must end in .weights.h5 or .keras, received {path.name!r}",
+                hint="Files of ExBurn's own are safetensors files: "
+                "safetensors.numpy.load_file(path).",
+            )
+        self.object_metadata: dict[str, dict[str, Any]] = {}
+        try:
+            with self._h5py.File(stream, "r") as file:
+                self.weights_dict: Tree = self._read(file, "", 0)
+        except (OSError, RuntimeError, KeyError) as error:
+            raise self._damaged("the HDF5 file is damaged", cause=error) from error
+        print(f"Keras model file {str(filepath)!r}")
+        if self.metadata is not None:
+            version, date = (
+                self.metadata.get(key) for key in ("keras_version", "date_saved")
+            )
+            print(f"Saved with Keras {version} - date: {date}")
+
+    def _damaged(self, reason: str, **details: Any):
+        return damaged(_OP, self._path, reason, **details)
+
+    def _member(self, name: str) -> bytes:
+        if not zipfile.is_zipfile(self._path):
+            raise self._damaged("it is no archive of Keras")
+        with KerasArchive(self._path, _OP) as archive:
+            return archive.read(name, _LARGEST)
+
+    def _read(self, group: Any, path: str, depth: int) -> Tree:
+        """The objects and arrays of a group; objects without arrays are left out."""
+        if depth > _DEEPEST:
+            raise self._damaged("groups lie in each other too deep")
+        if about := {key: _plain(value) for key, value in group.attrs.items()}:
+            self.object_metadata[path.removesuffix("/vars")] = about
+        tree: Tree = {}
+        for key in group:
+            where = f"{path}/{key}"
+            if not isinstance(group.get(key, getlink=True), self._h5py.HardLink):
+                raise self._damaged(f"{where} is a link, which is not followed")
+            item = group[key]
+            if isinstance(item, self._h5py.Group):
+                inner = self._read(item, where, depth + 1)
+                if key == "vars":
+                    tree |= inner  # an object and its arrays are one
+                elif inner:
+                    tree[key] = inner
+            elif isinstance(item, self._h5py.Dataset):
+                tree[key] = self._array(item, where)
+        return tree
+
+    def _array(self, data: Any, where: str) -> np.ndarray:
+        if data.is_virtual or data.external:
+            raise self._damaged(f"{where} refers to another file")
+        length = int(np.prod(data.shape or (), dtype=object)) * data.dtype.itemsize
+        if data.shape is None or length > _LARGEST:
+            raise self._damaged(f"{where} would take {length} bytes")
+        array = np.asarray(data[()])
+        if data.attrs.get("dtype") == "bfloat16":
+            import ml_dtypes
+
+            array = array.view(ml_dtypes.bfloat16)
+        return array
+
+    # ------------------------------------------------------------------ looking
+    def summary(self) -> None:
+        """Prints the objects and the shapes of their arrays."""
+        print("Weights structure")
+        for line in _lines(self.weights_dict, "  ", first=True):
+            print(line)
+
+    def compare(self, reference_model: Any) -> dict[str, Any]:
+        """Compares the weights with those that a model needs, and prints what differs.
+
+        Args:
+            reference_model: A built model.
+
+        Returns:
+            ``"status"``: ``"success"`` or ``"error"``; ``"error_count"``: how many
+            weights and objects are missing, too many, or of another shape;
+            ``"match_count"``: how many weights fit.
+
+        Raises:
+            NotBuiltError: The model has no weights yet.
+        """
+        print("Running comparison")
+        count = {"match_count": 0, "error_count": 0}
+        needed = _spec(reference_model)
+        _compare(self.weights_dict, needed, "", count)
+        failed = count["error_count"]
+        print("─" * 21)
+        if failed:
+            plural = "" if failed == 1 else "s"
+            print(f"Found {failed} error{plural}: the file does not fit the model")
+        else:
+            found = count["match_count"]
+            plural = "" if found == 1 else "s"
+            print("Comparison successful: the file fits the model")
+            print(f"    Found {found} matching weight{plural}")
+        return {"status": "error" if failed else "success", **count}
+
+    # ------------------------------------------------------------------ changing
+    def rename_object(self, object_name: str, new_name: str) -> None:
+        """Gives an object another name in the object around it.
+
+        Raises:
+            ArgumentError: There is no such object, or more than one; or the new name is
+                a path, or is taken.
+        """
+        if "/" in new_name:
+            raise ArgumentError(
+                _OP, f"a new name is no path, received {new_name!r}", hint="Its end."
+            )
+        around, name = self._find(object_name)
+        if new_name in around:
+            raise ArgumentError(
+                _OP, f"there is an object {new_name!r} beside {object_name!r}"
+            )
+        items = [(new_name if k == name else k, v) for k, v in around.items()]
+        around.clear()
+        around.update(items)
+
+    def delete_object(self, object_name: str) -> None:
+        """Leaves an object out, with all that is in it.
+
+        Raises:
+            ArgumentError: There is no such object, or more than one.
+        """
+        around, name = self._find(object_name)
+        del around[name]
+
+    def add_object(self, object_path: str, weights: Mapping[str, Any]) -> None:
+        """Adds an object with its arrays.
+
+        Args:
+            object_path: Its whole path; the object around it is there already.
+            weights: Arrays by name: ``"0"``, ``"1"`` … in a layer's own order.
+
+        Raises:
+            ArgumentError: The object around it is not there, or ``weights`` is no dict.
+        """
+        _check_dict(weights)
+        *parents, name = object_path.split("/")
+        around = self._follow("/".join(parents)) if parents else self.weights_dict
+        around[name] = _arrays(weights)
+
+    def delete_weight(self, object_name: str, weight_name: str) -> None:
+        """Leaves an array of an object out.
+
+        Raises:
+            ArgumentError: There is no such object or array, or more than one object.
+        """
+        held = self._object(object_name)
+        if weight_name not in held:
+            raise ArgumentError(
+                _OP,
+                f"{object_name!r} has no weight {weight_name!r}",
+                {"its weights": ", ".join(held)},
+            )
+        del held[weight_name]
+
+    def add_weights(self, object_name: str, weights: Mapping[str, Any]) -> None:
+        """Adds arrays to an object, or replaces those of the same names.
+
+        Raises:
+            ArgumentError: There is no such object, or more than one, or ``weights`` is
+                no dict.
+        """
+        _check_dict(weights)
+        self._object(object_name).update(_arrays(weights))
+
+    def save(self, filepath: Any) -> None:
+        """Writes a ``.weights.h5`` file, which Keras and ExBurn read.
+
+        Raises:
+            ArgumentError: The name has another ending.
+            SaveError: The disk is full, or writing is not permitted.
+        """
+        path = Path(filepath)
+        if not path.name.endswith(".weights.h5"):
+            raise ArgumentError(
+                _OP, f"the name must end in .weights.h5, received {path.name!r}"
+            )
+        stream = io.BytesIO()
+        with self._h5py.File(stream, "w") as file:
+            self._write(file, self.weights_dict, "")
+        write_atomically(path, lambda target: target.write(stream.getvalue()))
+
+    resave_weights = save
+
+    def _write(self, group: Any, tree: Tree, path: str) -> None:
+        own = {key: value for key, value in tree.items() if not isinstance(value, dict)}
+        about = self.object_metadata.get(path, {})
+        held: Any = group.create_group("vars") if own or about else None
+        for key, value in about.items():
+            held.attrs[key] = value
+        for key, value in own.items():
+            half = value.dtype.name == "bfloat16"
+            made = held.create_dataset(key, data=value.view("V2") if half else value)
+            if half:
+                made.attrs["dtype"] = "bfloat16"
+        for key, value in tree.items():
+            if isinstance(value, dict):
+                self._write(group.create_group(key), value, f"{path}/{key}")
+
+    # ------------------------------------------------------------------ finding
+    def _find(self, name: str) -> tuple[Tree, str]:
+        """The object around a named one, and the key in it."""
+        if "/" in name:
+            *parents, last = name.split("/")
+            around = self._follow("/".join(parents))
+            if last not in around:
+                raise self._unknown(name)
+            return around, last
+        found = [tree for tree in _trees(self.weights_dict) if name in tree]
+        if not found:
+            raise self._unknown(name)
+        if len(found) > 1:
+            raise ArgumentError(
+                _OP,
+                f"{len(found)} objects are named {name!r}",
+                hint="Give the whole path, as summary() shows it.",
+            )
+        return found[0], name
+
+    def _object(self, name: str) -> Tree:
+        around, last = self._find(name)
+        if not isinstance(around[last], dict):
+            raise ArgumentError(_OP, f"{name!r} is a weight, and no object")
+        return around[last]
+
+    def _follow(self, path: str) -> Tree:
+        tree = self.weights_dict
+        for part in path.split("/"):
+            if not isinstance(tree.get(part), dict):
+                raise self._unknown(path)
+            tree = tree[part]
+        return tree
+
+    def _unknown(self, name: str) -> ArgumentError:
+        return ArgumentError(
+            _OP,
+            f"the file has no object {name!r}",
+            hint="editor.summary() shows all of them.",
+        )
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _check_dict(weights: Any) -> None:
+    if not isinstance(weights, Mapping):
+        raise ArgumentError(
+            _OP,
+            f"weights must be a dict of arrays by name, received {weights!r}",
+            hint='{"0": kernel, "1": bias}',
+        )
+
+
+def _arrays(weights: Mapping[str, Any]) -> Tree:
+    return {
+        str(key): _arrays(v) if isinstance(v, Mapping) else np.asarray(v)
+        for key, v in weights.items()
+    }
+
+
+def _trees(tree: Tree) -> Iterator[Tree]:
+    yield tree
+    for value in tree.values():
+        if isinstance(value, dict):
+            yield from _trees(value)
+
+
+def _lines(tree: Tree, indent: str, first: bool = False) -> Iterator[str]:
+    for number, (key, value) in enumerate(tree.items()):
+        last = number == len(tree) - 1
+        mark = "> " if first and not number else "└─ " if last else "├─ "
+        if isinstance(value, dict):
+            yield f"{indent}{mark}{key}"
+            yield from _lines(value, indent + ("  " if last else "│ "))
+        else:
+            yield f"{indent}{mark}{key}: shape={value.shape}, dtype={value.dtype}"
+
+
+def _spec(model: Any) -> Tree:
+    """Shapes that a model needs, in the form of a file."""
+    spec: Tree = {}
+    for path, layer in walk(model, lambda path: True):
+        weights = own_weights(layer) if isinstance(layer, Layer) else []
+        if not weights:
+            continue
+        tree = spec
+        for part in path.split("/") if path else []:
+            tree = tree.setdefault(part, {})
+        tree |= {str(n): tuple(w.shape) for n, w in enumerate(weights)}
+    return spec
+
+
+def _compare(held: Tree, needed: Tree, path: str, count: dict[str, int]) -> None:
+    def differs(text: str) -> None:
+        count["error_count"] += 1
+        print(f"...{text}")
+
+    for key in [*needed, *(key for key in held if key not in needed)]:
+        where = f"{path}/{key}"
+        mine, theirs = held.get(key), needed.get(key)
+        if mine is None or theirs is None:
+            kind = "Object" if isinstance(mine or theirs, dict) else "Weight"
+            there, missing = ("file", "model") if theirs is None else ("model", "file")
+            differs(f"{kind} {where} is in the {there}, and not in the {missing}")
+        elif isinstance(mine, dict) != isinstance(theirs, dict):
+            differs(f"{where} is an object in one, and a weight in the other")
+        elif isinstance(mine, dict):
+            _compare(mine, theirs, where, count)
+        elif tuple(mine.shape) != theirs:
+            differs(f"{where} has shape {mine.shape}; the model needs {theirs}")
+        else:
+            count["match_count"] += 1

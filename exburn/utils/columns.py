@@ -1,0 +1,112 @@
+"""Tables of data, as dicts of columns."""
+
+from __future__ import annotations
+
+import itertools
+import reprlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import DataError
+from exburn.layers.preprocessing.adapting import parts
+from exburn.shapes import describe
+
+__all__ = [
+    "Kept",
+    "as_array",
+    "in_batches",
+    "read_column",
+    "join_columns",
+    "first_row",
+    "read_tables",
+    "with_axes",
+]
+
+_ROWS = 4096  # samples that adapt reads at once where they come one by one
+
+
+class Kept:
+    """Batches of an iterator, which a loop after the first one finds again."""
+
+    def __init__(self, batches: Iterator):
+        self._rest, self._seen = batches, []
+
+    def __iter__(self):
+        yield from self._seen
+        for batch in self._rest:
+            self._seen.append(batch)
+            yield batch
+
+
+def read_tables(op: str, data: Any) -> Iterator[Mapping[str, Any]]:
+    """The parts of the data, each a dict of columns or of single values."""
+    for part in data if isinstance(data, list) else parts(op, data):
+        if isinstance(part, tuple) and part:
+            part = part[0]
+        if not isinstance(part, Mapping):
+            raise DataError(
+                op,
+                f"a dict of columns is needed, received {type(part).__name__}",
+                {"received": reprlib.repr(part)},
+            )
+        yield part
+
+
+def read_column(op: str, table: Mapping[str, Any], name: str) -> np.ndarray:
+    if name not in table:
+        raise DataError(
+            op, f"there is no column {name!r}", {"columns": ", ".join(map(str, table))}
+        )
+    return as_array(name, table[name])
+
+
+def as_array(name: str, values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(
+            "FeatureSpace",
+            f"the rows of {name!r} have different lengths",
+            hint="Pad them, or join them to one string a row.",
+        ) from error
+    if array.dtype == np.float64 and not hasattr(values, "dtype"):
+        return array.astype(np.float32)
+    return array
+
+
+def with_axes(array: np.ndarray) -> np.ndarray:
+    """A column with an axis for rows and one for their entries."""
+    return array.reshape(-1, 1) if array.ndim < 2 else array
+
+
+def in_batches(columns: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """The same values in batches, where they came one by one."""
+    for column in columns:
+        if column.ndim:
+            yield with_axes(column)
+            continue
+        more = itertools.islice(columns, _ROWS - 1)
+        yield np.stack([column, *more]).reshape(-1, 1)
+
+
+def first_row(
+    table: Mapping[str, Any] | None, names: Mapping[str, Any], op: str
+) -> Any:
+    """The first row of a table."""
+    if table is None:
+        raise DataError(op, "the data is empty")
+    columns = {name: with_axes(read_column(op, table, name)) for name in names}
+    return {name: column[:1] for name, column in columns.items()}
+
+
+def join_columns(name: str, found: Mapping[str, np.ndarray]) -> np.ndarray:
+    values = list(found.values())
+    try:
+        return np.concatenate(values, -1)
+    except ValueError as error:
+        shapes = {key: describe(value) for key, value in found.items()}
+        raise DataError(
+            name, "the columns have different numbers of rows", shapes
+        ) from error
