@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import traceback
 import weakref
 from typing import Any
 
@@ -16,7 +17,7 @@ from exburn import context, rematerialize, stateless_scope, taps
 from exburn.arrival import arrive
 from exburn.building import infer, intact, materialize, spec_like, with_masks
 from exburn.dtypes import is_float
-from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.errors import ArgumentError, DTypeError, ExBurnError, NotBuiltError
 from exburn.input_spec import check_inputs
 from exburn.keep_mask import keep_mask
 from exburn.layer.buildable import Buildable
@@ -236,6 +237,14 @@ class Calling(Buildable):
             if self.precision.output is not None:
                 outputs = self._cast_outputs(outputs, pass_)
         except Exception as error:
+            if (unbuilt := _called_unbuilt(error)) is not None:
+                told = NotBuiltError(
+                    unbuilt.name,
+                    "its `call` runs by itself, which builds no layer",
+                    hint="Call the layer, layer(x), or build it: layer.build(shape).",
+                )
+                self._note(told, args, pass_)
+                raise told from error
             self._note(error, args, pass_)
             raise
         if pass_.shapes is not None:
@@ -447,3 +456,19 @@ def _has_shape(value: Any) -> bool:
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.
 _added: weakref.WeakKeyDictionary[Calling, list] = weakref.WeakKeyDictionary()
+
+
+def _called_unbuilt(error: Exception) -> Calling | None:
+    """The layer without weights whose ``call`` raised, if ``__call__`` did not call it.
+
+    ``__call__`` builds a layer first.
+    """
+    if isinstance(error, ExBurnError):
+        return None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        layer = frame.f_locals.get("self")
+        if frame.f_code.co_name != "call" or not isinstance(layer, Calling):
+            continue
+        if not layer.built and type(layer).build is not Buildable.build:
+            return layer
+    return None

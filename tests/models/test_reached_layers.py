@@ -16,7 +16,7 @@ from flax import nnx
 
 import exburn as keras
 from exburn import layers, ops
-from exburn.errors import GraphError, UnheldLayerError
+from exburn.errors import GraphError, NotBuiltError, UnheldLayerError
 
 ROWS, WIDTH = 24, 4
 rng = np.random.default_rng(0)
@@ -603,6 +603,27 @@ def test_a_flax_module_that_nothing_holds_is_an_error():
     held = regression(layers.ModuleLayer(linear))
     losses = held.fit(X, Y, epochs=2, verbose=0).history["loss"]
     assert losses[1] < losses[0]
+
+
+def test_a_call_that_runs_without_its_layer_being_built_is_an_error():
+    """In Keras an AttributeError about ``_kernel``."""
+
+    class Net(keras.Model):
+        def __init__(self, core):
+            super().__init__()
+            self.core, self.forward = core, core.call
+
+        def call(self, x):
+            return self.forward(x)
+
+    model = Net(layers.Dense(1))
+    model.compile("sgd", "mse")
+    with pytest.raises(NotBuiltError, match="dense: its `call` runs") as told:
+        model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+    assert "layer.build(shape)" in str(told.value)
+    model.core.build((None, 3))
+    model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
+    assert len(model.trainable_weights) == 2
 
 
 def test_a_layer_of_somebody_else_in_a_program_is_an_error():
