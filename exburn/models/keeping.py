@@ -18,7 +18,7 @@ from exburn.layer import Layer
 from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
-from exburn.models.compiling import Compiling
+from exburn.row_mixing import is_foreign
 from exburn.traversal import iter_weights
 from exburn.weights import own_copy
 
@@ -149,7 +149,7 @@ class Keeping:
     def get_compile_config(self) -> dict[str, Any] | None:
         """What ``compile`` was given, JSON-able; ``None`` if that is not known.
 
-        A class with a ``compile`` of its own overrides this and
+        A user's class with a ``compile`` of its own overrides this and
         ``compile_from_config``, or is compiled again after loading.
 
         Raises:
@@ -170,8 +170,8 @@ class Keeping:
     def _compile_arguments(self) -> dict[str, Any] | None:
         """What compiles an equal model like this one, if that is known."""
         run = self._run.value
-        own = getattr(type(self).compile, "__wrapped__", type(self).compile)
-        if run.settings is None or own is not Compiling.compile:
+        owner = next(cls for cls in type(self).__mro__ if "compile" in vars(cls))
+        if run.settings is None or is_foreign(owner):
             return None
         return {
             **run.settings,

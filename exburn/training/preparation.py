@@ -582,6 +582,8 @@ class Preparation(Totals):
         if self.opt_state is None:
             with starting():
                 self.opt_state = self.optimizer.init(params)
+        elif self._run_revision != self.optimizer.revision:  # momentum from 0 on, say
+            self.opt_state = self.refitted(self.opt_state, params)
         totals = self.fresh_totals("train")
         state = TrainState(
             params, frozen, others, self.opt_state, totals, *self.take_place()

@@ -90,7 +90,9 @@ class MelSpectrogram(Layer):
         self.fft_length = check_count(op, "fft_length", fft_length)
         self.sequence_stride = check_count(op, "sequence_stride", sequence_stride)
         self.sequence_length = check_count(
-            op, "sequence_length", sequence_length or fft_length
+            op,
+            "sequence_length",
+            fft_length if sequence_length is None else sequence_length,
         )
         if self.fft_length < self.sequence_length:
             raise ArgumentError(
@@ -240,15 +242,18 @@ class STFTSpectrogram(Layer):
         op = "STFTSpectrogram"
         self.mode = check_choice(op, "mode", mode, _MODES)
         self.frame_length = check_count(op, "frame_length", frame_length, 2)
-        self.frame_step = check_count(op, "frame_step", frame_step or frame_length // 2)
-        if frame_step == 0 or self.frame_step > frame_length:
+        frame_step = frame_length // 2 if frame_step is None else frame_step
+        self.frame_step = check_count(op, "frame_step", frame_step)
+        if self.frame_step > frame_length:
             raise ArgumentError(
                 op,
                 "frame_step is from 1 to frame_length",
                 {"frame_step": frame_step, "frame_length": frame_length},
             )
         shortest = 1 << (self.frame_length - 1).bit_length()
-        self.fft_length = check_count(op, "fft_length", fft_length or shortest)
+        self.fft_length = check_count(
+            op, "fft_length", shortest if fft_length is None else fft_length
+        )
         if self.fft_length < self.frame_length:
             raise ArgumentError(
                 op,

@@ -52,7 +52,9 @@ OPTIMIZERS = {
     ),
     "accumulation": lambda: optimizers.Adam(0.01, gradient_accumulation_steps=2),
     "by path": lambda: optimizers.MultiOptimizer(
-        optimizers.OptimizerMap(optimizers.Adam(0.01), {"dense/.*": optimizers.SGD(1)})
+        optimizers.OptimizerMap(
+            optimizers.Adam(0.01), {"dense/.*": optimizers.SGD(1.0, 0.9)}
+        )
     ),
 }
 

@@ -318,6 +318,6 @@ def test_weights_that_do_not_fit():
         with pytest.raises(ShapeError, match="sample_weight"):
             losses.MeanSquaredError()(PROBS, LOGITS, weight)
     with pytest.raises(ShapeError, match="mask"):
-        losses.MeanSquaredError()(PROBS, LOGITS, mask=np.ones((4, 3), bool))
+        losses.MeanSquaredError()(PROBS, LOGITS, mask=np.ones((3, 3), bool))
     with pytest.raises(ShapeError, match="over the batch"):
         losses.Dice()(BITS, PROBS, np.ones(4))

@@ -200,7 +200,7 @@ def test_a_lambda_is_refused_by_name():
         {"class_name": 7, "config": {}},
         {"class_name": "function", "config": {}},
         {"class_name": "function", "config": "os.system", "module": "builtins"},
-        {"class_name": "DTypePolicyMap", "module": "keras", "config": {}},
+        {"class_name": "DTypePolicies", "module": "keras", "config": {}},
     ],
 )
 def test_what_is_not_known_is_a_typed_error(config):

@@ -313,6 +313,14 @@ def test_options_of_the_optimizer():
     assert losses[:3] == pytest.approx(wanted[:3], rel=1e-4)
     assert losses[3] < losses[2]
     assert model.trace_counts["train"] == 2
+    sgd.momentum = 0.0
+    model.set_weights(start)
+    model.compile(sgd, "mse")
+    options["epochs"] = 2
+    again = model.fit(X, Y, **options).history["loss"]
+    sgd.momentum = 0.9  # between fits
+    again += model.fit(X, Y, **options).history["loss"]
+    assert again == pytest.approx(losses, rel=1e-6)
 
 
 def test_attributes_that_no_code_reads_compile_nothing():

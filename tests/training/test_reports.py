@@ -186,7 +186,7 @@ def test_a_change_of_the_model_or_its_optimizer_is_named():
     )
     sgd.momentum, sgd.learning_rate = 0.5, cosine
     trained(
-        "optimizer: momentum 0.9 → 0.5", f"optimizer: learning_rate float → {cosine}"
+        "optimizer: momentum 0.0 → 0.5", f"optimizer: learning_rate float → {cosine}"
     )
     steps = "the schedule's (steps per epoch, epochs)"
     trained(f"optimizer: {steps} (1, 1) → (1, 2)", epochs=2)
