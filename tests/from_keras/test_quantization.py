@@ -149,6 +149,7 @@ def test_half_precision_with_int8(framework):
 
 
 @says("What stays exact in a model that was quantized as a whole")
+@pytest.mark.long
 @each
 def test_biases_of_quantized_models(framework):
     model = compiled(framework, framework.layers.Dense(64))
@@ -164,6 +165,7 @@ def test_biases_of_quantized_models(framework):
 
 
 @says("Inputs are rounded row by row to ±127 or not at all")
+@pytest.mark.long
 @each
 def test_quantizers_of_inputs(framework):
     q = framework.quantizers
