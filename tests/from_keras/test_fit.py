@@ -16,7 +16,6 @@ from tests.from_keras.small import (
 )
 
 import exburn
-from exburn.callback import Callback as OwnCallback
 from exburn.errors import CallbackError, ExBurnError, ShapeError
 from exburn.training import memory
 
@@ -448,17 +447,36 @@ def test_metrics_that_a_layer_holds(framework):
 
 @says("An exception or Ctrl-C leaves the model with its latest weights")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_an_interrupted_fit_keeps_weights_and_history(error):
-    model, rows = compiled(exburn), []
+@pytest.mark.parametrize("framework", BOTH)
+def test_an_interrupted_fit_keeps_weights_and_history(framework, error):
+    model, seen = compiled(framework), []
     model.set_weights(ONES)
 
-    class Stop(OwnCallback):
+    class Stop(framework.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            rows.append(self.model.get_weights()[0])
-            if len(rows) == 5:
+            seen.append(self.model.get_weights()[0])
+            if len(seen) == 5:
                 raise error
 
     with pytest.raises(error):
         fit(model, X, 2 * Y, epochs=4, callbacks=[Stop()])
-    np.testing.assert_array_equal(model.get_weights()[0], rows[-1])
-    assert len(model.history.history["loss"]) == 1 and (rows[-1] != rows[2]).any()
+    np.testing.assert_array_equal(model.get_weights()[0], seen[-1])
+    assert len(model.history.history["loss"]) == 1
+    assert all((a != b).any() for a, b in zip(seen, seen[1:], strict=False))
+
+
+@says("Where a loader raises, the batches that it gave for a chunk not yet run")
+@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
+@pytest.mark.parametrize("framework", BOTH)
+def test_a_loader_that_raises(framework):
+    def batches():
+        yield X[:16], 2 * Y[:16]
+        yield X[16:32], 2 * Y[16:32]
+        raise OSError("the disk is gone")
+
+    model = compiled(framework, run_eagerly=False)
+    model.set_weights(ONES)
+    with pytest.raises(OSError, match="disk"):
+        model.fit(batches(), steps_per_epoch=3, verbose=0)
+    trained = (model.get_weights()[0] != ONES[0]).any()
+    assert trained == (framework is keras)
