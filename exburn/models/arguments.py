@@ -11,7 +11,7 @@ import numpy as np
 from exburn.arguments import check_count
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.dataset.trees import in_order
-from exburn.errors import ArgumentError, DataError, DTypeError
+from exburn.errors import ArgumentError, DataError, DTypeError, warn
 from exburn.shapes import describe
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "logs_as",
     "positive",
     "validation_epochs",
+    "warn_of_end",
 ]
 
 BATCH = 32  # rows of a step where the user says nothing
@@ -133,6 +134,14 @@ def check_enough(name: str, steps: int | None, dataset: Any, batch_size: int) ->
             {"rows": dataset.size, "batch_size": batch_size},
             hint="Leave it out, or train for more epochs.",
         )
+
+
+def warn_of_end(steps: int | None, dataset: Any, batch_size: int) -> None:
+    """Warns if arrays have fewer batches than the steps that were asked for."""
+    if steps is None or not isinstance(dataset, ArrayDataset):
+        return
+    if steps > (there := -(-dataset.size // batch_size)):
+        warn(f"the arrays ended after {there} of {steps} steps")
 
 
 def check_repeats(dataset: Any, *, whole: bool, steps: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from exburn.dataset import ArrayDataset
 from exburn.models.arguments import logs_as
 from exburn.models.encoding import read_batch
-from exburn.models.weighting import class_weights
+from exburn.models.weighting import check_known_classes, class_weights
 
 __all__ = ["Batches"]
 
@@ -43,7 +43,9 @@ class Batches:
         if class_weight is not None:
             dataset = class_weights(dataset, class_weight, op)
             assert isinstance(dataset, ArrayDataset)
-        self._prepare(op, dataset, train=train, batch_size=dataset.size)
+        outputs = self._prepare(op, dataset, train=train, batch_size=dataset.size)
+        if class_weight is not None:
+            check_known_classes(op, class_weight, outputs)
         with self._guarded(op, dataset, dataset.size):
             return logs_as(trainer.run_batch(dataset.tree, train=train), return_dict)
 

@@ -26,11 +26,12 @@ from exburn.models.arguments import (
     first_batch,
     positive,
     validation_epochs,
+    warn_of_end,
 )
 from exburn.models.encoding import encode_dataset, read_dataset, read_validation
 from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
-from exburn.models.weighting import class_weights
+from exburn.models.weighting import check_known_classes, class_weights
 from exburn.training.feed import count_steps
 from exburn.training.interrupt import held_back
 from exburn.training.objective import Objective
@@ -166,6 +167,7 @@ class Fitting(Preparing):
             validation_batch_size = self._batch_rows(
                 "fit", rows, validation, validation_steps
             )
+            warn_of_end(validation_steps, validation, validation_batch_size)
         batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
         check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
         with closed_if_it_fails(dataset, validation):
@@ -207,9 +209,11 @@ class Fitting(Preparing):
                         batch_size=validation_batch_size or batch_size,
                     )
         with closed_if_it_fails(dataset, validation):
-            self._prepare(
+            outputs = self._prepare(
                 "fit", dataset, train=True, shuffle=shuffle, batch_size=batch_size
             )
+            if class_weight is not None:
+                check_known_classes("fit", class_weight, outputs)
         history = History()
         history.seed = trainer.seed
         bars = [ProgressBar(verbose)] if verbose else []

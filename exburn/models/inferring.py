@@ -6,7 +6,13 @@ from typing import Any
 
 from exburn.callback import CallbackList
 from exburn.dataset import ArrayDataset
-from exburn.models.arguments import check_ends, check_verbose, logs_as, positive
+from exburn.models.arguments import (
+    check_ends,
+    check_verbose,
+    logs_as,
+    positive,
+    warn_of_end,
+)
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.training.trainer import Trainer
@@ -40,6 +46,7 @@ class Inferring(Preparing):
         dataset = read_dataset(self, x, y, sample_weight, op="evaluate")
         batch_size = self._batch_rows("evaluate", batch_size, dataset, steps)
         check_ends("evaluate", "steps", steps, dataset)
+        warn_of_end(steps, dataset, batch_size)
         user = CallbackList(callbacks)
         with closed_if_it_fails(dataset):
             dataset = encode_dataset(
@@ -79,6 +86,7 @@ class Inferring(Preparing):
             dataset = ArrayDataset.of((dataset.tree[0], None, None))
         batch_size = self._batch_rows("predict", batch_size, dataset, steps)
         check_ends("predict", "steps", steps, dataset)
+        warn_of_end(steps, dataset, batch_size)
         trainer = self._predictor()
         with closed_if_it_fails(dataset):
             dataset = encode_dataset(self, dataset, op="predict", batch_size=batch_size)

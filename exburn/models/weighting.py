@@ -11,7 +11,7 @@ import numpy as np
 from exburn.dataset import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, TargetError
 
-__all__ = ["class_weights"]
+__all__ = ["check_known_classes", "class_weights"]
 
 
 def class_weights(
@@ -68,6 +68,28 @@ def _check_classes(op: str, weights: Mapping) -> None:
         elif isinstance(key, str):
             hint = "Name classes by number: {names.index(name): weight, …}."
         raise ArgumentError(op, f"class_weight: {key!r} is no class", hint=hint)
+
+
+def check_known_classes(op: str, weights: Mapping[int, float], outputs: Any) -> None:
+    """Raises for a class beyond those that a model tells apart.
+
+    Negative labels may be ones that its loss ignores.
+
+    Args:
+        op: The operation that errors name.
+        weights: As for ``class_weights``.
+        outputs: Specs of the model's outputs.
+    """
+    shape = getattr(outputs, "shape", ())
+    if len(shape) != 2 or shape[1] < 2:
+        return
+    if beyond := [key for key in weights if key >= shape[1]]:
+        raise ArgumentError(
+            op,
+            f"class_weight: {beyond[0]!r} is no class of a model with {shape[1]} "
+            "outputs",
+            hint=f"Classes are 0 to {shape[1] - 1}.",
+        )
 
 
 def _rows(op: str, y: Any, w: Any, weights: Mapping[int, float]) -> np.ndarray:

@@ -175,6 +175,17 @@ def a_class_weight_beyond_the_columns(b):
     b.model.fit(b.x, one_hot, class_weight={0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})
 
 
+@bad(ArgumentError, "class_weight: 3 is no class of a model with 3 outputs")
+def a_class_weight_beyond_the_outputs(b):
+    b.model.fit(b.x, b.y, class_weight={0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0})
+
+
+@bad(ArgumentError, "train_on_batch", "class_weight: 7 is no class of a model")
+def a_class_weight_beyond_the_outputs_for_a_batch(b):
+    weights = {0: 1.0, 1: 1.0, 2: 1.0, 7: 1.0}
+    b.model.train_on_batch(b.x, b.y, class_weight=weights)
+
+
 @bad(ArgumentError, "class_weight", "balanced")
 def a_name_as_class_weight(b):
     b.model.fit(b.x, b.y, class_weight="balanced")

@@ -426,22 +426,6 @@ def test_a_generator_that_ends(framework):
         fit(model, validation_data=batches(0))
 
 
-@says("`steps` and `validation_steps` beyond the batches that arrays have")
-@each
-def test_more_steps_than_arrays_have(framework):
-    model = compiled(framework)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        values = [
-            evaluate(model, **steps) for steps in ({}, {"steps": 3}, {"steps": 5})
-        ]
-        assert model.predict(X, batch_size=16, steps=5, verbose=0).shape == (48, 1)
-        fit(model, validation_data=(X, Y), validation_steps=9, validation_batch_size=16)
-    assert values[0] == values[1] == values[2]
-    told = [w for w in told if "ran out of data" in str(w.message)]
-    assert bool(told) == (framework is keras)
-
-
 @says("`PyDataset.on_epoch_end` is called after the last batch of a pass")
 @each
 def test_the_end_of_a_pass(framework):

@@ -68,7 +68,7 @@ def test_class_weights_equal_the_sample_weights_they_stand_for(blobs, classifier
     table = {0: 0.5, 1: 2.0, 2: 1.0}
     rows = np.array([table[int(c)] for c in y], np.float32)
     a, b = classifier(), classifier()
-    given = {0.0: 0.5, np.int64(1): 2.0, 2: 1.0, 7: 9.0}  # no row is of class 7
+    given = {0.0: 0.5, np.int64(1): 2.0, 2: 1.0, -1: 9.0}  # no row is of class -1
     one = a.fit(x, y, class_weight=given, epochs=2, verbose=0).history
     two = b.fit(x, y, sample_weight=rows, epochs=2, verbose=0).history
     assert one == two
@@ -417,3 +417,22 @@ def test_a_softmax_that_is_taken_away_makes_logits():
     before = model.evaluate(x, y, verbose=0)
     model.pop()
     assert model.evaluate(x, y, verbose=0) == pytest.approx(before, rel=1e-5)
+
+
+def test_more_steps_than_arrays_have_batches_are_told():
+    model = exburn.Sequential([exburn.Input((3,)), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((10, 3), "float32"), np.ones((10, 1), "float32")
+    with pytest.warns(UserWarning, match="the arrays ended after 3 of 5 steps"):
+        model.evaluate(x, y, batch_size=4, steps=5, verbose=0)
+    with pytest.warns(UserWarning, match="the arrays ended after 3 of 5 steps"):
+        assert len(model.predict(x, batch_size=4, steps=5, verbose=0)) == 10
+    with pytest.warns(UserWarning, match="the arrays ended after 2 of 9 steps"):
+        model.fit(
+            x,
+            y,
+            validation_data=(x, y),
+            validation_batch_size=5,
+            validation_steps=9,
+            verbose=0,
+        )
