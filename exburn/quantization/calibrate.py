@@ -41,9 +41,12 @@ class Calibration:
 
     def check(self, model: Any) -> None:
         """Raises a ``DataError``, or a layer's own, if the tokens do not fit it."""
-        steps = (*self.blocks.before, *self.blocks.paths)
+        steps, tables = (*self.blocks.before, *self.blocks.paths), {}
+        copied = nnx.merge(*nnx.split(model))
         try:
-            jax.eval_shape(lambda x: _flow(*_copied(model), x, steps), self.tokens[0])
+            jax.eval_shape(
+                lambda x: _flow(model, copied, x, steps, tables), self.tokens[0]
+            )
         except ExBurnError:
             raise
         except (TypeError, ValueError) as error:
@@ -55,6 +58,14 @@ class Calibration:
                     "cause": str(error).partition("\n")[0],
                 },
             ) from error
+        low, high = self.tokens.min(), self.tokens.max()
+        for name, rows in tables.items():
+            if low < 0 or high >= rows:
+                raise DataError(
+                    "quantize",
+                    f"the table of {name!r} has rows for tokens from 0 to {rows - 1}",
+                    {"tokens": f"from {low} to {high}"},
+                )
 
 
 def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
@@ -105,20 +116,29 @@ def _rounded(target: Target, name: str, found: np.ndarray, config: Any) -> tuple
 
 
 # ------------------------------------------------------------------- on the device
-def _copied(model: Any) -> tuple[Any, Any]:
-    return model, nnx.merge(*nnx.split(model))
+def _flow(
+    model: Any,
+    copied: Any,
+    x: Any,
+    steps: tuple[_Step, ...],
+    tables: dict[str, int] | None = None,
+) -> Any:
+    """What a copy's layers and functions give, one after the other.
 
-
-def _flow(model: Any, copied: Any, x: Any, steps: tuple[_Step, ...]) -> Any:
-    """What a copy's layers and functions give, one after the other."""
-    layers = {"": copied, **layer_paths(copied)}
-    with running(model, copied):
+    ``tables`` gets the rows of the tables that ``x`` itself is looked up in, by name.
+    """
+    layers, given = {"": copied, **layer_paths(copied)}, x
+    with running(model, copied) as pass_:
         for step in steps:
             if isinstance(step, str):
                 x = layers[step]._call_arrays((x,), {})
             else:
                 x = step(x)
             x = x[0] if isinstance(x, list | tuple) else x  # as Keras
+        if tables is not None:
+            for ids, rows, name in pass_.lookups:
+                if ids is given and rows is not None:
+                    tables[name] = rows
     return x
 
 

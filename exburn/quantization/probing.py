@@ -30,12 +30,12 @@ def probed(model: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def running(model: Any, copied: Any) -> Iterator[None]:
+def running(model: Any, copied: Any) -> Iterator[context.Context]:
     """In the block a copy of a model runs."""
     pass_, scope = context.Context(key=jax.random.key(0)), standing_for(model, copied)
     pass_.paths = paths_of(model, scope)
     with context.forward(pass_), substituting(scope):
-        yield
+        yield pass_
 
 
 def probe(layer: Layer) -> list[tuple]:

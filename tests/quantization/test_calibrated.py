@@ -77,7 +77,7 @@ def errors_on(x, model, *others):
 @pytest.mark.parametrize(
     "options, share",
     [
-        ({}, 0.3),
+        pytest.param({}, 0.3, marks=LONG),
         ({"activation_order": True, "group_size": 24}, 0.3),
         pytest.param({"weight_bits": 2}, 0.3, marks=LONG),
         pytest.param({"weight_bits": 3, "group_size": -1}, 0.3, marks=LONG),
@@ -352,6 +352,9 @@ def test_blocks_and_weights_that_do_not_fit(monkeypatch):
     failing = config(model, **in_blocks(model.layers[1:], [lambda x: x @ np.ones(3)]))
     with pytest.raises(errors.DataError, match="one after the other"):
         model.quantize(config=failing)
+    for data in ([[1, 2, 9]], [[-1, 2, 3]]):
+        with pytest.raises(errors.DataError, match="rows for tokens from 0 to 8"):
+            model.quantize(config=config(model, data))
     nothing = config(model, **in_blocks(model.layers[:1]))
     with pytest.raises(errors.ArgumentError, match="no layer can be quantized"):
         model.quantize(config=nothing)
