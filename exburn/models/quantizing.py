@@ -118,7 +118,7 @@ class Quantizing:
         self._require_idle("quantize")
         materialize(self)
         chosen = choose(self, filters, op="quantize")
-        inner = self._told_calibration(settings)
+        inner = self._prepare_calibration(settings)
         reached = None if inner is None else inner.blocks.reached
         plan = make_plan(self, settings, chosen, calibrated=reached)
         if inner is not None:
@@ -150,7 +150,7 @@ class Quantizing:
         """
         return None
 
-    def _told_calibration(self, settings: Settings) -> Calibration | None:
+    def _prepare_calibration(self, settings: Settings) -> Calibration | None:
         """What weights are chosen on, checked against the model."""
         if not settings.calibrated:
             return None

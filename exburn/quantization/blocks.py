@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from exburn.errors import ArgumentError
-from exburn.quantization.probing import probed
+from exburn.quantization.probing import watchable_layers
 from exburn.selection import layer_paths
 
 __all__ = ["Blocks"]
@@ -63,7 +63,11 @@ class Blocks:
                     f"sequential_blocks are layers of the model, received {part!r}"
                 )
         paths = tuple(places[id(part)] for part in blocks)
-        reached = {p for p in probed(model) if any(within(p, outer) for outer in paths)}
+        reached = {
+            p
+            for p in watchable_layers(model)
+            if any(within(p, outer) for outer in paths)
+        }
         before = tuple(places[id(p)] if id(p) in places else p for p in first)
         return cls(before, paths, frozenset(reached))
 

@@ -87,7 +87,7 @@ def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
         watched = _watch(model, block, found, x, plan.settings.dtype) if found else {}
         for target in found:
             (name,) = target.schemes
-            parts = _rounded(target, name, watched[target.path], plan.settings.config)
+            parts = _round(target, name, watched[target.path], plan.settings.config)
             exchange(left.pop(target.path), plan.settings, {name: parts})
         if number + 1 < len(blocks.paths):
             x = _outputs(model, (block,), x)
@@ -95,7 +95,7 @@ def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
         exchange(target, plan.settings)
 
 
-def _rounded(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
+def _round(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
     """The parts of a layer's weight, from what was found out about its inputs."""
     if not np.isfinite(found).all():
         raise ArgumentError(
@@ -175,7 +175,7 @@ def _watch(
                 value = args[0] if args else next(iter(kwargs.values()))
                 rows = input_rows(layers[path], value).astype(jnp.float32)
                 seen, so_far = total[path]
-                total[path] = seen + len(rows), _joined(so_far, rows, mode)
+                total[path] = seen + len(rows), _join(so_far, rows, mode)
         return total
 
     def run(state, x):
@@ -191,7 +191,7 @@ def _watch(
     return {path: 2 * gram / max(seen, 1) for path, (seen, gram) in found.items()}
 
 
-def _joined(so_far: Any, rows: Any, mode: str) -> Any:
+def _join(so_far: Any, rows: Any, mode: str) -> Any:
     if mode == "awq":
         return jnp.maximum(so_far, jnp.abs(rows).max(0))
     return so_far + jnp.matmul(rows.T, rows, precision="highest")

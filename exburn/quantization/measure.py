@@ -11,7 +11,7 @@ from flax import nnx
 
 from exburn.dtypes import is_float
 from exburn.quantization.plan import Plan
-from exburn.quantization.probing import probe, probed, running
+from exburn.quantization.probing import probe, running, watchable_layers
 from exburn.quantization.report import LayerReport, QuantizationReport, relative_errors
 from exburn.selection import layer_paths
 from exburn.traversal import iter_weights, own_weights
@@ -114,7 +114,7 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
 
     def run(states, batch):
         reference, other = map(nnx.merge, graphs, states)
-        records = {p: probe(layer) for p, layer in probed(reference).items()}
+        records = {p: probe(layer) for p, layer in watchable_layers(reference).items()}
         layers = layer_paths(other)
         with running(exact, reference):
             outputs = reference._call_arrays((batch,), {})

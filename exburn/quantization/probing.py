@@ -15,10 +15,10 @@ from exburn.module_copy import paths_of, standing_for
 from exburn.selection import layer_paths
 from exburn.substitution import substituting
 
-__all__ = ["probe", "probed", "running"]
+__all__ = ["probe", "watchable_layers", "running"]
 
 
-def probed(model: Any) -> dict[str, Any]:
+def watchable_layers(model: Any) -> dict[str, Any]:
     """The layers whose calls can be noted: not those inside of a loop."""
     layers = layer_paths(model)
     loops = [path for path, layer in layers.items() if isinstance(layer, RNN)]

@@ -36,7 +36,7 @@ def trained(images):
     return model
 
 
-def told(model, images, kind="GPTQConfig", **options):
+def config_on(model, images, kind="GPTQConfig", **options):
     structure = {
         "pre_block_layers": model.layers[:1],
         "sequential_blocks": model.layers[1:],
@@ -87,14 +87,16 @@ def errors_on(x, model, *others):
     ],
 )
 def test_gptq_errs_less_than_rounding_to_the_nearest(trained, images, options, share):
-    small = trained.quantize("gptq", config=told(trained, images, **options))
+    small = trained.quantize("gptq", config=config_on(trained, images, **options))
     for x in (images[0][:300], images[2]):  # seen, and not
         chosen, nearby = errors_on(x, trained, kernels(small), nearest(trained, small))
         assert chosen < share * nearby
 
 
 def test_awq_errs_less_than_rounding_to_the_nearest(trained, images):
-    small = trained.quantize(config=told(trained, images, "AWQConfig", group_size=-1))
+    small = trained.quantize(
+        config=config_on(trained, images, "AWQConfig", group_size=-1)
+    )
     others = kernels(small), nearest(trained, small)
     chosen, nearby = errors_on(images[0], trained, *others)
     assert chosen < 0.98 * nearby
@@ -103,7 +105,7 @@ def test_awq_errs_less_than_rounding_to_the_nearest(trained, images):
 @KINDS
 def test_what_the_model_shows(trained, images, kind):
     mode = kind.removesuffix("Config").lower()
-    config = told(trained, images, kind)
+    config = config_on(trained, images, kind)
     small = trained.quantize(mode, config=config, filters="hidden")
     hidden, head = small.layers[1:]
     assert hidden.dtype_policy.name == f"{mode}/4/32_from_float32"
@@ -126,7 +128,9 @@ def test_what_the_model_shows(trained, images, kind):
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24])
 def test_files_and_copies_predict_the_same(trained, images, tmp_path, kind, group_size):
-    small = trained.quantize(config=told(trained, images, kind, group_size=group_size))
+    small = trained.quantize(
+        config=config_on(trained, images, kind, group_size=group_size)
+    )
     small.save(tmp_path / "small.exburn")
     loaded = exburn.saving.load_model(tmp_path / "small.exburn")
     again = exburn.Sequential.from_config(small.get_config())
@@ -265,7 +269,7 @@ def kernel_of_keras(config, kernel, x):
     ],
 )
 def test_the_error_is_not_above_keras(trained, images, kind, options):
-    config = told(trained, images, kind, num_samples=len(images[0]), **options)
+    config = config_on(trained, images, kind, num_samples=len(images[0]), **options)
     small = trained.quantize(config=config, filters="hidden")
     x, exact = (images[0] / 16).astype("float32"), kernels(trained)[0]
     theirs = getattr(keras.quantizers, kind)(images[0], None, **options)
@@ -392,8 +396,10 @@ def test_layers_that_stay_exact_tell_why():
 
 
 def test_a_computation_in_bfloat16(trained, images):
-    told_ = told(trained, images)
-    small = trained.quantize(config=told_, compute_dtype="bfloat16", filters="hidden")
+    settings = config_on(trained, images)
+    small = trained.quantize(
+        config=settings, compute_dtype="bfloat16", filters="hidden"
+    )
     assert small.layers[1].dtype_policy.name.startswith("gptq/4/32_from_")
     assert small.layers[1].compute_dtype == "bfloat16"
 
