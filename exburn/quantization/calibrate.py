@@ -77,7 +77,8 @@ def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
         calibration: The data.
 
     Raises:
-        ArgumentError: Inputs of a layer are not finite, or depend on each other.
+        ArgumentError: Inputs of a layer are not finite, depend on each other, or are
+            those of a loop's steps.
     """
     blocks = calibration.blocks
     left = {target.path: target for target in plan.targets}
@@ -185,7 +186,15 @@ def _watch(
         }
         return lax.scan(lambda s, v: (one(state, dict(s), v), None), start, x)[0]
 
-    found = jax.device_get(jax.jit(run)(state, x))
+    try:
+        found = jax.device_get(jax.jit(run)(state, x))
+    except jax.errors.UnexpectedTracerError as error:
+        raise ArgumentError(
+            "quantize",
+            "layers are called within a loop of JAX's own, which hides their inputs",
+            {"block": block or model.name, "layers": ", ".join(columns)},
+            hint="Choose others with filters=….",
+        ) from error
     if mode == "awq":
         return {path: largest for path, (_, largest) in found.items()}
     return {path: 2 * gram / max(seen, 1) for path, (seen, gram) in found.items()}

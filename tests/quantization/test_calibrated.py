@@ -1,5 +1,6 @@
 """GPTQ and AWQ: weights that are chosen on data, in models and in files."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -380,6 +381,29 @@ def test_inputs_that_depend_on_each_other_need_damping():
     model.quantize(config=config(model))
     with pytest.raises(errors.ArgumentError, match="depend on each other"):
         model.quantize(config=config(model, hessian_damping=0))
+
+
+class Looping(layers.Layer):
+    """A dense layer that is called row by row."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.inner = layers.Dense(16)
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, x):
+        return jax.lax.map(self.inner, x)
+
+
+def test_layers_in_a_loop_of_jax_are_told():
+    looping = [exburn.Input((5,)), layers.Embedding(9, 8), Looping(name="loop")]
+    model = exburn.Sequential(looping)
+    with pytest.raises(
+        errors.ArgumentError, match="loop of JAX's own(.|\n)*loop/inner"
+    ):
+        model.quantize(config=config(model))
 
 
 def test_layers_that_stay_exact_tell_why():
