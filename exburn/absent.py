@@ -18,10 +18,6 @@ _INSTEAD = {
     "exburn.optimizers": {
         "legacy": "write exburn.optimizers.Adam …; Keras 3 refuses to make those, too"
     },
-    "exburn.quantizers": {
-        "GPTQConfig": "model.quantize('int4', …) needs no data",
-        "AWQConfig": "model.quantize('int4', …) needs no data",
-    },
 }
 
 

@@ -309,7 +309,7 @@ class Base(nnx.Module, metaclass=_Making):
         for value in vars(self).values():
             scheme = getattr(value, "scheme", None)
             if scheme is not None and not isinstance(value, nnx.Module):
-                return getattr(scheme, "dtype", None)
+                return getattr(scheme, "mode", None)
         return None
 
     # By identity, also beside a dataclass among the bases.

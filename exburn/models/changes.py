@@ -6,7 +6,6 @@ the same weights.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from exburn.errors import FileFormatError
 from exburn.quantization import (
     Plan,
     Settings,
+    calibrate,
     carry_out,
     freeze_parameters,
     make_plan,
@@ -85,9 +85,10 @@ def _packed(model: Any) -> list[dict[str, Any]]:
         schemes = packed_schemes(layer)
         if schemes:
             scheme = schemes[0]
-            dtype = f"{scheme.dtype}_dynamic" if scheme.dynamic else scheme.dtype
+            dtype = f"{scheme.mode}_dynamic" if scheme.dynamic else scheme.mode
             compute = layer.precision.compute
-            key = (dtype, scheme.block_size, compute, scheme.scales)
+            bits = None if scheme.method is None else scheme.bits
+            key = (dtype, bits, scheme.block_size, compute, scheme.scales)
             groups.setdefault(key, []).append(path)
     frozen = [
         path
@@ -98,13 +99,14 @@ def _packed(model: Any) -> list[dict[str, Any]]:
         {
             "kind": "quantization",
             "dtype": dtype,
+            **({} if bits is None else {"bits": bits}),
             "block_size": block_size,
             "compute_dtype": compute,
             "scales": scales,
             "layers": paths,
             "frozen_weights": frozen,
         }
-        for (dtype, block_size, compute, scales), paths in groups.items()
+        for (dtype, bits, block_size, compute, scales), paths in groups.items()
     ]
 
 
@@ -119,15 +121,21 @@ def remove_record(model: Any, kind: str) -> None:
     model._changes = Static(kept)
 
 
-def quantize_in_place(model: Any, plan: Plan, frozen: list[str] | None = None) -> None:
+def quantize_in_place(
+    model: Any, plan: Plan, frozen: list[str] | None = None, calibration: Any = None
+) -> None:
     """Carries a plan out and records it.
 
     Args:
         model: The model.
         plan: The plan.
         frozen: Paths of weights that are not trained beside packed ones; all if None.
+        calibration: What weights are chosen on, if they are.
     """
-    carry_out(plan)
+    if calibration is None:
+        carry_out(plan)
+    else:
+        calibrate(model, plan, calibration)
     if plan.settings.casts:
         paths = [target.path for target in plan.targets]
         record = {"kind": "quantization", "dtype": plan.settings.dtype, "layers": paths}
@@ -189,11 +197,7 @@ def _set_policy_again(model: Any, record: dict[str, Any]) -> None:
 
 def _quantize_again(model: Any, record: dict[str, Any]) -> None:
     try:
-        settings = Settings.of(
-            record["dtype"], record.get("block_size"), record.get("compute_dtype")
-        )
-        scales = record.get("scales", settings.scales)
-        settings = dataclasses.replace(settings, scales=scales)
+        settings = Settings.of_record(record)
         layers = [str(path) for path in record["layers"]]
         parts = layer_paths(model)
         there = {path for path in layers if packed_schemes(parts[path])}  # by its dtype

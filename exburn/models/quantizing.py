@@ -14,12 +14,16 @@ from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
 from exburn.models.changes import quantize_in_place, records
 from exburn.module_copy import twin
 from exburn.quantization import (
+    Blocks,
+    Calibration,
     QuantizationReport,
     Settings,
     choose,
     make_plan,
     measure,
     quantized_weights,
+    require_finite,
+    token_windows,
 )
 from exburn.traversal import iter_weights
 from exburn.weights import Static
@@ -59,8 +63,10 @@ class Quantizing:
                 row by row as they come, and multiplied as integers.
                 ``"int4"``: weights with a scale for each block of ``block_size``.
                 ``"float8"``: weights (e4m3) with a scale for each output.
-            config: A configuration of ``exburn.quantizers`` instead of the mode:
-                ``Int8QuantizationConfig`` …
+                ``"gptq"``, ``"awq"``: weights of Dense and EinsumDense, chosen on the
+                data of a ``GPTQConfig`` or ``AWQConfig``.
+            config: A configuration of ``exburn.quantizers``, instead of the mode or
+                with it: ``Int8QuantizationConfig`` …
             filters: Which layers: a name, path or pattern as for ``freeze``, a regular
                 expression that is found in a name, a list of them, or a function called
                 with each layer. All by default.
@@ -80,9 +86,11 @@ class Quantizing:
             UnknownNameError: No such ``mode``, or a pattern of ``filters`` names no
                 layer.
             ArgumentError: The model is quantized or has adapters, no layer can be
-                quantized, a weight is not finite, an argument is out of range, or mode
-                and configuration contradict each other.
-            DataError, ShapeError: The calibration batch does not fit the model.
+                quantized, a weight is not finite, an argument is out of range, mode
+                and configuration contradict each other, or the configuration's data or
+                blocks of layers are not there.
+            DataError, ShapeError: The calibration batch, or the configuration's data,
+                does not fit the model.
             NotBuiltError: The model has no weights yet.
 
         Example:
@@ -110,17 +118,47 @@ class Quantizing:
         self._require_idle("quantize")
         materialize(self)
         chosen = choose(self, filters, op="quantize")
-        make_plan(self, settings, chosen)  # its errors come before anything is copied
+        inner = self._prepare_calibration(settings)
+        reached = None if inner is None else inner.blocks.reached
+        plan = make_plan(self, settings, chosen, calibrated=reached)
+        if inner is not None:
+            require_finite(plan)  # their errors come before anything is copied
+            inner.check(self)
         batch = self._calibration(calibration)
         small = twin(self)
-        plan = make_plan(small, settings, chosen)
-        quantize_in_place(small, plan)
+        plan = make_plan(small, settings, chosen, calibrated=reached)
+        quantize_in_place(small, plan, calibration=inner)
         report = measure(self, small, plan, batch)
         if dry_run:
             return report
         small._report = Static(report)
         self._compile_like_me(small)
         return small
+
+    def get_quantization_layer_structure(self, mode: str | None = None) -> Any:
+        """The layers that GPTQ and AWQ take one after the other: to be overridden.
+
+        Args:
+            mode: ``"gptq"`` or ``"awq"``.
+
+        Returns:
+            ``{"pre_block_layers": […], "sequential_blocks": […]}``: what tokens go
+            through first, as an embedding, and the blocks behind that, whose outputs
+            are the inputs of the next. ``None`` if there is no such order.
+
+        Source: ``keras.Model.get_quantization_layer_structure``.
+        """
+        return None
+
+    def _prepare_calibration(self, settings: Settings) -> Calibration | None:
+        """What weights are chosen on, checked against the model."""
+        if not settings.calibrated:
+            return None
+        told = settings.config.quantization_layer_structure
+        if told is None:
+            told = self.get_quantization_layer_structure(settings.dtype)
+        blocks = Blocks.of(self, told)
+        return Calibration(token_windows(settings.config), blocks)
 
     @property
     def quantization_report(self) -> QuantizationReport | None:
@@ -132,9 +170,8 @@ class Quantizing:
         if packed := self._untrainable():
             raise ArgumentError(
                 op,
-                f"{len(packed) // 2} weights are stored in few bits, which have no "
-                "gradient",
-                {"first": packed[0].rpartition("/")[0]},
+                f"{len(packed)} weights are stored in few bits, which have no gradient",
+                {"first": packed[0]},
                 hint="Train adapters beside them: model.add_lora(rank=8); or train the "
                 "exact model, and quantize that.",
             )

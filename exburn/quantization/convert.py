@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from exburn.building import cast_weights, materialize
 from exburn.dtypes import QuantizedDTypePolicy
 from exburn.errors import ArgumentError
+from exburn.layers.core.adaptable import Adaptable
 from exburn.quantization.plan import Plan, Target, packed_schemes, plan_layer
 from exburn.quantization.settings import Settings, config_of, policy_of
 from exburn.quantization.stand_ins import has_own_product, put_in_place
@@ -19,7 +21,7 @@ from exburn.selection import layer_paths
 from exburn.transforms import supplies
 from exburn.traversal import iter_weights
 
-__all__ = ["carry_out"]
+__all__ = ["carry_out", "exchange", "freeze_parameters", "require_finite"]
 
 
 def carry_out(plan: Plan) -> None:
@@ -28,36 +30,66 @@ def carry_out(plan: Plan) -> None:
     Raises:
         ArgumentError: A weight holds NaN or infinity, which few bits cannot tell.
     """
-    config = config_of(plan.settings)
     for target in plan.targets:
-        layer = target.layer
-        if not plan.settings.casts and layer.precision != target.policy:
-            layer._policy_was_set = True  # of a cast the model keeps a record
-        layer._policy, layer._own_policy = target.policy, True
-        if plan.settings.casts:
-            cast_weights(layer, target.policy)
-        for name, scheme in target.schemes.items():
-            weight = getattr(layer, name)
-            small = QuantizedWeight(weight, scheme, plan.settings.quantizer)
-            if not small.finite:
+        exchange(target, plan.settings)
+
+
+def exchange(
+    target: Target, settings: Settings, rounded: dict[str, tuple] | None = None
+) -> None:
+    """Exchanges weights and policy of one layer, in place.
+
+    Args:
+        target: The layer, and how.
+        settings: The plan's.
+        rounded: The parts of weights that were rounded already, by name.
+
+    Raises:
+        ArgumentError: A weight holds NaN or infinity.
+    """
+    layer = target.layer
+    if not settings.casts and layer.precision != target.policy:
+        layer._policy_was_set = True  # of a cast the model keeps a record
+    layer._policy, layer._own_policy = target.policy, True
+    if settings.casts:
+        cast_weights(layer, target.policy)
+    for name, scheme in target.schemes.items():
+        weight, parts = getattr(layer, name), (rounded or {}).get(name)
+        value = weight.get_raw_value()
+        if settings.quantizer and not isinstance(value, jax.ShapeDtypeStruct):
+            parts = scheme.encode_by(settings.quantizer, value)
+        small = QuantizedWeight(weight, scheme, parts)
+        if not small.finite:
+            raise _not_finite(target, name)
+        setattr(layer, name, small)
+    if target.schemes and isinstance(layer, Adaptable):
+        layer.quantization_config = config_of(settings, layer.quantization_config)
+    if target.schemes and has_own_product(type(layer)):
+        put_in_place(layer)
+
+
+def require_finite(plan: Plan) -> None:
+    """Raises an ``ArgumentError`` if a weight to be packed holds NaN or infinity."""
+    for target in plan.targets:
+        for name in target.schemes:
+            if not jnp.isfinite(getattr(target.layer, name).get_value()).all():
                 raise _not_finite(target, name)
-            setattr(layer, name, small)
-        if target.schemes and hasattr(layer, "quantization_config"):
-            layer.quantization_config = config
-        if target.schemes and has_own_product(type(layer)):
-            put_in_place(layer)
 
 
 @supplies("quantize")
 def quantize_layer(layer: Any, mode: Any, config: Any, block_size: int | None) -> None:
     """Packs the weights of one layer and of those inside of it, in place."""
-    settings = Settings.of(mode, block_size, None, config, op=f"{layer.name}.quantize")
+    op = f"{layer.name}.quantize"
+    settings = Settings.of(mode, block_size, None, config, op=op)
+    if settings.calibrated:
+        raise ArgumentError(
+            op,
+            f"mode {settings.dtype!r} needs the data that the layer gets in a model",
+            hint="model.quantize(config=…, filters=…) rounds some of its layers.",
+        )
     plan = plan_layer(layer, settings)
     materialize(layer)
-    for target in plan.targets:  # before any of them is changed
-        for name in target.schemes:
-            if not jnp.isfinite(getattr(target.layer, name).get_value()).all():
-                raise _not_finite(target, name)
+    require_finite(plan)  # before any of them is changed
     carry_out(plan)
 
 

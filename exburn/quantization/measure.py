@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,15 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import context
 from exburn.dtypes import is_float
-from exburn.layer import Layer
-from exburn.layers import RNN
-from exburn.module_copy import paths_of, standing_for
 from exburn.quantization.plan import Plan
+from exburn.quantization.probing import probe, running, watchable_layers
 from exburn.quantization.report import LayerReport, QuantizationReport, relative_errors
 from exburn.selection import layer_paths
-from exburn.substitution import substituting
 from exburn.traversal import iter_weights, own_weights
 
 __all__ = ["measure"]
@@ -120,16 +114,16 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
 
     def run(states, batch):
         reference, other = map(nnx.merge, graphs, states)
-        records = {p: _probe(layer) for p, layer in _probed(reference).items()}
+        records = {p: probe(layer) for p, layer in watchable_layers(reference).items()}
         layers = layer_paths(other)
-        with _pass(exact, reference):
+        with running(exact, reference):
             outputs = reference._call_arrays((batch,), {})
-        with _pass(small, other):
+        with running(small, other):
             result = {"": _compare(outputs, other._call_arrays((batch,), {}))}
         for path, record in records.items():
             if record:
                 args, kwargs, outputs = record[0]
-                with _pass(small, other):
+                with running(small, other):
                     again = layers[path]._call_arrays(args, kwargs)
                 result[path] = _compare(outputs, again)
         return result
@@ -140,42 +134,6 @@ def _output_errors(exact: Any, small: Any, batch: Any) -> dict[str, tuple]:
         for path, (mean, worst) in host.items()
         if np.isfinite(mean)
     }
-
-
-def _probed(model: Any) -> dict[str, Any]:
-    """The layers whose calls can be noted: not those inside of a loop."""
-    layers = layer_paths(model)
-    loops = [path for path, layer in layers.items() if isinstance(layer, RNN)]
-    return {
-        path: layer
-        for path, layer in layers.items()
-        if not any(path.startswith(f"{loop}/") for loop in loops)
-    }
-
-
-@contextlib.contextmanager
-def _pass(model: Any, copied: Any) -> Iterator[None]:
-    """In the block a copy of a model runs."""
-    pass_, scope = context.Context(key=jax.random.key(0)), standing_for(model, copied)
-    pass_.paths = paths_of(model, scope)
-    with context.forward(pass_), substituting(scope):
-        yield
-
-
-def _probe(layer: Layer) -> list[tuple]:
-    """Makes a layer (of a copy that is thrown away) note its calls."""
-    record: list[tuple] = []
-    cls = type(layer)
-
-    def call(self, *args, **kwargs):
-        outputs = cls.call(self, *args, **kwargs)
-        record.append((args, kwargs, outputs))
-        return outputs
-
-    probe: Any = type(cls.__name__, (cls,), {"call": call})
-    probe._call_info = cls._call_info  # type: ignore[attr-defined]
-    object.__setattr__(layer, "__class__", probe)
-    return record
 
 
 def _compare(exact: Any, other: Any) -> tuple[jax.Array, jax.Array]:

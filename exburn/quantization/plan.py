@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,10 @@ from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
 from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.quantization.blocks import within
 from exburn.quantization.scheme import Scheme
 from exburn.quantization.settings import PACKED, Settings
+from exburn.quantization.stand_ins import has_own_product, is_matrix_product
 from exburn.quantization.weight import Packed, QuantizedWeight
 from exburn.selection import layer_paths, select_layers
 from exburn.traversal import iter_weights, own_weights
@@ -83,7 +85,12 @@ class Plan:
 
 
 def make_plan(
-    model: Any, settings: Settings, chosen: set[str], *, again: bool = False
+    model: Any,
+    settings: Settings,
+    chosen: set[str],
+    *,
+    again: bool = False,
+    calibrated: Set[str] | None = None,
 ) -> Plan:
     """Decides layer by layer; changes nothing.
 
@@ -92,6 +99,7 @@ def make_plan(
         settings: How to quantize.
         chosen: Paths of the layers that may be quantized.
         again: Whether layers may have the dtype already, from their configurations.
+        calibrated: Paths of the layers that data goes through; all if None.
 
     Raises:
         NotBuiltError: The model has no weights yet.
@@ -119,7 +127,8 @@ def make_plan(
         elif settings.casts:
             target, reason = _cast_target(path, layer, settings, again)
         else:
-            target, reason = _packed_target(path, layer, settings, layers)
+            reached = calibrated is None or path in calibrated
+            target, reason = _packed_target(path, layer, settings, layers, reached)
         if target is not None:
             targets.append(target)
         if reason is not None and any(is_float(w.dtype) for _, w in own):
@@ -186,7 +195,7 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
         found = set()
         for pattern in selection if listed else (selection,):
             found |= _named(model, pattern, layers, op)
-    return {p for p in layers if any(_within(p, outer) for outer in found)}
+    return {p for p in layers if any(within(p, outer) for outer in found)}
 
 
 def _named(model: Any, pattern: Any, layers: dict[str, Any], op: str) -> set[str]:
@@ -215,10 +224,6 @@ def _by_function(selection: Callable, layers: dict[str, Any], op: str) -> set[st
     return found
 
 
-def _within(path: str, outer: str) -> bool:
-    return path == outer or path.startswith(f"{outer}/")
-
-
 def packed_schemes(layer: Any) -> list[Scheme]:
     """How the layer's own weights are stored, those in few bits."""
     values = vars(layer).values()
@@ -226,8 +231,9 @@ def packed_schemes(layer: Any) -> list[Scheme]:
 
 
 def quantized_weights(model: Any) -> list[str]:
-    """Paths of packed weights in a model."""
-    return [path for path, w, _ in iter_weights(model) if isinstance(w, Packed)]
+    """Paths of the weights in a model that are packed."""
+    parts = [path for path, w, _ in iter_weights(model) if isinstance(w, Packed)]
+    return list(dict.fromkeys(path.rpartition("/")[0] for path in parts))
 
 
 # ------------------------------------------------------------------------- one layer
@@ -250,7 +256,7 @@ def _cast_target(path, layer, settings, again):
     return Target(path, layer, {}, policy, dtype), reason
 
 
-def _packed_target(path, layer, settings, layers):
+def _packed_target(path, layer, settings, layers, reached=True):
     policy = layer.precision
     preprocesses = _stays_float32(layer) == "preprocessing"
     if settings.compute_dtype is not None and not preprocesses:
@@ -264,6 +270,10 @@ def _packed_target(path, layer, settings, layers):
         reason = "SpectralNormalization divides its kernel at every call"
     elif rule is None:
         reason = f"no rule for {type(layer).__name__}"
+    elif not reached:
+        reason = "in no block of sequential_blocks, or inside of a loop"
+    elif settings.calibrated and (why := _why_exact(layer)) is not None:
+        reason = why
     else:
         for name, summed in rule.items():
             weight = getattr(layer, name, None)
@@ -279,6 +289,18 @@ def _packed_target(path, layer, settings, layers):
         return None, reason
     label = next(iter(schemes.values())).name if schemes else policy.compute
     return Target(path, layer, schemes, policy, label), reason if not schemes else None
+
+
+def _why_exact(layer: Layer) -> str | None:
+    """Why the layer's weight cannot be chosen on its inputs, if so."""
+    kind = type(layer).__name__
+    if not isinstance(layer, Dense | EinsumDense):
+        return f"only Dense and EinsumDense are rounded on data, not {kind}"
+    if not has_own_product(type(layer)):
+        return f"{kind} multiplies by its weight in its own way"
+    if isinstance(layer, EinsumDense) and not is_matrix_product(layer):
+        return "its kernel, inputs and outputs share an axis"
+    return None
 
 
 def _stays_float32(layer: Layer) -> str | None:

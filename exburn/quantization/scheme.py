@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from exburn.errors import ArgumentError
+from exburn.quantization.grid import Grid
 
 __all__ = ["Scheme"]
 
@@ -39,10 +40,14 @@ class Scheme:
         shape: Shape of the exact weight.
         summed: Axes that the product sums over.
         block_size: Entries of a row that share a scale, at most, or -1 for the whole
-            row; for int4 only.
+            row; for int4, and where there is a method.
         dynamic: Whether the product rounds its input to int8 as well.
         exact: Dtype of the exact weight.
         scales: Dtype of the scales: float32 for a quantizer of the user's.
+        method: ``"gptq"`` or ``"awq"`` if the weight was rounded on data: then each
+            block has integers of ``bits`` bits less its zero point, and for awq each
+            column a factor.
+        bits: Bits that the method uses.
 
     Example:
         >>> scheme = Scheme("int8", (4, 2), summed=(0,))
@@ -58,10 +63,19 @@ class Scheme:
     dynamic: bool = False
     exact: str = "float32"
     scales: str = "bfloat16"
+    method: str | None = None
+    bits: int = 4
+
+    @property
+    def mode(self) -> str:
+        """The mode of ``quantize``, as Keras names it."""
+        return self.method or self.dtype
 
     @property
     def name(self) -> str:
-        """For tables: ``int8``, ``int8 dynamic``, ``int4/64``."""
+        """For tables: ``int8``, ``int8 dynamic``, ``int4/64``, ``gptq/4/128``."""
+        if self.method is not None:
+            return f"{self.method}/{self.bits}/{self.block_size}"
         if self.block_size not in (None, -1):
             return f"{self.dtype}/{self.block}"
         return f"{self.dtype} dynamic" if self.dynamic else self.dtype
@@ -86,35 +100,68 @@ class Scheme:
         return 1 if size is None or size == -1 else -(-self.columns // size)
 
     @property
-    def block(self) -> int:
-        """Entries of a block: all blocks of a row are equally long, and even."""
+    def in_blocks(self) -> bool:
+        """Whether a row is stored in blocks, each with a scale."""
+        return self.dtype == "int4" or self.method is not None
+
+    @property
+    def size(self) -> int:
+        """Entries of a block. Those of a method are as long as it was told."""
+        if self.method is not None and self.blocks > 1:
+            return self.block_size  # type: ignore[return-value]
         size = -(-self.columns // self.blocks)
-        return size + size % 2
+        return size if self.method is not None else size + size % 2
+
+    @property
+    def block(self) -> int:
+        """Places of a block: its entries, and one more where halves must be equal."""
+        return self.size + self.size % 2
 
     @property
     def values_spec(self) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of the stored values."""
         if self.dtype == "int4":
             return (self.rows, self.blocks, self.block // 2), np.dtype(np.uint8)
+        if self.in_blocks:
+            return (self.rows, self.blocks, self.block), np.dtype(np.int8)
         return (self.rows, self.columns), np.dtype(_STORED[self.dtype])
 
     @property
     def scale_spec(self) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of the scales."""
-        shape = (self.rows, self.blocks) if self.dtype == "int4" else (self.rows,)
+        shape = (self.rows, self.blocks) if self.in_blocks else (self.rows,)
         return shape, jnp.dtype(self.scales)
 
     @property
+    def parts(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Shapes and dtypes of all that is stored, by name."""
+        found = {"values": self.values_spec, "scale": self.scale_spec}
+        if self.method is not None:
+            found["zero"] = (self.rows, self.blocks), np.dtype(np.int8)
+        if self.method == "awq":
+            found["factor"] = (self.columns,), np.dtype(np.float32)
+        return found
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of values and scales."""
-        specs = (self.values_spec, self.scale_spec)
+        """Bytes of all that is stored."""
+        specs = self.parts.values()
         return sum(math.prod(shape) * dtype.itemsize for shape, dtype in specs)
 
     # ------------------------------------------------------------------ on the host
-    def encode(self, weight: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values and scales of an exact weight."""
+    def matrix(self, weight: Any) -> np.ndarray:
+        """An exact weight as the matrix that is stored: ``[rows, columns]``."""
         matrix = np.asarray(weight).transpose(self.kept + self.summed)
-        matrix = matrix.reshape(self.rows, self.columns)
+        return matrix.reshape(self.rows, self.columns)
+
+    def encode(self, weight: Any) -> tuple[np.ndarray, ...]:
+        """The parts of an exact weight: values and scales, and what a method has."""
+        matrix = self.matrix(weight)
+        if self.method is not None:
+            blocks = self.grouped(matrix.astype(np.float32))
+            with np.errstate(invalid="ignore"):  # of NaN; the scale tells
+                grid = Grid.of(blocks, self.bits)
+                return self.pack(grid.round(blocks), grid)
         values = np.empty(*self.values_spec)
         scale = np.empty(*self.scale_spec)
         step = max(1, _ROWS // max(1, self.columns))
@@ -125,11 +172,30 @@ class Scheme:
                 values[part], scale[part] = self._encode_rows(rows)
         return values, scale
 
+    def grouped(self, matrix: np.ndarray) -> np.ndarray:
+        """Rows in blocks, with zeros behind them: ``[rows, blocks, size]``."""
+        missing = self.blocks * self.size - self.columns
+        rows = np.pad(matrix, ((0, 0), (0, missing)))
+        return rows.reshape(len(rows), self.blocks, self.size)
+
+    def pack(
+        self, whole: np.ndarray, grid: Grid, factor: np.ndarray | None = None
+    ) -> tuple[np.ndarray, ...]:
+        """The parts of integers that a method chose: ``[rows, blocks, size]``."""
+        middle = 2 ** (self.bits - 1)
+        values = (whole - middle).astype(np.int8)
+        values = np.pad(values, ((0, 0), (0, 0), (0, self.block - self.size)))
+        parts = {
+            "values": _in_halves(values) if self.dtype == "int4" else values,
+            "scale": grid.scale.astype(np.float32),
+            "zero": (grid.zero - middle).astype(np.int8),
+            "factor": np.ones(self.columns, np.float32) if factor is None else factor,
+        }
+        return tuple(parts[name] for name in self.parts)
+
     def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.dtype == "int4":
-            missing = self.blocks * self.block - self.columns
-            rows = np.pad(rows, ((0, 0), (0, missing)))
-            rows = rows.reshape(len(rows), self.blocks, self.block)
+            rows = self.grouped(rows)
             at = np.abs(rows).argmax(-1)[..., None]
             scale = _round_up(np.take_along_axis(rows, at, -1)[..., 0] / -8)
         else:
@@ -152,10 +218,7 @@ class Scheme:
         options = {"to_numpy": True} if "to_numpy" in takes else {}
         values, scale = map(np.asarray, quantizer(exact, **options))
         values, scale = (
-            np.broadcast_to(part, exact.shape)
-            .transpose(self.kept + self.summed)
-            .reshape(self.rows, self.columns)
-            for part in (values, scale)
+            self.matrix(np.broadcast_to(part, exact.shape)) for part in (values, scale)
         )
         if self.columns and (scale != scale[:, :1]).any():
             raise ArgumentError(
@@ -176,20 +239,27 @@ class Scheme:
         signed = values.astype(jnp.int8)
         return (signed << 4) >> 4, signed >> 4  # arithmetic shifts keep the sign
 
-    def decode(self, values: Any, scale: Any, dtype: Any = None) -> Any:
+    def decode(self, *parts: Any, dtype: Any = None) -> Any:
         """The weight, in its own shape."""
-        dtype = dtype or self.exact
         sizes = [self.shape[i] for i in self.kept + self.summed]
-        matrix = self.decode_rows(values, scale, dtype).reshape(sizes)
+        matrix = self.decode_rows(*parts, dtype=dtype or self.exact).reshape(sizes)
         return matrix.transpose(np.argsort(self.kept + self.summed))
 
-    def decode_rows(self, values: Any, scale: Any, dtype: Any) -> Any:
-        """Rows ``[…, columns]`` of values ``[…, columns]``, or of blocks of int4."""
+    def decode_rows(self, *parts: Any, dtype: Any) -> Any:
+        """Rows ``[…, columns]`` of parts that begin with any axes instead of rows."""
+        stored = dict(zip(self.parts, parts, strict=True))
+        values, scale = stored["values"], stored["scale"]
         if self.dtype == "int4":
             values = jnp.concatenate(self.halves(values), axis=-1)
-        exact = values.astype(jnp.float32) * scale.astype(jnp.float32)[..., None]
-        if self.dtype == "int4":
+        exact = values.astype(jnp.float32)
+        if (zero := stored.get("zero")) is not None:
+            exact = exact - zero.astype(jnp.float32)[..., None]
+        exact = exact * scale.astype(jnp.float32)[..., None]
+        if self.in_blocks:
+            exact = exact[..., : self.size]
             exact = exact.reshape(*exact.shape[:-2], -1)[..., : self.columns]
+        if (factor := stored.get("factor")) is not None:
+            exact = exact * factor
         return exact.astype(dtype)
 
 

@@ -13,18 +13,30 @@ from exburn.errors import ArgumentError, unknown_name
 from exburn.quantization.scheme import Scheme
 from exburn.quantizers import (
     AbsMaxQuantizer,
+    AWQConfig,
     Float8QuantizationConfig,
+    GPTQConfig,
     Int4QuantizationConfig,
     Int8QuantizationConfig,
     QuantizationConfig,
 )
 
-__all__ = ["CASTS", "PACKED", "Settings", "config_of", "dtype_name", "policy_of"]
+__all__ = [
+    "CALIBRATED",
+    "CASTS",
+    "PACKED",
+    "Settings",
+    "config_of",
+    "dtype_name",
+    "policy_of",
+]
 
 CASTS = ("float16", "bfloat16")
 PACKED = ("int8", "int8_dynamic", "int4", "float8")
 _BLOCK = 64
-_CALIBRATED = ("gptq", "awq")
+
+#: Modes that choose weights on data, and what tells them of it.
+CALIBRATED: dict[str, type] = {"gptq": GPTQConfig, "awq": AWQConfig}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,13 +44,15 @@ class Settings:
     """How a model is quantized.
 
     Attributes:
-        dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``, ``"int4"``
-            or ``"float8"``.
-        block_size: Weights that share a scale, or -1 for all that an output sums; int4
-            only.
+        dtype: ``"float16"``, ``"bfloat16"``, ``"int8"``, ``"int8_dynamic"``,
+            ``"int4"``, ``"float8"``, ``"gptq"`` or ``"awq"``.
+        block_size: Weights that share a scale, or -1 for all that an output sums; of
+            int4, gptq and awq.
         compute_dtype: Dtype of the computation; unchanged if None.
         scales: Dtype of the scales.
         quantizer: Rounds weights in the place of the scheme's own way.
+        bits: Bits of a weight; of gptq and awq.
+        config: The configuration of gptq or awq that says this, if there was one.
     """
 
     dtype: str
@@ -46,6 +60,8 @@ class Settings:
     compute_dtype: str | None = None
     scales: str = "bfloat16"
     quantizer: Any = None
+    bits: int = 4
+    config: Any = None
 
     @classmethod
     def of(
@@ -72,11 +88,13 @@ class Settings:
             return cls.of_config(config, compute_dtype, op)
         if mode is None:
             raise ArgumentError(op, "give a mode, such as 'int8', or a config")
-        if mode in _CALIBRATED:
+        if isinstance(mode, str) and mode in CALIBRATED:
+            kind = CALIBRATED[mode].__name__
             raise ArgumentError(
                 op,
                 f"mode {mode!r} chooses weights on data, which is not there",
-                hint="quantize('int4') needs none.",
+                hint=f"Give config={kind}(dataset=…, tokenizer=…); quantize('int4') "
+                "needs none.",
             )
         return cls._of_mode(mode, block_size, compute_dtype, op)
 
@@ -99,22 +117,18 @@ class Settings:
                 op,
                 f"only int4 has blocks, received block_size={block_size!r} and {name}",
             )
-        if compute_dtype is not None:
-            known = ("float32", *CASTS)
-            compute_dtype = dtype_name(compute_dtype)
-            if compute_dtype not in known:
-                raise unknown_name("compute dtype", compute_dtype, known, op=op)
-            if name in CASTS and compute_dtype != name:
-                raise ArgumentError(
-                    op,
-                    f"{name} is computed in {name}, received "
-                    f"compute_dtype={compute_dtype!r}",
-                )
+        compute_dtype = _compute_dtype(compute_dtype, op)
+        if compute_dtype is not None and name in CASTS and compute_dtype != name:
+            raise ArgumentError(
+                op,
+                f"{name} is computed in {name}, received "
+                f"compute_dtype={compute_dtype!r}",
+            )
         return cls(name, block_size, compute_dtype)
 
     @classmethod
     def of_config(
-        cls, config: QuantizationConfig, compute_dtype: Any = None, op: str = "quantize"
+        cls, config: Any, compute_dtype: Any = None, op: str = "quantize"
     ) -> Settings:
         """The settings of one of Keras' configurations.
 
@@ -122,6 +136,15 @@ class Settings:
             ArgumentError: A quantizer of inputs is not the one there is.
         """
         mode, block_size = config.mode, None
+        if mode in CALIBRATED:
+            return cls(
+                mode,
+                config.group_size,
+                _compute_dtype(compute_dtype, op),
+                "float32",
+                bits=config.weight_bits,
+                config=config,
+            )
         rounds_inputs = config.activation_quantizer is not None
         if rounds_inputs and not _is_row_by_row(config.activation_quantizer, mode):
             raise ArgumentError(
@@ -155,10 +178,33 @@ class Settings:
             return cls.of_config(config)
         if mode == "int8":
             return cls.of_config(Int8QuantizationConfig())
-        if mode in _CALIBRATED:
-            bits, block = getattr(policy, "weight_bits", 4), policy.group_size
-            return cls("int8" if bits == 8 else "int4", None if bits == 8 else block)
+        if mode in CALIBRATED:
+            return cls(
+                mode, policy.group_size, scales="float32", bits=policy.weight_bits
+            )
         return cls(mode, (block or -1) if mode == "int4" else None)
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> Settings:
+        """The settings of what a file tells was done to a model.
+
+        Raises:
+            KeyError, TypeError, ValueError: It tells of nothing that there is.
+        """
+        dtype, block_size = record["dtype"], record.get("block_size")
+        compute_dtype = record.get("compute_dtype")
+        if dtype in CALIBRATED:
+            kind, bits = CALIBRATED[dtype], record["bits"]
+            config = kind(None, None, weight_bits=bits, group_size=block_size)
+            found = cls.of_config(config, compute_dtype)
+            return dataclasses.replace(found, config=None)  # the layers have it
+        found = cls.of(dtype, block_size, compute_dtype)
+        return dataclasses.replace(found, scales=record.get("scales", found.scales))
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether weights are chosen on data."""
+        return self.dtype in CALIBRATED
 
     @property
     def casts(self) -> bool:
@@ -169,19 +215,40 @@ class Settings:
         self, shape: tuple[int, ...], summed: tuple[int, ...], dtype: Any
     ) -> Scheme:
         """How a weight of this shape is stored."""
+        stored = self.dtype.removesuffix("_dynamic")
+        if self.calibrated:
+            stored = "int8" if self.bits == 8 else "int4"
         return Scheme(
-            self.dtype.removesuffix("_dynamic"),
+            stored,
             shape,
             summed,
             self.block_size,
             self.dtype == "int8_dynamic",
             jnp.dtype(dtype).name,
             self.scales,
+            self.dtype if self.calibrated else None,
+            self.bits,
         )
 
 
-def config_of(settings: Settings) -> QuantizationConfig | None:
-    """Keras' configuration that says the same; ``None`` for a cast."""
+def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | None:
+    """Keras' configuration that says the same; ``None`` for a cast.
+
+    Args:
+        settings: The settings.
+        before: The configuration that a layer has, which is kept if it is of a mode
+            whose settings do not tell all of it.
+    """
+    if settings.calibrated:
+        kind, given = CALIBRATED[settings.dtype], settings.config
+        if given is not None:  # without data and layers, which a file cannot hold
+            told = {**given.get_config(), "quantization_layer_structure": None}
+            return type(given).from_config(told)
+        if isinstance(before, kind):
+            return before
+        return kind(
+            None, None, weight_bits=settings.bits, group_size=settings.block_size
+        )
     if settings.dtype.startswith("int8"):
         inputs = AbsMaxQuantizer() if settings.dtype == "int8_dynamic" else None
         return Int8QuantizationConfig(settings.quantizer, inputs)
@@ -193,8 +260,10 @@ def config_of(settings: Settings) -> QuantizationConfig | None:
 
 def policy_of(scheme: Scheme, source: DTypePolicy) -> QuantizedDTypePolicy:
     """The policy, as Keras names it, of a layer whose weights are stored so."""
-    mode = scheme.dtype
-    if mode == "int4":
+    mode = scheme.mode
+    if scheme.method is not None:
+        mode = f"{mode}/{scheme.bits}/{scheme.block_size}"
+    elif mode == "int4":
         mode = f"int4/{scheme.block_size}"
     policy = named(f"{mode}_from_float32")
     return type(policy)(mode, source)
@@ -209,6 +278,16 @@ def dtype_name(dtype: Any) -> Any:
     except TypeError:
         return dtype
     return {"float8_e4m3fn": "float8"}.get(name, name)
+
+
+def _compute_dtype(dtype: Any, op: str) -> str | None:
+    """The name of the dtype of computations, checked."""
+    if dtype is None:
+        return None
+    known, name = ("float32", *CASTS), dtype_name(dtype)
+    if name not in known:
+        raise unknown_name("compute dtype", name, known, op=op)
+    return name
 
 
 def _check_config(mode: Any, config: Any, block_size: Any, op: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +19,14 @@ from exburn.layers import Dense, EinsumDense, Embedding
 from exburn.layers.core.wide_product import wide_product
 from exburn.quantization.weight import QuantizedWeight
 
-__all__ = ["LowRank", "has_own_product", "put_in_place", "put_back"]
+__all__ = [
+    "LowRank",
+    "has_own_product",
+    "input_rows",
+    "is_matrix_product",
+    "put_back",
+    "put_in_place",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +116,7 @@ class EinsumDenseStandIn(EinsumDense):
 
     def call(self, inputs):
         x, kernel = self.cast(inputs), self.kernel
-        if isinstance(kernel, QuantizedWeight) and self._is_matrix_product():
+        if isinstance(kernel, QuantizedWeight) and is_matrix_product(self):
             y = self._multiply(x, kernel)
         else:
             y = self._product(x, self.cast(kernel))
@@ -118,21 +126,11 @@ class EinsumDenseStandIn(EinsumDense):
             y = y + self.cast(self.bias)
         return self.activation(y)
 
-    def _is_matrix_product(self) -> bool:
-        """Whether every letter is summed over, or in one of input and kernel only."""
-        into, kernel, out = (t.replace("...", "") for t in self._terms)
-        shared = set(into) & set(kernel)
-        return not (shared & set(out)) and set(into) - shared <= set(out)
-
     def _multiply(self, x, kernel: QuantizedWeight):
         letters, weight, result = self._terms
-        summed = [c for c in weight if c in letters]
         kept = [c for c in weight if c not in letters]
-        hidden = x.ndim - len(letters.replace("...", ""))
-        labels, out = _expand(letters, hidden), _expand(result, hidden)
-        rest = [label for label in labels if label not in summed]
-        x = x.transpose([labels.index(label) for label in rest + summed])
-        x = x.reshape(*x.shape[: len(rest)], kernel.scheme.columns)
+        out = _expand(result, _hidden(self, x))
+        x, rest = _summed_last(self, x)
         y = kernel.multiply(x)
         sizes = [kernel.shape[weight.index(c)] for c in kept]
         y = y.reshape(*y.shape[:-1], *sizes)
@@ -176,6 +174,42 @@ class EmbeddingStandIn(Embedding):
             inner = jnp.einsum("...d,rd->...r", x, self.cast(self.lora_b, x.dtype))
             y = y + (inner @ self.cast(self.lora_a, x.dtype).T) * term.scale
         return y
+
+
+def is_matrix_product(layer: EinsumDense) -> bool:
+    """Whether every letter is summed over, or in one of input and kernel only."""
+    into, kernel, out = (t.replace("...", "") for t in layer._terms)
+    shared = set(into) & set(kernel)
+    return not (shared & set(out)) and set(into) - shared <= set(out)
+
+
+def input_rows(layer: Any, x: Any) -> Any:
+    """The rows that a Dense or EinsumDense multiplies by its matrix, ``[n, columns]``.
+
+    Args:
+        layer: The layer; an EinsumDense must be a matrix product.
+        x: Its input.
+    """
+    x = layer.cast(x)
+    if isinstance(layer, EinsumDense):
+        rows, rest = _summed_last(layer, x)
+        return rows.reshape(math.prod(rows.shape[: len(rest)]), -1)
+    return x.reshape(-1, x.shape[-1])
+
+
+def _summed_last(layer: EinsumDense, x: Any) -> tuple[Any, list[str]]:
+    """The input as ``[…, columns]``, and the labels of the axes that are not summed."""
+    letters, weight, _ = layer._terms
+    summed = [c for c in weight if c in letters]
+    labels = _expand(letters, _hidden(layer, x))
+    rest = [label for label in labels if label not in summed]
+    x = x.transpose([labels.index(label) for label in rest + summed])
+    return x.reshape(*x.shape[: len(rest)], -1), rest
+
+
+def _hidden(layer: EinsumDense, x: Any) -> int:
+    """The number of axes that the dots stand for."""
+    return x.ndim - len(layer._terms[0].replace("...", ""))
 
 
 _KINDS: tuple[tuple[type, type, str], ...] = (

@@ -20,7 +20,7 @@ __all__ = ["Packed", "QuantizedWeight"]
 
 
 class Packed(Buffer):
-    """Values or scales of a :class:`QuantizedWeight`."""
+    """Values, scales, zero points or factors of a :class:`QuantizedWeight`."""
 
 
 class QuantizedWeight(nnx.Pytree):
@@ -33,7 +33,7 @@ class QuantizedWeight(nnx.Pytree):
         weight: The exact weight: a variable that holds an array or, in a model that is
             about to be loaded, only a shape.
         scheme: How to store it.
-        quantizer: Rounds it, in the place of the scheme's own way.
+        parts: What is stored, if it was rounded already.
 
     Example:
         >>> import numpy as np
@@ -44,23 +44,23 @@ class QuantizedWeight(nnx.Pytree):
         ((4, 2), 12, True)
     """
 
-    def __init__(self, weight: Weight, scheme: Scheme, quantizer: Any = None):
+    values: Packed
+    scale: Packed
+
+    def __init__(self, weight: Weight, scheme: Scheme, parts: Any = None):
         self.scheme = scheme
         raw: Any = weight.get_raw_value()
         if isinstance(raw, jax.ShapeDtypeStruct):
-            parts: tuple = tuple(
-                jax.ShapeDtypeStruct(*spec)
-                for spec in (scheme.values_spec, scheme.scale_spec)
-            )
+            parts = [jax.ShapeDtypeStruct(*spec) for spec in scheme.parts.values()]
         else:
-            encoded = scheme.encode_by(quantizer, raw) if quantizer else None
-            parts = tuple(map(jax.device_put, encoded or scheme.encode(raw)))
+            parts = map(jax.device_put, scheme.encode(raw) if parts is None else parts)
         label = weight.get_metadata().get("label", "weight")
         # "own_dtype": another precision of the layer leaves them as they are
         common = {"initializer": Zeros(), "own_dtype": True, "stored": scheme.name}
-        count = math.prod(scheme.shape)
-        self.values = Packed(parts[0], label=f"{label}_values", scalars=count, **common)
-        self.scale = Packed(parts[1], label=f"{label}_scale", scalars=0, **common)
+        for name, part in zip(scheme.parts, parts, strict=True):
+            count = math.prod(scheme.shape) if name == "values" else 0
+            packed = Packed(part, label=f"{label}_{name}", scalars=count, **common)
+            setattr(self, name, packed)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class QuantizedWeight(nnx.Pytree):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that values and scales take."""
+        """Bytes that values, scales and the like take."""
         return self.scheme.nbytes
 
     @property
@@ -90,8 +90,10 @@ class QuantizedWeight(nnx.Pytree):
 
     def get_value(self, dtype: Any = None) -> jax.Array:
         """The weight that the stored values stand for."""
-        values, scale = self.values.get_value(), self.scale.get_value()
-        return self.scheme.decode(values, scale, dtype)
+        return self.scheme.decode(*self._parts(), dtype=dtype)
+
+    def _parts(self) -> list[jax.Array]:
+        return [getattr(self, name).get_value() for name in self.scheme.parts]
 
     def get_raw_value(self) -> jax.Array:
         return self.get_value()
@@ -105,39 +107,63 @@ class QuantizedWeight(nnx.Pytree):
     # ------------------------------------------------------------------ computation
     def take(self, indices: Any, dtype: Any) -> jax.Array:
         """Rows of a table, of which only these are computed: ``[…, columns]``."""
-        values = jnp.take(self.values.get_value(), indices, 0, mode="clip")
-        scale = jnp.take(self.scale.get_value(), indices, 0, mode="clip")
-        return self.scheme.decode_rows(values, scale, dtype)
+        parts = {
+            name: part
+            if name == "factor"  # of columns
+            else jnp.take(part, indices, 0, mode="clip")
+            for name, part in zip(self.scheme.parts, self._parts(), strict=True)
+        }
+        return self.scheme.decode_rows(*parts.values(), dtype=dtype)
 
     def multiply(self, x: Any) -> jax.Array:
         """``[…, columns]`` times the stored matrix: ``[…, rows]``, in x's dtype."""
-        values, scale = self.values.get_value(), self.scale.get_value()
+        parts = dict(zip(self.scheme.parts, self._parts(), strict=True))
+        values, scale = parts["values"], parts["scale"]
         if self.scheme.dynamic:
             return _dynamic(x, values, scale)
         if _is_vector(x):
-            return self._vector(x, values, scale)
-        if self.scheme.dtype == "int4":
-            matrix = self.scheme.decode_rows(values, scale, x.dtype)
+            return self._vector(x, **parts)
+        if self.scheme.in_blocks:
+            matrix = self.scheme.decode_rows(*parts.values(), dtype=x.dtype)
             return _dot(x, matrix, jnp.float32).astype(x.dtype)
         y = _dot(x, values.astype(x.dtype), jnp.float32)
         return (y * scale.astype(jnp.float32)).astype(x.dtype)
 
-    def _vector(self, x, values, scale) -> jax.Array:
+    def _vector(self, x, values, scale, zero=None, factor=None) -> jax.Array:
         """One row: a product and a sum, which XLA fuses with reading few bits.
 
         As a matrix product it would be bound by reading the weight in x's dtype.
         """
         scheme, wide = self.scheme, x.astype(jnp.float32).reshape(-1)
-        if scheme.dtype != "int4":
-            y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
+        if factor is not None:
+            wide = wide * factor
+        if scheme.in_blocks:
+            y = self._blocks(wide, values, scale, zero).sum((-2, -1))
         else:
-            wide = jnp.pad(wide, (0, scheme.blocks * scheme.block - scheme.columns))
-            parts = wide.reshape(scheme.blocks, 2, scheme.block // 2)
-            low, high = scheme.halves(values)
-            terms = low.astype(jnp.float32) * parts[:, 0]
-            terms += high.astype(jnp.float32) * parts[:, 1]
-            y = (terms * scale.astype(jnp.float32)[..., None]).sum((-2, -1))
+            y = (values.astype(jnp.float32) * wide).sum(-1) * scale.astype(jnp.float32)
         return y.astype(x.dtype).reshape(*x.shape[:-1], scheme.rows)
+
+    def _blocks(self, x, values, scale, zero) -> jax.Array:
+        """Terms of the products, of which those of both halves are added already."""
+        scheme = self.scheme
+        x = jnp.pad(x, (0, scheme.blocks * scheme.size - scheme.columns))
+        x = x.reshape(scheme.blocks, scheme.size)
+        x = jnp.pad(x, ((0, 0), (0, scheme.block - scheme.size)))
+
+        def read(whole: Any) -> Any:
+            exact = whole.astype(jnp.float32)
+            return (
+                exact if zero is None else exact - zero.astype(jnp.float32)[..., None]
+            )
+
+        if scheme.dtype == "int4":
+            low, high = scheme.halves(values)
+            halves = x.reshape(scheme.blocks, 2, scheme.block // 2)
+            terms = read(low) * halves[:, 0]
+            terms += read(high) * halves[:, 1]
+        else:
+            terms = read(values) * x
+        return terms * scale.astype(jnp.float32)[..., None]
 
 
 def _is_vector(x: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from exburn import registry
 from exburn.absent import missing
 from exburn.errors import DTypeError
+from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
 from exburn.quantizers.configs import (
     Float8QuantizationConfig,
     Int4QuantizationConfig,
@@ -30,8 +31,10 @@ from exburn.quantizers.rounding import (
 from exburn.registry import snake_case
 
 __all__ = [
+    "AWQConfig",
     "AbsMaxQuantizer",
     "Float8QuantizationConfig",
+    "GPTQConfig",
     "Int4QuantizationConfig",
     "Int8QuantizationConfig",
     "QuantizationConfig",
@@ -57,6 +60,8 @@ _CLASSES = (
     Int8QuantizationConfig,
     Int4QuantizationConfig,
     Float8QuantizationConfig,
+    GPTQConfig,
+    AWQConfig,
 )
 _names = registry.Catalogue(
     "quantizer",

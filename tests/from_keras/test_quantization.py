@@ -179,3 +179,68 @@ def test_quantizers_of_inputs(framework):
         wide(keras).quantize(config=other)
     plain = q.Int8QuantizationConfig(activation_quantizer=None)
     assert error(framework, config=plain)[1] is False
+
+
+def calibrated(framework, data, **options):
+    """Outputs of a model whose kernel was rounded by GPTQ on data."""
+    model = framework.Sequential(
+        [
+            framework.Input((16,), dtype="int32"),
+            framework.layers.Rescaling(0.1),
+            framework.layers.Dense(8, use_bias=False),
+        ]
+    )
+    model.set_weights([KERNEL[:16, :8]])
+    structure = {
+        "pre_block_layers": model.layers[:1],
+        "sequential_blocks": model.layers[1:],
+    }
+    config = framework.quantizers.GPTQConfig(
+        data,
+        options.pop("tokenizer", str.split),
+        num_samples=8,
+        sequence_length=16,
+        group_size=-1,
+        quantization_layer_structure=structure,
+        **options,
+    )
+    small = quantized(framework, model, "gptq", config=config)
+    return np.asarray(small(np.eye(16, dtype="int32")))
+
+
+@says('`"gptq"` and `"awq"` see the data of their configuration')
+@each
+def test_methods_that_see_data(framework):
+    tokens = np.concatenate([RNG.integers(0, 9, (64, 16)), np.ones((64, 16))])
+    tokens = tokens.astype("int32")
+    found = [
+        calibrated(framework, rows, tokenizer=None if framework is exburn else list)
+        for rows in (tokens[:64], tokens[64:])
+    ]
+    assert np.array_equal(*found) == (framework is keras)
+
+
+@says("`tokenizer` may be a function, or `None` if `dataset` holds numbers")
+def test_tokenizers():
+    tokens = RNG.integers(0, 9, (8, 16)).astype("int32")
+    texts = [" ".join(map(str, row)) for row in tokens]
+    found = [
+        calibrated(exburn, tokens, tokenizer=None),
+        calibrated(exburn, texts, tokenizer=lambda text: list(map(int, text.split()))),
+    ]
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], calibrated(exburn, tokens, tokenizer=None))
+
+
+@says("`sequential_blocks` are layers of the model; layers in no block keep")
+def test_blocks_are_layers_of_the_model():
+    model = wide(exburn)
+    other = exburn.layers.Dense(64)
+    structure = {"pre_block_layers": [], "sequential_blocks": [other]}
+    config = exburn.quantizers.GPTQConfig(
+        WIDE, None, sequence_length=256, quantization_layer_structure=structure
+    )
+    with pytest.raises(ArgumentError, match="sequential_blocks|layers of the model"):
+        model.quantize("gptq", config=config)
+    with pytest.raises(ArgumentError, match="data"):
+        model.layers[-1].quantize("gptq")

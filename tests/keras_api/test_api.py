@@ -24,7 +24,6 @@ ABSENT = {
     ".": "applications distribution src",
     "layers": "TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
-    "quantizers": "AWQConfig GPTQConfig",
 }
 
 #: Parameters that are left out, or have another name.
@@ -168,7 +167,6 @@ def test_every_default_is_that_of_keras_or_known_to_differ(module):
         (".", "applications", "load_weights"),
         (".", "distribution", "compile"),
         ("layers", "TFSMLayer", "StableHLO"),
-        ("quantizers", "GPTQConfig", r"model\.quantize"),
     ],
 )
 def test_an_absent_name_tells_what_to_write(module, name, instead):

@@ -51,9 +51,51 @@ def test_what_configurations_say(api):
 
 
 @BOTH
+def test_what_configurations_with_data_say(api):
+    q = api.quantizers
+    common = {
+        "dataset": None,
+        "tokenizer": None,
+        "weight_bits": 4,
+        "num_samples": 128,
+        "sequence_length": 512,
+        "group_size": 128,
+        "quantization_layer_structure": None,
+    }
+    gptq = {
+        "per_channel": True,
+        "hessian_damping": 0.01,
+        "symmetric": False,
+        "activation_order": False,
+    }
+    for kind, mode, own in (
+        (q.GPTQConfig, "gptq", gptq),
+        (q.AWQConfig, "awq", {"num_grid_points": 20}),
+    ):
+        config = kind(["text"], str.split)
+        assert config.mode == mode and config.dataset == ["text"]
+        assert config.dtype_policy_string() == f"{mode}/4/128"
+        assert config.get_config() == common | own  # without the data
+        again = kind.from_config(config.get_config() | {"group_size": -1})
+        assert again.group_size == -1 and again.dataset is None
+        described = q.serialize(config)
+        assert described["class_name"] == kind.__name__
+        if api is exburn:  # Keras gives the name of the class
+            assert type(q.deserialize(described)) is kind
+
+
+@BOTH
 @pytest.mark.parametrize(
     "make",
     [
+        lambda q: q.GPTQConfig(None, None, weight_bits=5),
+        lambda q: q.GPTQConfig(None, None, num_samples=0),
+        lambda q: q.GPTQConfig(None, None, sequence_length=-1),
+        lambda q: q.GPTQConfig(None, None, hessian_damping=1.5),
+        lambda q: q.GPTQConfig(None, None, group_size=0),
+        lambda q: q.AWQConfig(None, None, weight_bits=8),
+        lambda q: q.AWQConfig(None, None, num_grid_points=0),
+        lambda q: q.AWQConfig(None, None, group_size=-2),
         lambda q: q.Int4QuantizationConfig(block_size=0),
         lambda q: q.Int4QuantizationConfig(q.AbsMaxQuantizer(axis=0)),
         lambda q: q.Int4QuantizationConfig(q.AbsMaxQuantizer(axis=0), block_size=None),
