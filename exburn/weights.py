@@ -263,8 +263,11 @@ class Weight(nnx.Variable):
         if name in metadata:
             return metadata[name]
         raw = object.__getattribute__(self, "_raw_value")
-        known = isinstance(raw, jax.ShapeDtypeStruct) and hasattr(raw, name)
-        return getattr(raw if known or name[0] == "_" else self.get_value(), name)
+        if name[0] != "_":
+            raw = _stand_in(self).get_raw_value()
+            if isinstance(raw, jax.ShapeDtypeStruct) and not hasattr(raw, name):
+                raw = self.get_value()
+        return getattr(raw, name)
 
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
