@@ -45,6 +45,7 @@ __all__ = [
     "ServingClosedError",
     "ShapeError",
     "TargetError",
+    "UncalledLayerError",
     "UnheldLayerError",
     "UnknownNameError",
     "require",
@@ -143,6 +144,10 @@ class GraphError(ExBurnError, ValueError):
 
 class UnheldLayerError(GraphError):
     """A program reaches a layer or a weight that its model does not hold."""
+
+
+class UncalledLayerError(GraphError, AttributeError):
+    """The layer has no ``input`` or ``output``: it was not called on symbols."""
 
 
 class NotBuiltError(ExBurnError, RuntimeError):

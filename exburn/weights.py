@@ -7,7 +7,7 @@ import copy
 import functools
 import reprlib
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
+from flax.nnx import reprlib as flax_repr
 from jax.core import Tracer
 
 from exburn import (
@@ -227,11 +228,46 @@ class Weight(nnx.Variable):
         )
 
     def get_value(self, **index: Any) -> Any:
-        """As in flax, of what stands for the weight where a program runs a copy."""
+        """As in flax, of what stands for the weight where a program runs a copy.
+
+        A weight of a layer that was built by hand gets its value when it is asked for.
+        """
         stands = _stand_in(self)
-        if stands is self:
-            return super().get_value(**index)
-        return stands.get_value(**index)
+        if stands is not self:
+            return stands.get_value(**index)
+        if isinstance(self.get_raw_value(), jax.ShapeDtypeStruct):
+            owner = self.get_metadata()["place"].owner
+            if owner is not None and (layer := owner()) is not None:
+                layer._require_weights()
+        return super().get_value(**index)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, which a weight without a value has, too."""
+        return self.get_raw_value().shape
+
+    def __nnx_repr__(self) -> Iterator[Any]:
+        """As in flax; to be shown, a weight needs no value."""
+        raw = self.get_raw_value()
+        if isinstance(raw, jax.ShapeDtypeStruct):
+            yield flax_repr.Object(type=type(self).__name__)
+            yield flax_repr.Attr("value", raw)
+            yield flax_repr.Attr("label", self.name)
+        else:
+            yield from super().__nnx_repr__()
+
+    def __getattr__(self, name: str) -> Any:
+        """What is known of the weight, else the attribute of its array."""
+        # flax reads the array past what stands for it: `weight.T` would be a constant.
+        metadata = object.__getattribute__(self, "_var_metadata")
+        if name in metadata:
+            return metadata[name]
+        raw = object.__getattribute__(self, "_raw_value")
+        if name[0] != "_":
+            raw = _stand_in(self).get_raw_value()
+            if isinstance(raw, jax.ShapeDtypeStruct) and not hasattr(raw, name):
+                raw = self.get_value()
+        return getattr(raw, name)
 
     def assign(self, value) -> Weight:
         """Replaces the value by one of the same shape, in the weight's dtype."""
@@ -299,11 +335,6 @@ class Weight(nnx.Variable):
 
     def _filled(self) -> Any:
         value = self.get_value()
-        owner = self.get_metadata()["place"].owner
-        layer = None if owner is None else owner()
-        if isinstance(value, jax.ShapeDtypeStruct) and layer is not None:
-            layer._require_weights()
-            value = self.get_value()
         if isinstance(value, jax.ShapeDtypeStruct):
             raise NotBuiltError(
                 self.name,

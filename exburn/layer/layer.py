@@ -17,7 +17,7 @@ from exburn import (
     transforms,
 )
 from exburn.building import clone
-from exburn.errors import ArgumentError, GraphError, NotBuiltError
+from exburn.errors import ArgumentError, NotBuiltError, UncalledLayerError
 from exburn.layer.calling import Calling
 from exburn.layer.seeds import iter_variables
 from exburn.layer.signature import init_names
@@ -142,7 +142,7 @@ class Layer(Calling):
     def _the_call(self, what: str):
         calls = self._book.value.calls
         if not calls:
-            raise GraphError(
+            raise UncalledLayerError(
                 self.name,
                 f"{what}: the layer was not called in a functional model",
                 hint="Call it on a symbol: layer(exburn.Input(shape)).",

@@ -15,7 +15,7 @@ from exburn import graph as graphs
 from exburn.building import clone, intact, materialize, place, spread_precision
 from exburn.dataset import as_texts
 from exburn.dtypes import DTypePolicy
-from exburn.errors import ArgumentError, GraphError, NotBuiltError, unknown_name
+from exburn.errors import ArgumentError, GraphError, UncalledLayerError, unknown_name
 from exburn.layer import Layer
 from exburn.layer.given_policy import follow_map
 from exburn.models.adapting import Adapting
@@ -399,27 +399,33 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     @property
     def inputs(self) -> list[Symbol]:
         """The input symbols, flat."""
-        return jax.tree.leaves(self._require_symbols("inputs")[0])
+        return jax.tree.leaves(self.input)
 
     @property
     def outputs(self) -> list[Symbol]:
         """The output symbols, flat."""
-        return jax.tree.leaves(self._require_symbols("outputs")[1])
+        return jax.tree.leaves(self.output)
 
     @property
     def input(self):
+        """The symbols that the model was made from, or a subclass was called on."""
+        if self.graph is None and self._book.value.calls:
+            return super().input
         return self._require_symbols("input")[0]
 
     @property
     def output(self):
+        """The symbols that the model returns, or a subclass returned."""
+        if self.graph is None and self._book.value.calls:
+            return super().output
         return self._require_symbols("output")[1]
 
     def _require_symbols(self, what: str) -> tuple[Any, Any]:
         if self.graph is None:
-            raise NotBuiltError(
+            raise UncalledLayerError(
                 self.name,
                 f"{what}: the model has no symbols: it was not made from Input()",
-                hint="Build a Sequential with Input(shape), or fit it first.",
+                hint="Call it on a symbol: model(exburn.Input(shape)).",
             )
         return self._symbols.value
 

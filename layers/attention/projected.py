@@ -87,6 +87,12 @@ class ProjectedAttention(Layer):
         self.flash_attention = flash_attention
         self.use_gate = bool(use_gate)
         self.seed = check_seed(type(self).__name__, seed)
+        if rotary is not None and not callable(rotary):
+            raise ArgumentError(
+                op,
+                f"rotary must be a layer, received {rotary!r}",
+                hint="For example rotary=RotaryEmbedding().",
+            )
         self.rotary = rotary
         self.supports_masking = True
         self._options = tuple(

@@ -26,6 +26,7 @@ from exburn.errors import (
     ModelFormatError,
     NotBuiltError,
     ShapeError,
+    UncalledLayerError,
     UnknownNameError,
 )
 from exburn.jax_functions import original
@@ -280,7 +281,7 @@ def saving_before_building(b):
     b.model.save_weights("never.safetensors")
 
 
-@bad(NotBuiltError, "Input", make=unbuilt)
+@bad(UncalledLayerError, "Input", make=unbuilt)
 def shapes_before_building(b):
     b.model.output_shape  # noqa: B018 - the property is the call
 

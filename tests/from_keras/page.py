@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "from_keras.md"
 
-#: The module that checks each section of the page.
+#: The module that checks each section of the page; a second one may help it.
 MODULES = {
     "Imports and names": "test_imports",
     "Models": "test_models",

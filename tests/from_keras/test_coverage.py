@@ -23,7 +23,8 @@ def test_every_section_of_the_page_has_its_module_named():
 @pytest.mark.parametrize("section", WRITTEN)
 def test_every_item_is_checked_or_says_why_not(section):
     modules = [
-        importlib.import_module(f"tests.from_keras.{name}") for name in WRITTEN.values()
+        importlib.import_module(f"tests.from_keras.{path.stem}")
+        for path in sorted(HERE.glob("test_*.py"))
     ]
     tables = [getattr(module, "UNTESTED", {}) for module in modules]
     excused = {page.find(phrase) for table in tables for phrase in table}

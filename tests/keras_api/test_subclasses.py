@@ -82,12 +82,3 @@ def test_an_abstract_layer_is_refused_and_its_subclass_runs():
     with pytest.raises(TypeError, match="abstract"):
         Abstract()
     assert Doubles()(np.ones((1, 2))).tolist() == [[2.0, 2.0]]
-
-
-def test_a_name_scope_names_operations_in_programs():
-    @jax.jit
-    def double(x):
-        with keras.name_scope("block"):
-            return keras.ops.multiply(x, 2)
-
-    assert "block/mul" in double.lower(1.0).as_text(debug_info=True)

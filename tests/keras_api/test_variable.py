@@ -204,6 +204,24 @@ def test_what_keras_code_reads_of_a_variable():
         bool(made)
 
 
+READ = {
+    "array": lambda kernel: kernel[...],
+    "sum": lambda kernel: kernel + 0,
+    "negative": lambda kernel: kernel * -1 * -1,
+    "attribute": lambda kernel: kernel.T.T,
+    "rows": lambda kernel: np.stack(list(kernel)),
+}
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+def test_a_weight_of_a_layer_built_by_hand_is_read(read):
+    layer = layers.Dense(2)
+    layer.build((None, 3))
+    assert layer.kernel.shape == (3, 2) and "float32" in repr(layer.kernel)
+    assert traversal.is_abstract(layer.kernel)  # a model that gets it may name it anew
+    np.testing.assert_array_equal(read(layer.kernel), layer.kernel.numpy())
+
+
 def test_a_deep_copy_is_a_variable_of_its_own():
     made = keras.Variable([1.0, 2.0], name="made", trainable=False)
     made.regularizer = "l2"

@@ -54,6 +54,7 @@ BAD_ARGUMENTS = [
     (lambda: L.Dense(2.5), "units must be an integer"),
     (lambda: L.RepeatVector(0), "n must be an integer ≥ 1"),
     (lambda: L.MultiHeadAttention(2, 4, value_dim=0), "value_dim must be an integer"),
+    (lambda: L.MultiHeadAttention(2, 4, rotary=True), "rotary must be a layer"),
     (lambda: L.Dense(3, kernel_size=2), "unknown argument 'kernel_size'"),
     (lambda: L.Conv2D(3, (1, 2, 3)), "kernel_size is an integer or 2 of them"),
     (lambda: L.Conv2D(3, 3, padding="causal"), "padding is one of valid, same"),

@@ -292,6 +292,16 @@ def test_accessors():
     assert [w.name for w in dense.weights] == ["kernel", "bias"]
 
 
+def test_a_subclass_called_on_symbols_is_part_of_another_model():
+    one = Net()
+    assert not hasattr(one, "input")
+    one(exburn.Input((4,)))
+    assert one.output_shape == (None, 3) and one.inputs == [one.input]
+    model = exburn.Model(one.input, layers.Softmax()(one.output))
+    np.testing.assert_allclose(model(X), jax.nn.softmax(one(X)), rtol=1e-5)
+    assert one in model.layers
+
+
 def test_trainable_of_a_model_reaches_every_layer():
     model = two_headed()
     model.trainable = False

@@ -28,7 +28,7 @@ def test_operations_are_layers_and_what_is_between_them():
     assert ours.operations[0] is ours.layers[0]
     names = [[op.name for op in model.operations] for model in (ours, theirs)]
     assert names[0] == names[1]
-    with pytest.raises(keras.errors.NotBuiltError):
+    with pytest.raises(keras.errors.UncalledLayerError):
         _ = keras.Sequential([layers.Dense(2)]).operations
 
 

@@ -418,6 +418,27 @@ def test_a_loss_that_reads_a_weight_of_the_model_trains_it():
     np.testing.assert_allclose(dense.kernel.numpy(), np.full((WIDTH, 1), 0.8), 1e-6)
 
 
+def test_a_transposed_weight_of_a_layer_outside_is_trained():
+    """It was a constant: attributes of arrays were read past what stands for them."""
+    table = layers.Dense(WIDTH, use_bias=False)
+    table.build((None, WIDTH))
+
+    class Tied(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(WIDTH)
+
+        def call(self, x):
+            return self.dense(x) @ table.kernel.T
+
+    model = Tied()
+    model.compile("sgd", "mse")
+    before = table.kernel.numpy().copy()
+    model.fit(X, X, batch_size=ROWS, verbose=0)
+    assert len(model.trainable_weights) == 3
+    assert np.all(table.kernel.numpy() != before)
+
+
 OUTSIDE = layers.Dense(1)
 
 

@@ -170,8 +170,17 @@ class ImageLayer(Layer):
                 hint=f'{type(self).__name__}(…, bounding_box_format="xyxy"), or another'
                 " of exburn.utils.bounding_boxes.",
             )
-        places = jnp.asarray(boxes["boxes"], jnp.float32)
-        labels = jnp.asarray(boxes["labels"])
+        try:
+            places = jnp.asarray(boxes["boxes"], jnp.float32)
+            labels = jnp.asarray(boxes["labels"])
+        except (TypeError, ValueError) as error:  # JAX': lists of unequal length
+            raise ShapeError(
+                self.name,
+                "all images of a batch have the same number of bounding boxes",
+                {"cause": error},
+                hint="Fill them up: boxes and labels of -1 are none, as of "
+                "MaxNumBoundingBoxes.",
+            ) from error
         fits = places.ndim == rank - 1 and places.shape[-1] == 4
         if not fits or labels.ndim not in (rank - 2, rank - 1):
             raise ShapeError(

@@ -333,6 +333,10 @@ def test_errors():
     ):
         with pytest.raises(ArgumentError, match=text):
             layer(data, training=True)
+    ragged = {"boxes": [B[0], B[1, :2], B[2]], "labels": LABELS}
+    with pytest.raises(ShapeError, match="same number of bounding boxes"):
+        layer = L.RandomFlip(bounding_box_format="xyxy")
+        layer({"images": X, "bounding_boxes": ragged}, training=True)
     wrong = {"images": X, "bounding_boxes": {"boxes": B[0], "labels": LABELS}}
     with pytest.raises(ShapeError, match=r"\[batch, n, 4\]"):
         L.RandomFlip(bounding_box_format="xyxy")(wrong)
