@@ -115,6 +115,18 @@ def test_names_of_keras_take_probabilities(loss, units, y):
     assert values[exburn, "name"] != pytest.approx(values[exburn, "logits"], rel=1e-2)
 
 
+@says("An epoch has `steps_per_epoch` steps, whatever `steps_per_execution` is")
+@pytest.mark.parametrize("framework", BOTH)
+def test_steps_that_executions_do_not_divide(framework):
+    losses = []
+    for together in (1, 2):
+        model = compiled(framework, steps_per_execution=together, run_eagerly=False)
+        model.set_weights([np.zeros((4, 1)), np.zeros(1)])
+        fit(model, steps_per_epoch=1, shuffle=False)
+        losses.append(evaluate(model))
+    assert (losses[0] == losses[1]) == (framework is exburn)
+
+
 @says('`steps_per_execution="auto"` is the default')
 def test_the_engine_chooses_the_steps_of_a_call():
     default = {
