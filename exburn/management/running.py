@@ -95,7 +95,7 @@ def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]
         batch_size: Rows; None leaves them open.
 
     Raises:
-        NotBuiltError: The shapes are not known yet.
+        UncalledLayerError: The shapes are not known yet.
 
     Example:
         >>> import exburn

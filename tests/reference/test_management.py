@@ -16,10 +16,10 @@ from exburn.errors import (
     DTypeError,
     ExBurnError,
     FileFormatError,
-    NotBuiltError,
     NotCompiledError,
     ShapeError,
     TargetError,
+    UncalledLayerError,
     UnknownNameError,
 )
 
@@ -70,7 +70,7 @@ def test_forward_pattern():
         "x": (7, 6),
         "y": (7, 1),
     }
-    with pytest.raises(NotBuiltError):
+    with pytest.raises(UncalledLayerError):
         exburn.forward_pattern(exburn.Sequential([layers.Dense(1)]))
     with pytest.raises(ArgumentError):
         exburn.forward_pattern(model, 0)
