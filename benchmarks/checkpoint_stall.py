@@ -24,7 +24,7 @@ import numpy as np
 import exburn
 from exburn import layers
 from exburn.callbacks import Callback, StateCheckpoint
-from exburn.training.checkpointing import Checkpointing, flatten
+from exburn.training.checkpoint.run_points import Checkpointing, flatten
 
 
 class Timed(StateCheckpoint):

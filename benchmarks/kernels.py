@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from process import write
 
 import exburn
-from exburn.gpu_kernels import why_not
-from exburn.layers.attention.products import products
-from exburn.layers.core.biased_gelu import biased_gelu
+from exburn.kernels.biased_gelu import biased_gelu
+from exburn.kernels.dispatch import why_not
+from exburn.kernels.qkv_projection import products
 
 CALLS, ROUNDS = 20, 5
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.dtypes import Precision
+from exburn.core.precision import Precision
 
 POLICIES: dict[str, Any] = {
     "float32": Precision(),

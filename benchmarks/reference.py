@@ -39,8 +39,8 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.gradients.differences import numerical
-from exburn.gradients.programs import prepared
+from exburn.elixir.gradients.differences import numerical
+from exburn.elixir.gradients.programs import prepared
 
 ROWS, BATCH = 500, 32
 #: Parameters → widths of the layers, and ExBurn's seconds by method.

@@ -40,12 +40,15 @@ ENVIRONMENT = {
 }
 LIBRARIES = ("jax", "keras", "orbax-checkpoint", "safetensors", "tensorstore", "h5py")
 MEASURED = (  # the parts of ExBurn that are put to the test
-    "exburn/checkpoint/*.py",
+    "exburn/saving/checkpoint/*.py",
     "exburn/saving/[ahms]*.py",
     "callbacks/*checkpoint.py",
     "callbacks/backup_and_restore.py",
 )
-RESUMED = ("exburn/training/checkpointing.py", "exburn/training/resume.py")
+RESUMED = (
+    "exburn/training/checkpoint/run_points.py",
+    "exburn/training/checkpoint/resume.py",
+)
 COUNTS = ("stopped", "lost", "bad", "litter", "untyped")  # of crashes.py
 COUNTS += ("detected", "harmless", "silent")  # of damage.py
 COUNTS += ("kills", "equal", "weights", "failed")  # of interrupted.py

@@ -113,7 +113,7 @@ class System:
 
 
 class Checkpoints(System):
-    """exburn.checkpoint: the newest, and the best."""
+    """exburn.saving.checkpoint: the newest, and the best."""
 
     typed, hidden, keeps_best = ("CheckpointError",), ".unfinished", True
 
@@ -123,10 +123,10 @@ class Checkpoints(System):
     def imports(self) -> None:
         import orbax.checkpoint  # noqa: F401
 
-        import exburn.checkpoint  # noqa: F401
+        import exburn.saving.checkpoint  # noqa: F401
 
     def start(self, folder: str) -> None:
-        from exburn.checkpoint import CheckpointWriter
+        from exburn.saving.checkpoint import CheckpointWriter
 
         self.writer = CheckpointWriter(
             folder, keep=1, best="min", background=self.background
@@ -140,7 +140,7 @@ class Checkpoints(System):
         self.writer.close()
 
     def look(self, folder: str) -> Look:
-        from exburn.checkpoint import CheckpointDirectory
+        from exburn.saving.checkpoint import CheckpointDirectory
 
         look, directory = Look(), CheckpointDirectory(folder)
         listed = directory.checkpoints()

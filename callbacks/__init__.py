@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from exburn.callback import Callback, CallbackList, FunctionCallback, History
 from exburn.callbacks.backup_and_restore import BackupAndRestore
+from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
 from exburn.callbacks.csv_logger import CSVLogger
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback

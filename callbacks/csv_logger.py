@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
 __all__ = ["CSVLogger"]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError
 

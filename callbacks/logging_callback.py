@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 
 __all__ = ["LoggingCallback"]
 

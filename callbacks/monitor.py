@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
 __all__ = ["MonitorCallback"]

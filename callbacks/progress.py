@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from exburn.callback import Callback, CallbackList
+from exburn.callbacks.contract import Callback, CallbackList
 from exburn.callbacks.progress_view import Line, View, choose_view
 from exburn.errors import warn
 

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import warn
 
 __all__ = ["RemoteMonitor"]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
 __all__ = ["ScreenCallback", "screen_callback"]

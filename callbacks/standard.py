@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.callbacks.monitor import MonitorCallback
-from exburn.checkpoint import CheckpointWriter
 from exburn.errors import CallbackError
+from exburn.saving.checkpoint import CheckpointWriter
 
 __all__ = ["StateCheckpoint"]
 

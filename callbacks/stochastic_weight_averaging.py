@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError, warn
 
 __all__ = ["StochasticWeightAveraging"]

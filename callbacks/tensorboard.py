@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError, require
-from exburn.graph import Ref
-from exburn.traversal import iter_weights
+from exburn.module.graph import Ref
+from exburn.module.traversal import iter_weights
 
 __all__ = ["TensorBoard"]
 

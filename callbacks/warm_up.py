@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from exburn.callback import Callback
+from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
 __all__ = ["WarmUp"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 
 __all__ = ["Split", "check_samples", "scattered"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import (
+from exburn.data import (
     ArrayDataset,
     StreamDataset,
     leaves,

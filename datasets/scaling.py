@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import ArrayDataset, check_finite
+from exburn.data import ArrayDataset, check_finite
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 
 __all__ = ["normalize", "normalize_with_stats"]

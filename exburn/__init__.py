@@ -13,7 +13,7 @@ Example:
 import importlib
 from typing import TYPE_CHECKING
 
-from exburn.garbage import starting
+from exburn.runtime.gc_pause import starting
 
 with starting():
     from jax import named_scope as name_scope
@@ -32,11 +32,38 @@ with starting():
         optimizers,
         regularizers,
     )
-    from exburn.absent import missing
-    from exburn.compilation_cache import set_compilation_cache, start_compilation_cache
-    from exburn.context import key_scope, set_random_seed
+    from exburn.core.forward_context import key_scope, set_random_seed
+    from exburn.core.missing_names import missing
+    from exburn.core.precision import (
+        Precision,
+        get_matmul_precision,
+        get_precision,
+        set_matmul_precision,
+        set_precision,
+    )
+    from exburn.core.registry import register
+    from exburn.core.symbolic_shapes import SymbolicScope
     from exburn.datasets import loader as data_loader
-    from exburn.device import (
+    from exburn.initializers import Initializer
+    from exburn.layers import Input
+    from exburn.losses import Loss
+    from exburn.metrics import Metric
+    from exburn.models import Function, Model, Sequential, load_model
+    from exburn.module.input_spec import InputSpec
+    from exburn.module.layer import Layer
+    from exburn.module.remat import RematScope, remat
+    from exburn.module.stateless_scope import StatelessScope
+    from exburn.module.symbolic_tensor import Operation, Symbol
+    from exburn.module.symbolic_tensor import Symbol as KerasTensor
+    from exburn.module.symbolic_tensor import lift as fn
+    from exburn.module.variable import Variable
+    from exburn.optimizers import Optimizer
+    from exburn.regularizers import Regularizer
+    from exburn.runtime.compilation_cache import (
+        set_compilation_cache,
+        start_compilation_cache,
+    )
+    from exburn.runtime.device import (
         cuda_available,
         default_device,
         device,
@@ -44,30 +71,6 @@ with starting():
         device_name,
         metal_available,
     )
-    from exburn.dtypes import (
-        Precision,
-        get_matmul_precision,
-        get_precision,
-        set_matmul_precision,
-        set_precision,
-    )
-    from exburn.initializers import Initializer
-    from exburn.input_spec import InputSpec
-    from exburn.layer import Layer
-    from exburn.layers import Input
-    from exburn.losses import Loss
-    from exburn.metrics import Metric
-    from exburn.models import Function, Model, Sequential, load_model
-    from exburn.optimizers import Optimizer
-    from exburn.registry import register
-    from exburn.regularizers import Regularizer
-    from exburn.rematerialize import RematScope, remat
-    from exburn.shapes import SymbolicScope
-    from exburn.stateless_scope import StatelessScope
-    from exburn.symbol import Operation, Symbol
-    from exburn.symbol import Symbol as KerasTensor
-    from exburn.symbol import lift as fn
-    from exburn.weights import Variable
 
 if TYPE_CHECKING:
     from exburn import (
@@ -92,15 +95,15 @@ if TYPE_CHECKING:
     )
     from exburn.compute import vectorize
     from exburn.dtype_policies import DTypePolicy, FloatDTypePolicy
-    from exburn.gradients import (
+    from exburn.elixir.benchmark import benchmark
+    from exburn.elixir.doctor import configure, doctor, smoke_test, summary, version
+    from exburn.elixir.gradients import (
         check_gradients,
         compute_gradients,
         profile_step,
         train_step,
     )
-    from exburn.health import configure, doctor, smoke_test, summary, version
-    from exburn.inference import predict
-    from exburn.management import (
+    from exburn.elixir.management import (
         clone,
         compute_loss,
         deserialize_params,
@@ -114,10 +117,10 @@ if TYPE_CHECKING:
         to_device,
         update_params,
     )
-    from exburn.progress import fit_with_accuracy, fit_with_progress
+    from exburn.elixir.progress import fit_with_accuracy, fit_with_progress
+    from exburn.interop import predict
     from exburn.quantizers import Quantizer
     from exburn.serving import Serving
-    from exburn.timing import benchmark
 
 __version__ = "0.1.0"
 
@@ -147,32 +150,32 @@ _LAZY_NAMES = {
     "FloatDTypePolicy": "exburn.dtype_policies",
     "Quantizer": "exburn.quantizers",
     "Serving": "exburn.serving",
-    "benchmark": "exburn.timing",
-    "check_gradients": "exburn.gradients",
-    "clone": "exburn.management",
-    "compute_gradients": "exburn.gradients",
-    "compute_loss": "exburn.management",
-    "configure": "exburn.health",
-    "deserialize_params": "exburn.management",
-    "doctor": "exburn.health",
-    "export_params": "exburn.management",
-    "fit_with_accuracy": "exburn.progress",
-    "fit_with_progress": "exburn.progress",
-    "forward": "exburn.management",
-    "forward_pattern": "exburn.management",
-    "import_params": "exburn.management",
-    "info": "exburn.management",
-    "parameters": "exburn.management",
-    "predict": "exburn.inference",
-    "profile_step": "exburn.gradients",
-    "serialize_params": "exburn.management",
-    "smoke_test": "exburn.health",
-    "summary": "exburn.health",
-    "to_device": "exburn.management",
-    "train_step": "exburn.gradients",
-    "update_params": "exburn.management",
+    "benchmark": "exburn.elixir.benchmark",
+    "check_gradients": "exburn.elixir.gradients",
+    "clone": "exburn.elixir.management",
+    "compute_gradients": "exburn.elixir.gradients",
+    "compute_loss": "exburn.elixir.management",
+    "configure": "exburn.elixir.doctor",
+    "deserialize_params": "exburn.elixir.management",
+    "doctor": "exburn.elixir.doctor",
+    "export_params": "exburn.elixir.management",
+    "fit_with_accuracy": "exburn.elixir.progress",
+    "fit_with_progress": "exburn.elixir.progress",
+    "forward": "exburn.elixir.management",
+    "forward_pattern": "exburn.elixir.management",
+    "import_params": "exburn.elixir.management",
+    "info": "exburn.elixir.management",
+    "parameters": "exburn.elixir.management",
+    "predict": "exburn.interop",
+    "profile_step": "exburn.elixir.gradients",
+    "serialize_params": "exburn.elixir.management",
+    "smoke_test": "exburn.elixir.doctor",
+    "summary": "exburn.elixir.doctor",
+    "to_device": "exburn.elixir.management",
+    "train_step": "exburn.elixir.gradients",
+    "update_params": "exburn.elixir.management",
     "vectorize": "exburn.compute",
-    "version": "exburn.health",
+    "version": "exburn.elixir.doctor",
 }
 
 __all__ = [

@@ -18,10 +18,10 @@ from exburn.config import (
     set_floatx,
     set_image_data_format,
 )
-from exburn.dtypes import is_float, standardize_dtype
-from exburn.shapes import in_symbolic_scope
-from exburn.symbol import Symbol
-from exburn.weights import Variable
+from exburn.core.precision import is_float, standardize_dtype
+from exburn.core.symbolic_shapes import in_symbolic_scope
+from exburn.module.symbolic_tensor import Symbol
+from exburn.module.variable import Variable
 
 __all__ = [
     "Variable",

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from exburn.arguments import check_count
-from exburn.dtypes import (
+from exburn.core.checks import check_count
+from exburn.core.precision import (
     DTypePolicy,
     Precision,
     get_precision,

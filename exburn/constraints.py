@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from exburn import registry
-from exburn.absent import missing
-from exburn.dtypes import (
+from exburn.core import registry
+from exburn.core.missing_names import missing
+from exburn.core.precision import (
     CLASSES,
     AWQDTypePolicy,
     DTypePolicy,

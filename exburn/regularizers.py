@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import registry
-from exburn.arguments import check_number
+from exburn.core import registry
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, ShapeError
 
 __all__ = [

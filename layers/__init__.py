@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from exburn import registry
-from exburn.absent import missing
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
+from exburn.core import registry
+from exburn.core.missing_names import missing
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
 from exburn.layers.activation.softmax import Softmax
@@ -76,7 +74,7 @@ from exburn.layers.pooling.adaptive import (
     AdaptiveMaxPooling2D,
     AdaptiveMaxPooling3D,
 )
-from exburn.layers.pooling.everywhere import (
+from exburn.layers.pooling.global_pooling import (
     GlobalAveragePooling1D,
     GlobalAveragePooling2D,
     GlobalAveragePooling3D,
@@ -175,6 +173,8 @@ from exburn.layers.reshaping.border import (
 )
 from exburn.layers.reshaping.shape import Flatten, Permute, RepeatVector, Reshape
 from exburn.layers.reshaping.upsampling import UpSampling1D, UpSampling2D, UpSampling3D
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = [
     "ELU",

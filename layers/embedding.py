@@ -7,13 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import constraints, context, initializers, regularizers
-from exburn.arguments import check_count
+from exburn import constraints, initializers, regularizers
+from exburn.core import forward_context
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
+from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
-from exburn.layers.core.wide_product import wide_product
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["Embedding", "ReversibleEmbedding"]
 
@@ -113,9 +114,9 @@ class Embedding(Adaptable):
 
     def look_up(self, inputs):
         """The rows of the table, in the compute dtype."""
-        pass_ = context.current()
-        if pass_ is not None:
-            pass_.lookups.append((inputs, self.input_dim, self.name))
+        ctx = forward_context.current()
+        if ctx is not None:
+            ctx.lookups.append((inputs, self.input_dim, self.name))
         if jnp.issubdtype(inputs.dtype, jnp.floating) or inputs.dtype == bool:
             inputs = inputs.astype(jnp.int32)
         elif not jnp.issubdtype(inputs.dtype, jnp.integer):
@@ -125,9 +126,9 @@ class Embedding(Adaptable):
         return self._rows(inputs)
 
     def _rows(self, indices):
-        table, pass_ = self.embeddings.get_value(), context.current()
-        if pass_ is not None and pass_.tables is not None:
-            return self.cast(pass_.tables.rows(table, indices))
+        table, ctx = self.embeddings.get_value(), forward_context.current()
+        if ctx is not None and ctx.tables is not None:
+            return self.cast(ctx.tables.rows(table, indices))
         return self.cast(jnp.take(table, indices, 0, mode="clip"))
 
     def compute_mask(self, inputs, mask=None):

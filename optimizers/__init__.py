@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import optax
 
-from exburn import registry
-from exburn.absent import missing
-from exburn.arguments import check_not_of_keras
+from exburn.core import registry
+from exburn.core.checks import check_not_of_keras
+from exburn.core.missing_names import missing
 from exburn.errors import DTypeError, unknown_name
 from exburn.optimizers import schedules
 from exburn.optimizers.adadelta import Adadelta

@@ -13,7 +13,7 @@ from exburn.optimizers.arguments import real
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import DecayedOptions, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
-from exburn.traced_once import traced_once
+from exburn.runtime.cached_trace import traced_once
 
 __all__ = ["Adam", "AdamW", "adam_rule"]
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.building import spec_like
 from exburn.constraints import constrained, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
+from exburn.module.building import spec_like
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.variable import OptimizerVariable, variables_of
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.optimizer import Optimizer

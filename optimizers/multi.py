@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import initial_rate

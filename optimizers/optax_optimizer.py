@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.optimizers.arguments import real
 from exburn.optimizers.live import Live

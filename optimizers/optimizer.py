@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import jax
 
-from exburn import registry
-from exburn.arguments import check_text
+from exburn.core import registry
+from exburn.core.batch_independence import our_class
+from exburn.core.checks import check_text
 from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.eager import Eager
@@ -18,7 +19,6 @@ from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import Live
 from exburn.optimizers.stepwise import Stepwise, adopt_rule
 from exburn.optimizers.update import Update
-from exburn.row_mixing import our_class
 
 __all__ = ["Optimizer"]
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 
 from exburn import initializers
+from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.handle import Handle
 from exburn.optimizers.eager import Eager
 from exburn.optimizers.trees import path_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.handle import Handle
+from exburn.core.variable_proxy import Handle
 from exburn.optimizers.trees import path_of
 
 __all__ = ["OptimizerVariable", "live_number", "variables_of"]

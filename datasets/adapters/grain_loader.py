@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from exburn.dataset import StreamDataset, register_adapter
-from exburn.dataset.stream_dataset import ENDLESS
+from exburn.data import StreamDataset, register_adapter
+from exburn.data.stream_dataset import ENDLESS
 
 __all__ = ["GrainAdapter"]
 

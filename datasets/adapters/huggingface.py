@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import ArrayDataset, StreamDataset, register_adapter
+from exburn.data import ArrayDataset, StreamDataset, register_adapter
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 
 __all__ = ["ColumnAdapter", "HuggingFaceAdapter", "from_huggingface"]

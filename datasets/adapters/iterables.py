@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from exburn.dataset import StreamDataset, register_adapter
+from exburn.data import StreamDataset, register_adapter
 
 __all__ = ["IterableAdapter"]
 

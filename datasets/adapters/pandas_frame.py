@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import register_adapter
+from exburn.data import register_adapter
 from exburn.errors import DataError, DTypeError
 
 __all__ = ["PandasAdapter"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import PyDataset, StreamDataset, register_adapter
+from exburn.data import PyDataset, StreamDataset, register_adapter
 from exburn.datasets.adapters.workers import Processes, Threads, ahead
 from exburn.errors import DataError
 
@@ -21,7 +21,7 @@ __all__ = ["PyDatasetAdapter"]
 
 @register_adapter
 class PyDatasetAdapter:
-    """`exburn.dataset.PyDataset`, and Keras' own class of that name.
+    """`exburn.data.PyDataset`, and Keras' own class of that name.
 
     With a seed the order of the batches is permuted every epoch (``fit`` shuffles
     batches, as Keras does); ``on_epoch_begin`` and ``on_epoch_end`` run in the thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from exburn.dataset import StreamDataset, register_adapter
+from exburn.data import StreamDataset, register_adapter
 
 __all__ = ["TensorFlowDataAdapter"]
 

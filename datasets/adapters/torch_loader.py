@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import StreamDataset, register_adapter
+from exburn.data import StreamDataset, register_adapter
 from exburn.datasets.adapters.scipy_sparse import check_dense_size
 from exburn.errors import DTypeError
 

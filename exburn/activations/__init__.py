@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 
-from exburn import registry
 from exburn.activations import rectifiers, squashing, vectors
 from exburn.activations.rectifiers import (
     celu,
@@ -49,8 +48,9 @@ from exburn.activations.vectors import (
     softmax,
     sparsemax,
 )
+from exburn.core import registry
+from exburn.core.jax_dispatch import original
 from exburn.errors import ArgumentError
-from exburn.jax_functions import original
 
 __all__ = [
     "celu",

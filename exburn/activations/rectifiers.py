@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 
-from exburn.activations.half_gelu import half_gelu
-from exburn.activations.rectified import rectified
-from exburn.traced_once import traced_once
+from exburn.kernels.gelu import erf_gelu
+from exburn.kernels.relu import rectified
+from exburn.runtime.cached_trace import traced_once
 
 __all__ = [
     "celu",
@@ -137,18 +135,12 @@ def gelu(x, approximate=False):
     Source: Hendrycks & Gimpel, *Gaussian Error Linear Units*, 2016.
     """
     x = jnp.asarray(x)
-    if x.dtype in (jnp.bfloat16, jnp.float16) and not approximate:
-        return half_gelu(x)
-    return _gelu(x, approximate)
+    return _tanh_gelu(x) if approximate else erf_gelu(x)
 
 
-@traced_once("approximate")
-def _gelu(x, approximate):
-    if approximate:
-        return jax.nn.gelu(x, approximate=True)
-    # jax.nn.gelu's erfc keeps digits of values below 1e-5, where x is -4 and less, and
-    # takes three times as long as erf: a tenth of a transformer's forward pass.
-    return 0.5 * x * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+@traced_once()
+def _tanh_gelu(x):
+    return jax.nn.gelu(x, approximate=True)
 
 
 def silu(x):

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.activations.shares import shares
 from exburn.errors import ShapeError, warn
+from exburn.kernels.softmax import shares
 
 __all__ = [
     "glu",

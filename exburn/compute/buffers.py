@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.device import device_of
 from exburn.errors import DataError, DTypeError, ShapeError
+from exburn.runtime.device import device_of
 
 __all__ = ["buffer", "dtype", "dtypes", "free", "read", "shape", "size", "to_binary"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from exburn.arguments import check_number
 from exburn.compute.kernels import run_kernel
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError
 
 __all__ = ["Command", "poll", "submit", "wait"]

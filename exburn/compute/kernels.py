@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, unknown_name
-from exburn.ops.convolving import convolve
-from exburn.shapes import describe
+from exburn.kernels.conv.dispatch import convolve
 
 __all__ = ["compile_kernel", "kernel", "kernels", "register_kernel", "run_kernel"]
 

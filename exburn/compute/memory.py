@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.device import device_of
+from exburn.runtime.device import device_of
 
 __all__ = ["device_count", "memory_info", "synchronize"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from exburn import context, registry
-from exburn.arguments import check_number
+from exburn.core import forward_context, registry
+from exburn.core.checks import check_number
+from exburn.core.registry import register_builtin
 from exburn.distillation.losses import DistillationLoss
 from exburn.errors import ArgumentError, ShapeError
 from exburn.metrics import Mean
 from exburn.models import Model
-from exburn.registry import register_builtin
-from exburn.traversal import module_paths
-from exburn.weights import Static
+from exburn.module.traversal import module_paths
+from exburn.module.variable import Static
 
 __all__ = ["Distiller"]
 
@@ -130,12 +130,12 @@ class Distiller(Model):
         self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
     ):
         """The weighted sum of the student's loss and those of distillation."""
-        if context.current() is None:  # called by hand
+        if forward_context.current() is None:  # called by hand
             if not self.built:
                 self(x)
-            pass_ = context.Context(training=training)
-            pass_.paths, pass_.root = module_paths(self), self
-            with context.forward(pass_):
+            ctx = forward_context.Context(training=training)
+            ctx.paths, ctx.root = module_paths(self), self
+            with forward_context.forward(ctx):
                 return self.compute_loss(x, y, y_pred, sample_weight, training)
         if y_pred is None:
             y_pred = self(x, training=training)
@@ -177,15 +177,15 @@ class Distiller(Model):
 
         The student has run already in the pass that its outputs come from.
         """
-        pass_ = context.current()
-        assert pass_ is not None
+        ctx = forward_context.current()
+        assert ctx is not None
         if which == "student":
-            found = self._found(which, pass_)
+            found = self._found(which, ctx)
             if found or not self._compared(which):
                 return None, found
         with _capturing(self, which):
             outputs = getattr(self, which)(x, training=training)
-        return outputs, self._found(which, pass_)
+        return outputs, self._found(which, ctx)
 
     def _compared(self, which: str) -> dict[str, str]:
         """Paths in this model of the layers of one of both that losses compare."""
@@ -195,9 +195,9 @@ class Distiller(Model):
                 found[name] = f"{which}/{getattr(self, which)._path_of(name)}"
         return found
 
-    def _found(self, which: str, pass_: context.Context) -> dict[str, Any]:
+    def _found(self, which: str, ctx: forward_context.Context) -> dict[str, Any]:
         """The outputs that the pass has captured, of each layer's first call."""
-        captured = pass_.captured or {}
+        captured = ctx.captured or {}
         names = self._compared(which)
         return {n: captured[p][0] for n, p in names.items() if captured.get(p)}
 
@@ -221,9 +221,9 @@ class _capturing:
         self.paths = model._compared(which).values()
 
     def __enter__(self) -> None:
-        pass_ = context.current()
-        if pass_ is not None and self.paths:
-            pass_.captured = {p: [] for p in self.paths} | (pass_.captured or {})
+        ctx = forward_context.current()
+        if ctx is not None and self.paths:
+            ctx.captured = {p: [] for p in self.paths} | (ctx.captured or {})
 
     def __exit__(self, *_: object) -> None:
         """They stay in the pass, for the loss."""

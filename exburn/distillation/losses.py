@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import registry, tree
+from exburn import tree
+from exburn.core import registry
+from exburn.core.registry import Configured, register_builtin
 from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.losses import CategoricalCrossentropy, KLDivergence, Loss
 from exburn.losses.catalogue import as_loss
-from exburn.registry import Configured, register_builtin
 
 __all__ = ["DistillationLoss", "FeatureDistillation", "LogitsDistillation"]
 

@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import context
-from exburn.device import device_info
+from exburn.core import forward_context
+from exburn.core.symbolic_shapes import held, is_shape, public_shape, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
-from exburn.input_spec import InputSpec
-from exburn.ops.convolving import for_other_platforms
+from exburn.kernels.conv.dispatch import for_other_platforms
+from exburn.module.input_spec import InputSpec
+from exburn.module.stateless_scope import StatelessScope
+from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
-from exburn.saving.seal import sealed
-from exburn.shapes import held, is_shape, public_shape, spec_of
-from exburn.stateless_scope import StatelessScope
+from exburn.saving.checksum import sealed
 
 __all__ = ["MANIFEST", "ExportArchive"]
 
@@ -290,7 +290,7 @@ def _inferring(fn: Callable) -> Callable:
     """The function with keys for random layers; what it assigns is not kept."""
 
     def run(*args: Any) -> Any:
-        with context.key_scope(jax.random.key(0)), StatelessScope():
+        with forward_context.key_scope(jax.random.key(0)), StatelessScope():
             return jax.tree.map(jnp.asarray, fn(*args))
 
     return run

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, ModelFormatError, require
 from exburn.export.archive import FORMAT, MANIFEST
-from exburn.inference import stablehlo
-from exburn.shapes import describe
+from exburn.interop import stablehlo
 
 __all__ = ["LoadedArchive", "load_archive"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import registry
-from exburn.dtypes import standardize_dtype
+from exburn.core import registry
+from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["ArrayInitializer", "FunctionInitializer", "Initializer"]

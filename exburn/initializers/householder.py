@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from exburn import registry
-from exburn.arguments import check_float
+from exburn.core import registry
+from exburn.core.checks import check_float
 from exburn.errors import ShapeError
 from exburn.initializers.random import RandomInitializer
 

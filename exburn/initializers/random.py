@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import registry
-from exburn.arguments import check_float
+from exburn.core import registry
+from exburn.core.checks import check_float
 from exburn.errors import ArgumentError, DTypeError
 from exburn.initializers.base import (
     Initializer,

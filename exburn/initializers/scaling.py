@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from exburn import registry
-from exburn.arguments import check_float
+from exburn.core import registry
+from exburn.core.checks import check_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.random import (
     RandomInitializer,

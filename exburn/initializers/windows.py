@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.initializers.base import Initializer, as_dtype, as_shape
 

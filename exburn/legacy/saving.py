@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, unknown_name
 
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]

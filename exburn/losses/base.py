@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from exburn import registry
-from exburn.context import carried_mask
-from exburn.dtypes import standardize_dtype
+from exburn.core import registry
+from exburn.core.forward_context import carried_mask
+from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.long_rows import (
+from exburn.kernels.cross_entropy import (
     gives_gradient,
     reduced_cross_entropy,
     row_factors,

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from exburn import registry
-from exburn.arguments import check_not_of_keras
+from exburn.core import registry
+from exburn.core.checks import check_not_of_keras
 from exburn.errors import DTypeError, unknown_name
 from exburn.losses.any_targets import AutoCrossentropy, CrossEntropy
 from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case

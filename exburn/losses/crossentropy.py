@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_label
+from exburn.core.checks import check_label
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (

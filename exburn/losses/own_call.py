@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.batch_independence import is_foreign
 from exburn.losses.base import Loss
-from exburn.row_mixing import is_foreign
 
 __all__ = ["OwnCall", "has_own_call"]
 

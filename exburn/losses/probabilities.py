@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
-from exburn.losses.long_rows import is_long, log_sum_exp, without_spare
+from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
 
 __all__ = [

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.batch_independence import is_foreign, mixes_rows
 from exburn.errors import ShapeError, TargetError
-from exburn.row_mixing import is_foreign, mixes_rows
 
 __all__ = [
     "as_arrays",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.long_rows import is_long, ranks_first, without_spare
+from exburn.kernels.cross_entropy import is_long, ranks_first, without_spare
 from exburn.losses.probabilities import chosen
 from exburn.losses.shapes import (
     as_float,

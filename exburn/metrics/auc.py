@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.arguments import check_number
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.metrics.base import State
 from exburn.metrics.confusion import (

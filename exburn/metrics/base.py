@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.arguments import check_text
-from exburn.dtypes import standardize_dtype
+from exburn.core.checks import check_text
+from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, NotBuiltError
 from exburn.losses.base import snake_case
 from exburn.losses.reduction import blanked

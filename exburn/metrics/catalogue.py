@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from exburn import losses, registry
-from exburn.arguments import check_not_of_keras
+from exburn import losses
+from exburn.core import registry
+from exburn.core.checks import check_not_of_keras
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from exburn.losses.base import snake_case
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_integer
+from exburn.core.checks import check_integer
 from exburn.errors import ShapeError
 from exburn.losses.shapes import paired
 from exburn.metrics.base import State, without_rows

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_count, check_integer, check_label
+from exburn.core.checks import check_count, check_integer, check_label
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows

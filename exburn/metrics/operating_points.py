@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.metrics.base import State
 from exburn.metrics.confusion import Counts, ThresholdMetric

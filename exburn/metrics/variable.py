@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exburn.dtypes import standardize_dtype
-from exburn.handle import Handle
+from exburn.core.precision import standardize_dtype
+from exburn.core.variable_proxy import Handle
 
 if TYPE_CHECKING:
     from exburn.metrics.base import Metric

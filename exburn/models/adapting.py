@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from exburn import lora
 from exburn.errors import ArgumentError, FileFormatError
 from exburn.models.changes import add_record, records, remove_record, repeat
 from exburn.saving.atomic import path_of
+from exburn.transforms import lora
 
 __all__ = ["Adapting"]
 

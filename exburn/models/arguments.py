@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.arguments import check_count
-from exburn.dataset import ArrayDataset, StreamDataset
-from exburn.dataset.trees import in_order
+from exburn.core.checks import check_count
+from exburn.core.symbolic_shapes import describe
+from exburn.data import ArrayDataset, StreamDataset
+from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, DTypeError, warn
-from exburn.shapes import describe
 
 __all__ = [
     "BATCH",

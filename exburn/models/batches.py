@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.dataset import ArrayDataset
+from exburn.data import ArrayDataset
 from exburn.models.arguments import logs_as
 from exburn.models.encoding import read_batch
 from exburn.models.weighting import check_known_classes, class_weights

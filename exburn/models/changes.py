@@ -11,11 +11,14 @@ from typing import Any
 
 from flax import nnx
 
-from exburn import lora
-from exburn.building import materialize, spread_precision
-from exburn.dtypes import DTypePolicy, Precision
+from exburn.core.precision import DTypePolicy, Precision
 from exburn.errors import FileFormatError
-from exburn.quantization import (
+from exburn.module.building import materialize, spread_precision
+from exburn.module.selection import layer_paths
+from exburn.module.traversal import iter_modules, iter_weights
+from exburn.module.variable import Static
+from exburn.transforms import lora
+from exburn.transforms.quantization import (
     Plan,
     Settings,
     calibrate,
@@ -24,9 +27,6 @@ from exburn.quantization import (
     make_plan,
     packed_schemes,
 )
-from exburn.selection import layer_paths
-from exburn.traversal import iter_modules, iter_weights
-from exburn.weights import Static
 
 __all__ = ["add_record", "quantize_in_place", "records", "remove_record", "repeat"]
 

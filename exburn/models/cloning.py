@@ -8,15 +8,15 @@ from typing import Any
 
 import jax
 
-from exburn.building import fresh_clone
+from exburn.core.substitution import making_clone
+from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError
-from exburn.graph import named_by
-from exburn.layer import Layer
 from exburn.layers import Input
 from exburn.models.model import Model
 from exburn.models.sequential import Sequential
-from exburn.shapes import public_shape
-from exburn.substitution import making_clone
+from exburn.module.building import fresh_clone
+from exburn.module.graph import named_by
+from exburn.module.layer import Layer
 
 __all__ = ["clone_model"]
 

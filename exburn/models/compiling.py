@@ -6,20 +6,20 @@ import warnings
 from typing import Any
 
 from exburn import optimizers
-from exburn.arguments import check_count
-from exburn.building import reseed
-from exburn.callback import History
-from exburn.device import device_of
+from exburn.callbacks.contract import History
+from exburn.core.batch_independence import is_foreign
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, NotCompiledError
 from exburn.metrics import Mean
 from exburn.models.options import set_options, warm_up, with_accuracy
-from exburn.row_mixing import is_foreign
-from exburn.training.compile_metrics import CompileMetrics
-from exburn.training.objective import Objective
-from exburn.training.own_step import writes
+from exburn.module.building import reseed
+from exburn.module.traversal import held_metrics
+from exburn.module.variable import OwnState
+from exburn.runtime.device import device_of
+from exburn.training.objective.compile_metrics import CompileMetrics
+from exburn.training.objective.objective import Objective
+from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
-from exburn.traversal import held_metrics
-from exburn.weights import OwnState
 
 __all__ = ["Compiling"]
 
@@ -185,7 +185,7 @@ class Compiling:
             accumulate_gradients=accumulate_gradients,
             nesterov=nesterov,
         )
-        if not writes(self, "train_step"):
+        if not overrides(self, "train_step"):
             _refuse_own_apply(chosen)
         run = self._run.value
         before = run.trainer

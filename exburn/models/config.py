@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from exburn import jax_functions, registry
+from exburn.core import jax_dispatch, registry
+from exburn.core.jax_dispatch import SPLITTING
+from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import FileFormatError
-from exburn.graph import Ref, named_by
-from exburn.jax_functions import SPLITTING
 from exburn.models.keras_operations import is_operation, keras_operation
-from exburn.shapes import public_shape
-from exburn.symbol import OPERATIONS, Lifted, Symbol, has_symbol, lift
+from exburn.module.graph import Ref, named_by
+from exburn.module.symbolic_tensor import OPERATIONS, Lifted, Symbol, has_symbol, lift
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -257,7 +257,7 @@ def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
         return lift(name, name=label)
     if registry.from_file() and name.rpartition(".")[2] in SPLITTING:
         _check_parts(args, kwargs)
-    fn = OPERATIONS.get(name) or jax_functions.named(name)
+    fn = OPERATIONS.get(name) or jax_dispatch.named(name)
     return lift(fn or registry.lookup(name, "function"), name=label)
 
 
@@ -287,7 +287,7 @@ def _described(operation: Any) -> Any:
     for name, fn in OPERATIONS.items():
         if fn is operation.fn:
             return name
-    name = jax_functions.name_of(operation.fn)
+    name = jax_dispatch.name_of(operation.fn)
     described = name or registry.serialize(operation.fn)
     return described["config"] if isinstance(described, dict) else described
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.dataset import (
+from exburn.data import (
     ArrayDataset,
     StreamDataset,
     as_batch,
@@ -23,7 +23,7 @@ from exburn.dataset import (
     as_validation_dataset,
 )
 from exburn.models.host_graph import HostGraph
-from exburn.training.array_feed import row_order
+from exburn.training.feed.array_feed import row_order
 
 __all__ = ["encode_dataset", "read_dataset", "read_batch", "read_validation"]
 

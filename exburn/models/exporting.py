@@ -11,14 +11,14 @@ from typing import Any
 import jax
 from jax import export
 
-from exburn.device import device_info
+from exburn.core.symbolic_shapes import dim, held, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
-from exburn.ops.convolving import for_other_platforms
+from exburn.kernels.conv.dispatch import for_other_platforms
+from exburn.module.traversal import iter_modules
+from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
-from exburn.saving.seal import sealed
-from exburn.shapes import dim, held, spec_of
+from exburn.saving.checksum import sealed
 from exburn.training.module import SplitModule
-from exburn.traversal import iter_modules
 
 __all__ = ["Exporting"]
 

@@ -8,15 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn import config
-from exburn.arguments import check_count
-from exburn.callback import CallbackList, History
 from exburn.callbacks import ProgressBar
-from exburn.dataset import (
-    ArrayDataset,
-    StreamDataset,
-    split,
-    with_targets_like,
-)
+from exburn.callbacks.contract import CallbackList, History
+from exburn.core.checks import check_count
+from exburn.data import ArrayDataset, StreamDataset, split, with_targets_like
 from exburn.errors import ArgumentError
 from exburn.models.arguments import (
     check_ends,
@@ -32,10 +27,10 @@ from exburn.models.encoding import encode_dataset, read_dataset, read_validation
 from exburn.models.options import warm_up, with_accuracy
 from exburn.models.preparing import Preparing, closed_if_it_fails, exits
 from exburn.models.weighting import check_known_classes, class_weights
-from exburn.training.feed import count_steps
-from exburn.training.interrupt import held_back
-from exburn.training.objective import Objective
-from exburn.training.resume import find, load_weights
+from exburn.runtime.signals import defer_signals
+from exburn.training.checkpoint.resume import find, load_weights
+from exburn.training.feed.base import count_steps
+from exburn.training.objective.objective import Objective
 
 __all__ = ["Fitting"]
 
@@ -246,7 +241,13 @@ class Fitting(Preparing):
             nesterov=nesterov,
         )
         guarded = self._guarded("fit", dataset, batch_size, validation)
-        with held_back(), trainer.training("fit"), guarded, options, exits(callbacks):
+        with (
+            defer_signals(),
+            trainer.training("fit"),
+            guarded,
+            options,
+            exits(callbacks),
+        ):
             trainer.fit(
                 dataset,
                 batch_size=batch_size,

@@ -7,9 +7,9 @@ from typing import Any
 from flax import nnx
 
 from exburn.errors import ArgumentError
-from exburn.rematerialize import Remat
-from exburn.selection import frozen_paths, layer_paths, select_layers
-from exburn.traversal import iter_weights
+from exburn.module.remat import Remat
+from exburn.module.selection import frozen_paths, layer_paths, select_layers
+from exburn.module.traversal import iter_weights
 
 __all__ = ["Freezing"]
 

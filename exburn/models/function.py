@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 
-from exburn import graph as graphs
+from exburn.core.symbolic_shapes import describe, is_shape
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.layer import Layer
-from exburn.shapes import describe, is_shape
-from exburn.symbol import Lifted, Operation, Symbol, has_symbol
+from exburn.module import graph as graphs
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Lifted, Operation, Symbol, has_symbol
 
 __all__ = ["Function"]
 

@@ -15,13 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.dataset import as_texts
+from exburn.core.symbolic_shapes import describe, is_text, spec_of
+from exburn.data import as_texts
 from exburn.errors import DataError, GraphError
-from exburn.graph import Graph, Node, Ref
-from exburn.graph_inputs import of_rank
-from exburn.shapes import describe, is_text, spec_of
-from exburn.symbol import Operation
-from exburn.traversal import iter_weights
+from exburn.module.graph import Graph, Node, Ref
+from exburn.module.graph_inputs import of_rank
+from exburn.module.symbolic_tensor import Operation
+from exburn.module.traversal import iter_weights
 
 __all__ = ["HostGraph", "split_off"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.callback import CallbackList
-from exburn.dataset import ArrayDataset
+from exburn.callbacks.contract import CallbackList
+from exburn.data import ArrayDataset
 from exburn.models.arguments import (
     check_ends,
     check_verbose,

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-from exburn.device import device_name
 from exburn.errors import ExBurnError
-from exburn.models.figures import Figures, size_text
-from exburn.selection import frozen_paths, layer_paths
-from exburn.traversal import iter_weights
-from exburn.weights import scalars
+from exburn.models.report import Figures, size_text
+from exburn.module.selection import frozen_paths, layer_paths
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import scalars
+from exburn.runtime.device import device_name
 
 __all__ = ["ModelInfo", "describe"]
 

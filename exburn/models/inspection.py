@@ -14,7 +14,7 @@ from exburn.models.planning import (
     with_rows,
     with_targets,
 )
-from exburn.training.own_step import writes
+from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
 __all__ = ["Inspection", "ModelInfo", "Plan"]
@@ -84,7 +84,7 @@ class Inspection:
         """The trainer, prepared; the program; and specs of a batch."""
         trainer = self._predictor()
         trains = self.compiled and trainer.objective.wants_targets
-        trains = trains or writes(self, "train_step")
+        trains = trains or overrides(self, "train_step")
         kind = "train" if trains and not self._untrainable() else "predict"
         given = None
         if x is not None:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn import ops, registry
+from exburn import ops
+from exburn.core import registry
+from exburn.core.jax_dispatch import SPLITTING
 from exburn.errors import FileFormatError
-from exburn.jax_functions import SPLITTING
 
 __all__ = ["is_operation", "keras_operation"]
 

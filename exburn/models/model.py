@@ -10,14 +10,12 @@ from typing import Any
 import jax
 from flax import nnx
 
-from exburn import context, registry
-from exburn import graph as graphs
-from exburn.building import clone, intact, materialize, place, spread_precision
-from exburn.dataset import as_texts
-from exburn.dtypes import DTypePolicy
+from exburn.core import forward_context, registry
+from exburn.core.precision import DTypePolicy
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import is_shape, public_shape
+from exburn.data import as_texts
 from exburn.errors import ArgumentError, GraphError, UncalledLayerError, unknown_name
-from exburn.layer import Layer
-from exburn.layer.given_policy import follow_map
 from exburn.models.adapting import Adapting
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.exporting import Exporting
@@ -25,10 +23,12 @@ from exburn.models.host_graph import HostGraph, split_off
 from exburn.models.pickling import reduced
 from exburn.models.quantizing import Quantizing
 from exburn.models.training import Training
-from exburn.registry import register_builtin
-from exburn.shapes import is_shape, public_shape
-from exburn.symbol import Lifted, Symbol, has_symbol, record
-from exburn.weights import Static
+from exburn.module import graph as graphs
+from exburn.module.building import clone, intact, materialize, place, spread_precision
+from exburn.module.layer import Layer
+from exburn.module.layer.given_policy import follow_map
+from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
+from exburn.module.variable import Static
 
 __all__ = ["Model"]
 
@@ -101,7 +101,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         self.nodes = nnx.Dict(layers)
         given = jax.tree.map(lambda s: s.spec, inputs) if host is None else host.specs
         flat, treedef = jax.tree.flatten(given)
-        self._book.value.traced = (
+        self._meta.value.traced = (
             lambda values: ((jax.tree.unflatten(treedef, values),), {}),
             flat,
         )
@@ -112,11 +112,11 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         """Calls the layers once more: their outputs have other dtypes now."""
         assert self.graph is not None
         layers = [layer for layer in _values(self.nodes) if isinstance(layer, Layer)]
-        calls = [len(layer._book.value.calls) for layer in layers]
+        calls = [len(layer._meta.value.calls) for layer in layers]
         inputs = self._symbols.value[0]
         outputs = self.graph.run(self.nodes, inputs)
         for layer, count in zip(layers, calls, strict=True):
-            del layer._book.value.calls[:count]
+            del layer._meta.value.calls[:count]
         self._set_graph(inputs, outputs)
 
     @property
@@ -250,17 +250,17 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
         ``__call__`` has told them already.
         """
-        pass_ = context.current()
-        if training is None or pass_ is not None and pass_.training == bool(training):
+        ctx = forward_context.current()
+        if training is None or ctx is not None and ctx.training == bool(training):
             return self._compute(inputs)
-        if pass_ is None:  # called by hand
+        if ctx is None:  # called by hand
             return self(inputs, training=training)
-        before = pass_.training, pass_.asked
-        pass_.training, pass_.asked = bool(training), True
+        before = ctx.training, ctx.asked
+        ctx.training, ctx.asked = bool(training), True
         try:
             return self._compute(inputs)
         finally:
-            pass_.training, pass_.asked = before
+            ctx.training, ctx.asked = before
 
     def _compute(self, inputs: Any) -> Any:
         assert self.graph is not None
@@ -274,7 +274,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             specs = jax.tree.map(lambda symbol: symbol.spec, inside)
             symbols = record(self, args, kwargs, specs)
             made = jax.tree.leaves(symbols)
-            self._book.value.calls.append(made[0].call)
+            self._meta.value.calls.append(made[0].call)
             for symbol, source in zip(made, jax.tree.leaves(inside), strict=True):
                 symbol.mask = source.mask
             return symbols
@@ -288,12 +288,12 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         """What the graph makes of symbols, of which some are strings."""
         assert self.graph is not None
         layers = [layer for _, layer in _items(self.nodes)]
-        calls = [len(layer._book.value.calls) for layer in layers]
+        calls = [len(layer._meta.value.calls) for layer in layers]
         try:
             return self.graph.run(self.nodes, inputs)
         finally:  # they are calls of this model's, not of its layers'
             for layer, count in zip(layers, calls, strict=True):
-                del layer._book.value.calls[count:]
+                del layer._meta.value.calls[count:]
 
     def set_weights(self, weights: Any) -> None:
         """As of a layer; while another thread trains the model they would be lost.
@@ -314,7 +314,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         return copied
 
     def __reduce_ex__(self, protocol):
-        # The book of calls holds functions, which no pickle can.
+        # The metadata hold functions, which no pickle can.
         return reduced(self) if self.built else super().__reduce_ex__(protocol)
 
     # ------------------------------------------------------------------ accessors
@@ -409,14 +409,14 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     @property
     def input(self):
         """The symbols that the model was made from, or a subclass was called on."""
-        if self.graph is None and self._book.value.calls:
+        if self.graph is None and self._meta.value.calls:
             return super().input
         return self._require_symbols("input")[0]
 
     @property
     def output(self):
         """The symbols that the model returns, or a subclass returned."""
-        if self.graph is None and self._book.value.calls:
+        if self.graph is None and self._meta.value.calls:
             return super().output
         return self._require_symbols("output")[1]
 

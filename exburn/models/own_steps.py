@@ -9,15 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import context
-from exburn.building import inspect_call, spec_like
-from exburn.dataset.packing import unpack_x_y_sample_weight
+from exburn.core import forward_context
+from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
-from exburn.layer import Bound, bound
 from exburn.models.compiling import Compiling
+from exburn.module.building import inspect_call, spec_like
+from exburn.module.layer import Bound, bound
 from exburn.training.forward import ends_in_probabilities
-from exburn.training.own_metrics import holding
-from exburn.training.own_step import built_in, gives_loss
+from exburn.training.objective.stateful_metrics import holding
+from exburn.training.overrides import built_in, gives_loss
 from exburn.training.program import one_number, own_loss
 
 __all__ = ["OwnSteps"]
@@ -188,11 +188,11 @@ class OwnSteps:
         objective = self._trainer("compute_loss").objective
         self._require_targets("compute_loss", y)
         self.match_objective(y, y_pred, sample_weight)
-        pass_ = context.current() or context.Context()
-        filled, masks = pass_.attached(y_pred)
+        ctx = forward_context.current() or forward_context.Context()
+        filled, masks = ctx.attached(y_pred)
         loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
-        pass_.parts = parts if objective.parts else {}
-        if pass_.root is self:
+        ctx.parts = parts if objective.parts else {}
+        if ctx.root is self:
             for added in self.losses:
                 loss = loss + jnp.sum(jnp.asarray(added, jnp.float32))
         return loss
@@ -220,16 +220,16 @@ class OwnSteps:
             The loss, and the three lists afterwards.
         """
         given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
-        pass_ = context.current()
-        masks = None if pass_ is None else pass_.attached(y_pred)[1]
+        ctx = forward_context.current()
+        masks = None if ctx is None else ctx.attached(y_pred)[1]
         weights = trainable_variables, non_trainable_variables
         measured = metrics_variables or self.metrics_variables
         op = "stateless_compute_loss"
         with self._working_on(weights, measured, training, op) as (run, after):
             if masks is not None:
-                run.pass_.attach(y_pred, masks)
+                run.ctx.attach(y_pred, masks)
             loss = own_loss(run.copy.compute_loss, training, **given)
-            self._track(run.pass_.parts, y_pred)
+            self._track(run.ctx.parts, y_pred)
         return loss, (list(trainable_variables), run.rest, after)
 
     @built_in
@@ -243,11 +243,11 @@ class OwnSteps:
         Returns:
             What is logged: ``get_metrics_result()``.
         """
-        trainer, pass_ = self._trainer("compute_metrics"), context.current()
-        if pass_ is None:
+        trainer, ctx = self._trainer("compute_metrics"), forward_context.current()
+        if ctx is None:
             self.match_objective(y, y_pred, sample_weight)
-            trainer.readings, pass_ = None, context.Context()
-        masks = pass_.attached(y_pred)[1]
+            trainer.readings, ctx = None, forward_context.Context()
+        masks = ctx.attached(y_pred)[1]
         trainer.objective.measure(y, y_pred, sample_weight, masks)
         return self.get_metrics_result()
 
@@ -261,7 +261,10 @@ class OwnSteps:
         trainer = self._run.value.trainer
         if trainer is None:
             return {}
-        if context.current() is None and (logs := trainer.last_logs) is not None:
+        if (
+            forward_context.current() is None
+            and (logs := trainer.last_logs) is not None
+        ):
             return logs
         found: dict[str, Any] = {}
         for metric, name in self._named_metrics():
@@ -304,10 +307,10 @@ class OwnSteps:
             outputs = run.copy._call_arrays((x,), {})
             given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
             loss = own_loss(run.copy.compute_loss, training, **given)
-            self._track(run.pass_.parts, outputs)
+            self._track(run.ctx.parts, outputs)
         return loss, {
             "outputs": outputs,
-            "masks": run.pass_.attached(outputs)[1],
+            "masks": run.ctx.attached(outputs)[1],
             "rest": run.rest,
             "metrics": after,
         }
@@ -321,7 +324,7 @@ class OwnSteps:
         trackers, weights = self._loss_trackers(), (trained, seen["rest"])
         work = self._working_on(weights, seen["metrics"], training, "compute_metrics")
         with work as (run, after):
-            run.pass_.attach(seen["outputs"], seen["masks"])
+            run.ctx.attach(seen["outputs"], seen["masks"])
             trackers["loss"].update_state(loss, sample_weight=rows)
             logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
         return logs, after

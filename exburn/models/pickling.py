@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from exburn.building import own_classes
+from exburn.module.building import own_classes
 from exburn.saving import load_model, save_model
 
 __all__ = ["reduced"]

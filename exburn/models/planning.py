@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.device import device_name
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError
-from exburn.models.figures import Figures, amount_text, size_text
-from exburn.shapes import describe
+from exburn.models.report import Figures, amount_text, size_text
+from exburn.runtime.device import device_name
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.trainer import Trainer
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from jax import default_device
 
-from exburn.callback import CallbackList
 from exburn.callbacks import ProgressBar
-from exburn.dataset import StreamDataset
-from exburn.dataset.trees import NAMES
+from exburn.callbacks.contract import CallbackList
+from exburn.data import StreamDataset
+from exburn.data.trees import NAMES
 from exburn.errors import ArgumentError, DataError
 from exburn.models.arguments import (
     BATCH,
@@ -22,12 +22,12 @@ from exburn.models.arguments import (
     positive,
 )
 from exburn.models.compiling import Compiling
-from exburn.models.exhaustion import memory_errors
-from exburn.placement import refuse_apart
-from exburn.training.feed import count_steps
-from exburn.training.own_step import writes
-from exburn.traversal import iter_weights
-from exburn.weights import alive
+from exburn.models.out_of_memory import memory_errors
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import alive
+from exburn.runtime.placement import refuse_apart
+from exburn.training.feed.base import count_steps
+from exburn.training.overrides import overrides
 
 __all__ = ["Preparing", "closed_if_it_fails", "exits"]
 
@@ -65,7 +65,7 @@ class Preparing(Compiling):
         if ready:
             spec = trainer.recall(kind, batch)
         else:
-            own = writes(self, f"{kind}_step") or self.own_compute_loss is not None
+            own = overrides(self, f"{kind}_step") or self.own_compute_loss is not None
             if not own and kind != "predict":
                 self._require_targets(op, batch[1])
             spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)

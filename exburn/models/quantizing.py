@@ -7,13 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import optimizers, registry
-from exburn.building import materialize, spec_like
-from exburn.dataset import as_batch, check_finite
+from exburn import optimizers
+from exburn.core import registry
+from exburn.data import as_batch, check_finite
 from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
 from exburn.models.changes import quantize_in_place, records
-from exburn.module_copy import twin
-from exburn.quantization import (
+from exburn.module.building import materialize, spec_like
+from exburn.module.copying import twin
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import Static
+from exburn.transforms.quantization import (
     Blocks,
     Calibration,
     QuantizationReport,
@@ -25,8 +28,6 @@ from exburn.quantization import (
     require_finite,
     token_windows,
 )
-from exburn.traversal import iter_weights
-from exburn.weights import Static
 
 __all__ = ["Quantizing"]
 

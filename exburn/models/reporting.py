@@ -11,16 +11,16 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from exburn.compilation_cache import compilation_cache
-from exburn.compiler_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.config import is_flash_attention_enabled
-from exburn.device import chosen_platform
 from exburn.errors import ArgumentError
-from exburn.gpu_kernels import why_not
-from exburn.ops import convolving
+from exburn.kernels.conv import dispatch
+from exburn.kernels.dispatch import why_not
+from exburn.module.traversal import iter_modules
+from exburn.runtime.compilation_cache import compilation_cache
+from exburn.runtime.device import chosen_platform
+from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.training.compiled import Compilation
-from exburn.training.plan import Decision
-from exburn.traversal import iter_modules
+from exburn.training.feed.plan import Decision
 
 __all__ = ["CompileReport", "ExecutionPlan", "Reporting"]
 
@@ -149,7 +149,7 @@ def _attention() -> Decision:
 
 
 def _convolutions(options: dict[str, Any]) -> Decision:
-    reason = convolving.why_not()
+    reason = dispatch.why_not()
     taken = "XLA's" if reason else "forms of ExBurn, where XLA's are slow"
     return Decision(
         "convolutions",

@@ -6,13 +6,11 @@ from typing import Any
 
 from flax import nnx
 
-from exburn import graph as graphs
-from exburn import registry
-from exburn.arguments import check_not_of_keras
-from exburn.building import intact, materialize, spread_precision
+from exburn.core import registry
+from exburn.core.checks import check_not_of_keras
+from exburn.core.registry import deserialize, register_builtin
+from exburn.core.symbolic_shapes import TEXT, is_text
 from exburn.errors import ArgumentError, DataError, DTypeError, NotBuiltError
-from exburn.layer import Layer
-from exburn.layer.given_policy import follow_map
 from exburn.layers import Function, Input, ModuleLayer
 from exburn.models.config import (
     axes_entry,
@@ -20,10 +18,12 @@ from exburn.models.config import (
     restore_axes,
 )
 from exburn.models.model import Model
-from exburn.registry import deserialize, register_builtin
-from exburn.shapes import TEXT, is_text
-from exburn.symbol import Symbol
-from exburn.weights import Static
+from exburn.module import graph as graphs
+from exburn.module.building import intact, materialize, spread_precision
+from exburn.module.layer import Layer
+from exburn.module.layer.given_policy import follow_map
+from exburn.module.symbolic_tensor import Symbol
+from exburn.module.variable import Static
 
 __all__ = ["Sequential"]
 

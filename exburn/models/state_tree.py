@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
-from exburn.layer.seeds import iter_variables
-from exburn.traversal import iter_weights
+from exburn.module.layer.seeds import iter_variables
+from exburn.module.traversal import iter_weights
 
 __all__ = ["StateTree"]
 

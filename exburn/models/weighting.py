@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, TargetError
 
 __all__ = ["check_known_classes", "class_weights"]

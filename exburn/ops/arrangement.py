@@ -7,8 +7,8 @@ import operator
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
+from exburn.module.symbolic_tensor import Symbol, lift
 from exburn.ops.binding import bind, listed, nameable, op, tensor
-from exburn.symbol import Symbol, lift
 
 # fmt: off
 __all__ = [

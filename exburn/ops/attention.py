@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.activations.shares import shares
 from exburn.config import is_flash_attention_enabled
 from exburn.errors import ShapeError
+from exburn.kernels.softmax import shares
 from exburn.ops.binding import op
 
 __all__ = ["dot_product_attention"]

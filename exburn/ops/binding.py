@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import registry
-from exburn.dtypes import standardize_dtype
-from exburn.jax_functions import SPLITTING, original
-from exburn.symbol import OPERATIONS, Symbol, has_symbol, lift
+from exburn.core import registry
+from exburn.core.jax_dispatch import SPLITTING, original
+from exburn.core.precision import standardize_dtype
+from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
 
 __all__ = ["bind", "listed", "op", "tensor", "tensors"]
 

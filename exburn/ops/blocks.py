@@ -7,8 +7,8 @@ import re
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.arguments import check_count
 from exburn.config import check_format
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 

@@ -10,8 +10,8 @@ from jax import lax
 from jax.core import Tracer
 
 from exburn.errors import GraphError
+from exburn.module.symbolic_tensor import OPERATIONS, Symbol, lift
 from exburn.ops.binding import tensor, tensors
-from exburn.symbol import OPERATIONS, Symbol, lift
 
 # fmt: off
 __all__ = [

@@ -7,10 +7,10 @@ from typing import Any
 from jax import lax
 
 from exburn.config import check_format
-from exburn.dtypes import is_float
+from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
+from exburn.kernels.conv.dispatch import convolve
 from exburn.ops.binding import op
-from exburn.ops.convolving import convolve
 
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
 

@@ -8,11 +8,11 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from exburn.dtypes import is_float, standardize_dtype
+from exburn.core.precision import is_float, standardize_dtype
 from exburn.errors import ArgumentError, ShapeError, unknown_name
+from exburn.module.symbolic_tensor import Symbol, lift
 from exburn.ops.binding import bind, nameable, op, tensor
 from exburn.ops.reduction import refuse_sparse
-from exburn.symbol import Symbol, lift
 
 # fmt: off
 __all__ = [

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.config import epsilon, floatx
-from exburn.dtypes import is_float
+from exburn.core.precision import is_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 from exburn.ops.reduction import refuse_sparse

@@ -7,9 +7,9 @@ import numpy as np
 
 from exburn.config import check_format
 from exburn.errors import ArgumentError, ShapeError
+from exburn.kernels.conv.dispatch import convolve
 from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread
-from exburn.ops.convolving import convolve
 from exburn.ops.warping import on_batches
 
 __all__ = ["extract_patches", "extract_patches_3d", "gaussian_blur", "sobel_edges"]

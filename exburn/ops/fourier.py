@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.windows import window as window_values
 from exburn.ops.binding import bind, op

@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 
 from exburn.config import epsilon as default_epsilon
-from exburn.dtypes import is_float
+from exburn.core.precision import is_float
 from exburn.errors import ArgumentError
 from exburn.ops.binding import op
 

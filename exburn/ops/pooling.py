@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from exburn.config import check_format
-from exburn.dtypes import is_float, lowest_of
+from exburn.core.precision import is_float, lowest_of
 from exburn.errors import ShapeError
 from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn import integer_products
+from exburn.kernels import int8_matmul
 from exburn.ops.binding import bind, listed, op
 
 # fmt: off
@@ -18,10 +18,10 @@ corrcoef = bind(jnp.corrcoef, "x, /")
 correlate = bind(jnp.correlate, "x1, x2, /, mode")
 cross = bind(jnp.cross, "x1, x2, /, axisa, axisb, axisc, axis")
 dot = bind(jnp.dot, "x1, x2, /")
-einsum = listed(integer_products.einsum)
+einsum = listed(int8_matmul.einsum)
 inner = bind(jnp.inner, "x1, x2, /")
 kron = bind(jnp.kron, "x1, x2, /")
-matmul = op(integer_products.matmul)
+matmul = op(int8_matmul.matmul)
 outer = bind(jnp.outer, "x1, x2, /")
 slogdet = bind(jnp.linalg.slogdet, "x, /")
 tensordot = bind(jnp.tensordot, "x1, x2, /, axes")

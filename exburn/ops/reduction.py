@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.ops.binding import bind, op
 

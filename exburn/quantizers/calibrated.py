@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from exburn import registry
-from exburn.arguments import check_count, check_flag, check_number
+from exburn.core import registry
+from exburn.core.checks import check_count, check_flag, check_number
 from exburn.errors import ArgumentError
 from exburn.quantizers.configs import QuantizationConfig
 

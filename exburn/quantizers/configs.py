@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from exburn import registry
-from exburn.arguments import check_count
+from exburn.core import registry
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 from exburn.quantizers.rounding import AbsMaxQuantizer
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.config import epsilon as smallest
-from exburn.dtypes import standardize_dtype
+from exburn.core.precision import standardize_dtype
+from exburn.core.registry import Configured
 from exburn.errors import ArgumentError, ShapeError
-from exburn.registry import Configured
 
 __all__ = [
     "AbsMaxQuantizer",

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from exburn.absent import missing
+from exburn.core.missing_names import missing
 from exburn.saving.file_editor import KerasFileEditor
 from exburn.saving.model import (
     load_model,

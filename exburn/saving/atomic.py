@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from exburn.checkpoint.manifest import sync_folder
 from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
+from exburn.saving.checkpoint.manifest import sync_folder
 
 __all__ = [
     "Source",

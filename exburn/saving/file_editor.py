@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, require
-from exburn.layer import Layer
+from exburn.module.layer import Layer
 from exburn.saving.atomic import path_of, write_atomically
 from exburn.saving.header import damaged
 from exburn.saving.keras_archive import KerasArchive

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from exburn.layers import IntegerLookup, StringLookup, TextVectorization
+from exburn.module.traversal import iter_modules
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import config_groups, walk
 from exburn.saving.own_storage import asset_name, has_own
-from exburn.traversal import iter_modules
 
 __all__ = ["idf_weights", "read_assets", "with_vocabularies"]
 

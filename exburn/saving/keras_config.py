@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import FileFormatError
 
 __all__ = ["compile_settings", "modernize"]

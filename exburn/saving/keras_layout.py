@@ -19,8 +19,8 @@ from typing import Any
 
 from flax import nnx
 
-from exburn.containers import CONTAINERS
-from exburn.layer import Layer
+from exburn.core.batch_independence import is_foreign
+from exburn.core.containers import CONTAINERS
 from exburn.layers import (
     GroupQueryAttention,
     MultiHeadAttention,
@@ -29,9 +29,9 @@ from exburn.layers import (
 )
 from exburn.losses import Loss
 from exburn.metrics import Metric
+from exburn.module.layer import Layer
+from exburn.module.traversal import children, iter_weights
 from exburn.optimizers import Optimizer
-from exburn.row_mixing import is_foreign
-from exburn.traversal import children, iter_weights
 
 __all__ = ["config_groups", "own_weights", "walk"]
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn import registry
-from exburn.building import materialize, place
+from exburn.core import registry
 from exburn.errors import FileFormatError, ModelFormatError, warn
-from exburn.layer import Layer
+from exburn.module.building import materialize, place
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.header import parse_json
 from exburn.saving.keras_archive import KerasArchive
@@ -30,7 +31,6 @@ from exburn.saving.model_reading import unusable
 from exburn.saving.model_tensors import fill
 from exburn.saving.own_storage import give_back
 from exburn.saving.weights import Stored
-from exburn.traversal import iter_weights
 
 __all__ = ["load_archive", "load_hdf5"]
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules, iter_weights
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_assets import idf_weights
@@ -19,7 +20,6 @@ from exburn.saving.keras_layout import own_weights, walk
 from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
 from exburn.saving.weights import Stored
-from exburn.traversal import iter_modules, iter_weights
 
 __all__ = ["KerasWeights", "open_weights"]
 

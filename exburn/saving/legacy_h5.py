@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import FileFormatError
+from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.weights import Stored
-from exburn.traversal import iter_weights
 
 __all__ = ["LegacyWeights", "is_legacy", "optimizer_arrays"]
 

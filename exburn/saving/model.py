@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exburn import registry
-from exburn.building import materialize
+from exburn.core import registry
 from exburn.errors import ArgumentError, ModelFormatError, NotBuiltError
-from exburn.layer import Layer
+from exburn.module.building import materialize
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import fits, parse_json
 from exburn.saving.model_description import (
@@ -31,7 +32,6 @@ from exburn.saving.model_reading import ModelReader
 from exburn.saving.model_tensors import optimizer_leaves, variables
 from exburn.saving.own_storage import own_assets, own_variables
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
-from exburn.traversal import iter_modules
 
 __all__ = ["load_model", "model_from_json", "model_to_json", "save_model"]
 

@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn import registry
-from exburn.building import infer, materialize
-from exburn.dtypes import default_precision
+from exburn.core import registry
+from exburn.core.precision import default_precision
+from exburn.core.symbolic_shapes import public_shape, spec_of
 from exburn.errors import ArgumentError, FileFormatError
-from exburn.layer import Layer
-from exburn.shapes import public_shape, spec_of
-from exburn.traversal import iter_modules, iter_weights
+from exburn.module.building import infer, materialize
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules, iter_weights
 
 __all__ = [
     "check_numbers",
@@ -122,7 +122,7 @@ def _called(model: Any) -> Iterator[tuple[str, Layer]]:
     return (
         (path, layer)
         for path, layer in _outside_of_graphs(model)
-        if layer._book.value.traced is not None
+        if layer._meta.value.traced is not None
     )
 
 
@@ -131,7 +131,7 @@ def _built_by_hand(model: Any) -> Iterator[tuple[str, Layer]]:
     return (
         (path, layer)
         for path, layer in _outside_of_graphs(model)
-        if layer.built and layer._book.value.traced is None
+        if layer.built and layer._meta.value.traced is None
     )
 
 
@@ -208,7 +208,7 @@ def _is_int(value: Any) -> bool:
 
 # ---------------------------------------------------------------------- calls
 def _describe_call(layer: Layer) -> Any:
-    traced = layer._book.value.traced
+    traced = layer._meta.value.traced
     assert traced is not None
     rebuild, specs = traced
     return _encode(rebuild(specs))

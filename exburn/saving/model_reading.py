@@ -10,9 +10,11 @@ import jax
 import numpy as np
 from flax import nnx
 
-from exburn import registry
-from exburn.building import place
+from exburn.core import registry
+from exburn.core.substitution import making_clone
 from exburn.errors import FileFormatError, ModelFormatError, UnknownNameError
+from exburn.module.building import place
+from exburn.module.traversal import iter_weights
 from exburn.saving.header import parse_json
 from exburn.saving.model_description import (
     check_numbers,
@@ -31,8 +33,6 @@ from exburn.saving.model_tensors import (
 )
 from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
-from exburn.substitution import making_clone
-from exburn.traversal import iter_weights
 
 __all__ = ["ModelReader", "unusable"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from flax import nnx
 
 from exburn.errors import ArgumentError
+from exburn.module.traversal import iter_modules, iter_weights
 from exburn.saving.header import STORED_AS
-from exburn.traversal import iter_modules, iter_weights
 
 __all__ = [
     "OPTIMIZER",

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError
-from exburn.layer import Layer
-from exburn.traversal import iter_modules
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules
 
 __all__ = [
     "asset_name",

@@ -1,11 +1,11 @@
-"""Objects by registered names: Keras' names of ``exburn.registry``."""
+"""Objects by registered names: Keras' names of ``exburn.core.registry``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import UnknownNameError
 
 __all__ = [

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError
+from exburn.module.variable import alive
 from exburn.saving.atomic import (
     ONCE,
     Source,
@@ -44,7 +45,6 @@ from exburn.saving.header import (
     sealed,
     strings,
 )
-from exburn.weights import alive
 
 __all__ = ["TensorFile", "byte_count", "write_tensors"]
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from exburn.checkpoint import saved_at
-from exburn.checkpoint.arrays import weights_of
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import assign
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
+from exburn.saving.checkpoint import saved_at
+from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.header import damaged
 from exburn.saving.keras_archive import is_keras_archive
 from exburn.saving.own_storage import give_back, is_own, own_variables
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
-from exburn.traversal import iter_weights
-from exburn.weights import assign
 
 __all__ = ["Stored", "load_weights", "save_weights"]
 

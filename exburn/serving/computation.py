@@ -11,20 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.building import spec_like
-from exburn.dataset import ArrayDataset
-from exburn.dataset.trees import in_order
+from exburn.core.symbolic_shapes import describe, held
+from exburn.data import ArrayDataset
+from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.flops import Cost, count
-from exburn.layer import Layer
 from exburn.models.arguments import check_rows
+from exburn.module.building import spec_like
+from exburn.module.layer import Layer
+from exburn.runtime.cost_model import Cost, count
 from exburn.serving.hooks import Hooks
 from exburn.serving.inputs import Inputs
-from exburn.shapes import describe, held
 from exburn.training.check import check_ids
+from exburn.training.feed.plan import unrolled
 from exburn.training.forward import lookups
 from exburn.training.module import SplitModule
-from exburn.training.plan import unrolled
 from exburn.training.trainer import Trainer
 
 __all__ = ["Computation"]
@@ -157,8 +157,8 @@ class Computation:
             return self.model(*args), ()
         # The key that predict() uses for its first batch.
         draw = jax.random.fold_in(jax.random.key(0), 0)
-        outputs, _, pass_ = self._split.forward((weights,), x, training=False, key=draw)
-        return outputs, lookups(x, pass_)
+        outputs, _, ctx = self._split.forward((weights,), x, training=False, key=draw)
+        return outputs, lookups(x, ctx)
 
     def run(self, key: Hashable, size: int) -> Callable:
         """The function that is compiled for batches of ``size`` rows."""

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
+from exburn.core.scoped import scoped
 from exburn.errors import unknown_name
-from exburn.scoped import scoped
 
 __all__ = ["Hooks", "emit"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.dataset import ArrayDataset, as_dataset, check_finite
-from exburn.dtypes import is_float
+from exburn.core.precision import is_float
+from exburn.core.symbolic_shapes import describe, held, spec_of
+from exburn.data import ArrayDataset, as_dataset, check_finite
 from exburn.errors import DataError, DTypeError, ShapeError
-from exburn.shapes import describe, held, spec_of
 
 __all__ = ["Inputs"]
 

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from exburn.building import spec_like
 from exburn.errors import BatchFailedError
+from exburn.module.building import spec_like
 from exburn.serving.batcher import Batch, Batcher
 from exburn.serving.computation import Computation
 from exburn.serving.statistics import Recorder

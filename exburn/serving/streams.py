@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.dataset import ArrayDataset
+from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, QueueFullError
 from exburn.models.arguments import positive
 from exburn.serving.answer import Answer

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, DataError
 from exburn.layers import BatchNormalization
-from exburn.training.chunking import make_feed
+from exburn.module.traversal import iter_modules
+from exburn.training.feed.chunking import make_feed
 from exburn.training.module import Arrays
-from exburn.training.preparation import Preparation
+from exburn.training.prepare import Preparation
 from exburn.training.program import Programs
-from exburn.traversal import iter_modules
 
 __all__ = ["Averaging"]
 

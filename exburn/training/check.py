@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.core.symbolic_shapes import describe, plain
 from exburn.errors import DataError, ExBurnError
-from exburn.shapes import describe, plain
 
 __all__ = [
     "in_batch",

@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from exburn.building import spec_like
 from exburn.errors import RecompileWarning, warn
-from exburn.garbage import has_started, starting
-from exburn.placement import bound_to, is_bound, together
+from exburn.module.building import spec_like
+from exburn.runtime.gc_pause import has_started, starting
+from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.training.settings import Settings
 
 __all__ = ["Compilation", "CompileLog", "Watched"]

@@ -11,21 +11,21 @@ from typing import Any, TypeGuard
 import jax
 import numpy as np
 
-from exburn.building import spec_like
-from exburn.callback import CallbackList
-from exburn.device import waking
+from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
-from exburn.placement import bound_to
+from exburn.module.building import spec_like
+from exburn.runtime.device import waking
+from exburn.runtime.placement import bound_to
+from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
 from exburn.training.averaging import Averaging
 from exburn.training.check import in_batch
-from exburn.training.checkpointing import Checkpointing
-from exburn.training.chunking import phase_of
-from exburn.training.feed import ArrayFeed, Feed
+from exburn.training.checkpoint.resume import Resume
+from exburn.training.checkpoint.run_points import Checkpointing
+from exburn.training.feed.base import ArrayFeed, Feed
+from exburn.training.feed.chunking import phase_of
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
-from exburn.training.interrupt import held_back, let_through
-from exburn.training.readings import Readings
-from exburn.training.resume import Resume
+from exburn.training.objective.readings import Readings
 from exburn.training.timing import Timing
 
 __all__ = ["Epochs"]
@@ -85,11 +85,11 @@ class Epochs:
         with self.points, trainer.telling(self.callbacks):
             trainer.begin_run(state)
             try:
-                with let_through():
+                with allow_signals():
                     self._run(first, last, validates)
             finally:
                 try:
-                    with let_through():  # a reader may never come back
+                    with allow_signals():  # a reader may never come back
                         self._close()
                 finally:
                     trainer.use_average(False)
@@ -169,7 +169,7 @@ class Epochs:
             self.callbacks.resume_at(start)
         else:
             assert trainer.state is not None
-            with held_back():
+            with defer_signals():
                 frozen = trainer.follow_freezing()
             if frozen:
                 self.programs, self._fresh = trainer.programs, trainer.state.metrics
@@ -278,7 +278,7 @@ class Epochs:
         trainer = self.trainer
         if trainer.hooked:
             trainer.hooked = False
-            with held_back():
+            with defer_signals():
                 trainer.follow()
             self.programs = trainer.programs
 
@@ -288,7 +288,7 @@ class Epochs:
         self._follow()
         assert trainer.state is not None
         program, arguments = chunk.program, chunk.arguments
-        with held_back(), in_batch(done, "epoch"):
+        with defer_signals(), in_batch(done, "epoch"):
             trainer.state, readings = memory.run_safely(
                 self.programs, program, trainer.state, arguments, trainer.restore
             )

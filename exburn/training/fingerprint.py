@@ -16,12 +16,12 @@ from typing import Any
 
 from flax import nnx
 
-from exburn.graph import Graph
-from exburn.layer import Layer
-from exburn.row_mixing import our_class
-from exburn.symbol import Lifted, Operation
-from exburn.traversal import iter_modules, iter_weights
-from exburn.weights import Static, Weight
+from exburn.core.batch_independence import our_class
+from exburn.module.graph import Graph
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Lifted, Operation
+from exburn.module.traversal import iter_modules, iter_weights
+from exburn.module.variable import Static, Weight
 
 __all__ = ["Change", "Fingerprint", "Slot"]
 

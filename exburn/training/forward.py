@@ -10,15 +10,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import context
-from exburn.building import spec_like, untouched_metrics
+from exburn.core import forward_context
+from exburn.core.symbolic_shapes import plain
 from exburn.errors import ExBurnError, UnheldLayerError
-from exburn.flops import Cost, count, inner_programs
-from exburn.ops.convolving import pointwise_products
-from exburn.reached import Discovery
-from exburn.shapes import plain
+from exburn.kernels.conv.dispatch import pointwise_products
+from exburn.module.building import spec_like, untouched_metrics
+from exburn.module.reached import Discovery
+from exburn.runtime.cost_model import Cost, count, inner_programs
+from exburn.training.batch_mixing import model_mixes_rows
 from exburn.training.fingerprint import Fingerprint
-from exburn.training.mixing import model_mixes_rows
 from exburn.training.module import SplitModule
 
 __all__ = [
@@ -71,14 +71,14 @@ def trace(
 
     def forward(groups, x, training=True):
         key = jax.random.key(0)
-        out, _, pass_ = split.forward(
+        out, _, ctx = split.forward(
             groups, x, training=training, key=key, discoveries=discoveries
         )
         if training:
-            told["losses"] = len(pass_.losses)
-            told["sums"] = any(map(jnp.ndim, pass_.losses))  # of one for each row
-            told["lookups"] = lookups(x, pass_)
-            told["repeats_lookups"] = _repeat(pass_)
+            told["losses"] = len(ctx.losses)
+            told["sums"] = any(map(jnp.ndim, ctx.losses))  # of one for each row
+            told["lookups"] = lookups(x, ctx)
+            told["repeats_lookups"] = _repeat(ctx)
         return out
 
     groups = jax.tree.map(spec_like, split.peek())
@@ -142,22 +142,24 @@ def constants(jaxpr: Any) -> Iterator[Any]:
             yield from constants(inner)
 
 
-def lookups(x: Any, pass_: context.Context) -> tuple[tuple[int, int | None, str], ...]:
+def lookups(
+    x: Any, ctx: forward_context.Context
+) -> tuple[tuple[int, int | None, str], ...]:
     """The inputs that were looked up in a table as they are, or cast at most.
 
     And those that are cast to integers, for which no table has rows.
     """
     inputs = jax.tree.leaves(x)
     found = []
-    for indices, rows, layer in pass_.lookups:
-        source = pass_.source_of(indices)
+    for indices, rows, layer in ctx.lookups:
+        source = ctx.source_of(indices)
         found += [(i, rows, layer) for i, v in enumerate(inputs) if v is source]
     return tuple(found)
 
 
-def _repeat(pass_: context.Context) -> bool:
+def _repeat(ctx: forward_context.Context) -> bool:
     """Whether a layer's table was looked into twice, or tables of the same name."""
-    names = [name for _, rows, name in pass_.lookups if rows is not None]
+    names = [name for _, rows, name in ctx.lookups if rows is not None]
     return len(set(names)) < len(names)
 
 

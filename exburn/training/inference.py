@@ -10,15 +10,15 @@ from typing import Any
 
 import jax
 
-from exburn.callback import CallbackList
+from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
+from exburn.runtime.signals import Termination
+from exburn.runtime.transfer import counted
 from exburn.training.check import in_batch
-from exburn.training.feed import Feed
-from exburn.training.interrupt import Termination
-from exburn.training.preparation import Preparation
-from exburn.training.sink import Sink
+from exburn.training.feed.base import Feed
+from exburn.training.output_collector import OutputCollector
+from exburn.training.prepare import Preparation
 from exburn.training.timing import Timing
-from exburn.training.transfer import counted
 
 __all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
 
@@ -119,7 +119,7 @@ def predict(
     arrays = prepared.split.read()
     per_batch = callbacks.batch_interval("predict") is not None
     wanted = callbacks.listens("on_predict_batch_end")
-    sink = Sink(feed.samples)
+    sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
     chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
     with contextlib.closing(chunks), prepared.telling(callbacks):

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.building import spec_like
-from exburn.device import waking
-from exburn.flops import count
+from exburn.module.building import spec_like
+from exburn.runtime.cost_model import count
+from exburn.runtime.device import waking
+from exburn.training.objective.readings import Readings
 from exburn.training.program import Programs
-from exburn.training.readings import Readings
 from exburn.training.state import TrainState
 
 __all__ = [

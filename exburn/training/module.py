@@ -12,18 +12,18 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn import context
-from exburn.arrival import arrive
-from exburn.building import materialize
 from exburn.constraints import constrained, constraints_of
-from exburn.layer import Layer
-from exburn.module_copy import paths_of, standing_for
-from exburn.reached import Discovery, fill, made_in, refuse
-from exburn.substitution import Substitution, current, stand_in, substituting
+from exburn.core import forward_context
+from exburn.core.substitution import Substitution, current, stand_in, substituting
+from exburn.module.building import materialize
+from exburn.module.copying import paths_of, standing_for
+from exburn.module.deferred_placement import arrive
+from exburn.module.layer import Layer
+from exburn.module.reached import Discovery, fill, made_in, refuse
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import Buffer, Weight
+from exburn.runtime.donation import own_variables
 from exburn.training.numbers import Number, as_arguments, give, holding
-from exburn.training.ownership import own_variables
-from exburn.traversal import iter_weights
-from exburn.weights import Buffer, Weight
 
 __all__ = ["Arrays", "SplitModule"]
 
@@ -143,7 +143,7 @@ class SplitModule:
         prepare=None,
         discoveries: list[Discovery] | None = None,
         tables=None,
-    ) -> tuple[Any, Arrays, context.Context]:
+    ) -> tuple[Any, Arrays, forward_context.Context]:
         """Outputs, what ``others_of`` tells afterwards, and the context of the pass.
 
         Args:
@@ -160,22 +160,22 @@ class SplitModule:
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)
-        pass_ = context.Context(training=training, key=key, row_mask=row_mask)
+        ctx = forward_context.Context(training=training, key=key, row_mask=row_mask)
         if discoveries is None:
-            meet = functools.partial(self._read, pass_, groups)
-            pass_.scope = standing_for(self.module, copy, meet=meet)
-            pass_.paths = paths_of(self.module, pass_.scope)
+            meet = functools.partial(self._read, ctx, groups)
+            ctx.scope = standing_for(self.module, copy, meet=meet)
+            ctx.paths = paths_of(self.module, ctx.scope)
         else:
-            discoveries.append(found := Discovery(self.module, copy, pass_))
-            pass_.scope = found.scope
-        pass_.root = copy
-        pass_.captured, pass_.in_fit = captured, training
-        pass_.tables = tables
+            discoveries.append(found := Discovery(self.module, copy, ctx))
+            ctx.scope = found.scope
+        ctx.root = copy
+        ctx.captured, ctx.in_fit = captured, training
+        ctx.tables = tables
         others = groups[-1]
-        give(self.numbers, others, pass_.scope)
+        give(self.numbers, others, ctx.scope)
         with (
-            context.forward(pass_),
-            substituting(pass_.scope),
+            forward_context.forward(ctx),
+            substituting(ctx.scope),
             holding(self.numbers, others),
         ):
             if isinstance(copy, Layer):
@@ -183,13 +183,13 @@ class SplitModule:
             else:
                 copy.train() if training else copy.eval()
                 outputs = copy(inputs)
-        self.draws |= pass_.drew and not training
-        return outputs, self.others_of(copy, *groups), pass_
+        self.draws |= ctx.drew and not training
+        return outputs, self.others_of(copy, *groups), ctx
 
     def reading(self, *groups: Arrays) -> Substitution:
         """The substitution under which weights that are read have the given values."""
-        pass_ = context.current() or context.Context()
-        return Substitution(meet=functools.partial(self._read, pass_, groups))
+        ctx = forward_context.current() or forward_context.Context()
+        return Substitution(meet=functools.partial(self._read, ctx, groups))
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[dict[str, Weight]]:
@@ -200,12 +200,14 @@ class SplitModule:
         finally:
             self._recorded = before
 
-    def _read(self, pass_: context.Context, groups: Sequence[Arrays], part: Any) -> Any:
+    def _read(
+        self, ctx: forward_context.Context, groups: Sequence[Arrays], part: Any
+    ) -> Any:
         """What stands for a part that no copy has: a weight with its value in groups.
 
         A layer is called as it is, if each of its weights has one.
         """
-        if context.is_seed(part) or made_in(pass_, part):
+        if forward_context.is_seed(part) or made_in(ctx, part):
             return part
         if not isinstance(part, Weight):
             for _, weight, _ in iter_weights(part):

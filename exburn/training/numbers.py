@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.substitution import Substitution
+from exburn.core.substitution import Substitution
+from exburn.module.variable import Static
 from exburn.training.fingerprint import Slot
-from exburn.weights import Static
 
 __all__ = ["Number", "as_arguments", "give", "holding", "is_number", "name_of"]
 

@@ -10,19 +10,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn import context
-from exburn.building import untouched_metrics
+from exburn.core import forward_context
+from exburn.core.substitution import substituting
 from exburn.errors import ShapeError
-from exburn.ops.convolving import pointwise_products
-from exburn.substitution import substituting
+from exburn.kernels.conv.dispatch import pointwise_products
+from exburn.module.building import untouched_metrics
 from exburn.training import invariants
 from exburn.training.compiled import CompileLog
-from exburn.training.custom import LOGS, CustomSteps, own_steps
+from exburn.training.custom_step import LOGS, CustomSteps, own_steps
 from exburn.training.lookups import Lookups, with_gradients
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
-from exburn.training.objective import Objective
-from exburn.training.readings import Readings, packed
+from exburn.training.objective.objective import Objective
+from exburn.training.objective.readings import Readings, packed
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 
@@ -204,7 +204,7 @@ class Programs:
         rows = _rows(x, row_mask)
         totals = self.objective.with_states(state.metrics, own)
         seen = y, outputs, w, masks, row_mask, rows
-        draws = context.key_scope(lambda: _key_of_metrics(state.key()))
+        draws = forward_context.key_scope(lambda: _key_of_metrics(state.key()))
         values = self.split.reading(state.params, state.frozen, state.others)
         with draws, substituting(values):
             totals = self.objective.update(
@@ -263,7 +263,7 @@ class Programs:
         """
         states = self.objective.states(state.metrics)
         with self.objective.own.working_on(states) as own:
-            preds, others, pass_ = self.split.forward(
+            preds, others, ctx = self.split.forward(
                 (params, state.frozen, state.others),
                 batch[0],
                 training=True,
@@ -271,13 +271,13 @@ class Programs:
                 row_mask=row_mask,
                 tables=tables,
             )
-            filled, masks = pass_.attached(preds)
+            filled, masks = ctx.attached(preds)
             outputs = preds, filled
-            with substituting(pass_.scope):
-                loss, parts = self._loss(batch, outputs, pass_, masks, row_mask, params)
-            if getattr(pass_.root, "own_compute_loss", None):  # which may assign, too
+            with substituting(ctx.scope):
+                loss, parts = self._loss(batch, outputs, ctx, masks, row_mask, params)
+            if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
                 groups = params, state.frozen, state.others
-                others = self.split.others_of(pass_.root, *groups)
+                others = self.split.others_of(ctx.root, *groups)
         scaled = one_number(loss)
         if self.optimizer.scales_loss:
             scaled = self.optimizer.scale_loss(loss, state.opt_state)
@@ -295,34 +295,34 @@ class Programs:
             return own.test(arrays, totals, batch, key)
         x, y, w = batch
         with self.objective.own.working_on(self.objective.states(totals)) as own:
-            preds, _, pass_ = self.split.forward(
+            preds, _, ctx = self.split.forward(
                 arrays, x, training=False, key=key, row_mask=row_mask
             )
-            filled, masks = pass_.attached(preds)
+            filled, masks = ctx.attached(preds)
             outputs = preds, filled
-            with substituting(pass_.scope):
+            with substituting(ctx.scope):
                 loss, parts = self._loss(
-                    batch, outputs, pass_, masks, row_mask, arrays[0]
+                    batch, outputs, ctx, masks, row_mask, arrays[0]
                 )
         totals = self.objective.with_states(totals, own)
-        draws = context.key_scope(lambda: _key_of_metrics(key))
+        draws = forward_context.key_scope(lambda: _key_of_metrics(key))
         with draws, substituting(self.split.reading(*arrays)):
             return self.objective.update(
                 totals, loss, parts, y, outputs, w, masks, row_mask, _rows(x, row_mask)
             )
 
-    def _loss(self, batch, outputs, pass_, masks, row_mask, params):
+    def _loss(self, batch, outputs, ctx, masks, row_mask, params):
         """The loss with everything that layers and regularizers add to it."""
         x, y, w = batch
-        own = getattr(pass_.root, "own_compute_loss", None)
+        own = getattr(ctx.root, "own_compute_loss", None)
         if own is not None:  # what layers add it adds itself, or leaves out
-            with context.forward(pass_):
+            with forward_context.forward(ctx):
                 given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
-                return own_loss(own, pass_.training, **given), pass_.parts
-        with context.key_scope(pass_.key):  # of a loss that draws
+                return own_loss(own, ctx.training, **given), ctx.parts
+        with forward_context.key_scope(ctx.key):  # of a loss that draws
             loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
         penalty = self.split.penalty(params)
-        for extra in [*pass_.losses, *([] if penalty is None else [penalty])]:
+        for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
             loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
         return loss, parts
 
@@ -443,7 +443,7 @@ def _eval_key() -> jax.Array:
 
 def _key_of_metrics(key: jax.Array) -> jax.Array:
     """That of what metrics draw in a step with this key."""
-    return jax.random.fold_in(key, context.path_hash("metrics"))
+    return jax.random.fold_in(key, forward_context.path_hash("metrics"))
 
 
 def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:

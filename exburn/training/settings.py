@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from exburn.dtypes import Precision
-from exburn.layer import Layer
-from exburn.traversal import iter_modules
+from exburn.core.precision import Precision
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules
 
 __all__ = ["Settings"]
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import jax
 
-from exburn.callback import CallbackList
-from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.callbacks.contract import CallbackList
+from exburn.data import ArrayDataset, StreamDataset
+from exburn.runtime.signals import allow_signals, defer_signals
+from exburn.runtime.transfer import counted, kept
 from exburn.training import inference, memory
 from exburn.training.averaging import Averaging
-from exburn.training.chunking import make_feed, single_chunk
+from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
-from exburn.training.feed import Feed, count_steps
-from exburn.training.interrupt import held_back, let_through
-from exburn.training.objective import Objective
-from exburn.training.plan import Decision, as_it_ran, decisions, power_of_two
-from exburn.training.resume import Resume
-from exburn.training.sink import Sink
+from exburn.training.feed.base import Feed, count_steps
+from exburn.training.feed.chunking import make_feed, single_chunk
+from exburn.training.feed.plan import Decision, as_it_ran, decisions, power_of_two
+from exburn.training.objective.objective import Objective
+from exburn.training.output_collector import OutputCollector
 from exburn.training.timing import Timing
-from exburn.training.transfer import counted, kept
 
 __all__ = ["Trainer"]
 
@@ -136,7 +136,7 @@ class Trainer(Averaging):
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:
-            with let_through():  # it may read many batches
+            with allow_signals():  # it may read many batches
                 resume.go_on(feed, held)
         run = Epochs(
             self,
@@ -220,7 +220,7 @@ class Trainer(Averaging):
                 split.read(), self.fresh_totals("test"), *chunk.arguments, kept(0)
             )
             return self.read_logs(readings.sent())
-        with held_back(), self.training("train_on_batch"):
+        with defer_signals(), self.training("train_on_batch"):
             state, done = self.own(self.initial_state(batch)), 0
             states = [state]
             try:
@@ -237,7 +237,7 @@ class Trainer(Averaging):
         """Outputs for one batch, on the host."""
         exact = self.exact_rows(False)
         chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
-        arrays, sink = self.split.read(), Sink(chunk.samples)
+        arrays, sink = self.split.read(), OutputCollector(chunk.samples)
         start = counted(self.next_draw())
         outputs = self.programs.predict(arrays, chunk.data, None, start)
         sink.put(chunk, outputs)

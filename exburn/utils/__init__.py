@@ -6,7 +6,6 @@ looked for when they are needed.
 
 from typing import NoReturn
 
-from exburn.absent import missing
 from exburn.backend import clear_session as clear_session
 from exburn.backend import is_keras_tensor as is_keras_tensor
 from exburn.config import disable_interactive_logging as disable_interactive_logging
@@ -14,11 +13,12 @@ from exburn.config import enable_interactive_logging as enable_interactive_loggi
 from exburn.config import (
     is_interactive_logging_enabled as is_interactive_logging_enabled,
 )
-from exburn.context import set_random_seed as set_random_seed
-from exburn.dataset import PyDataset as PyDataset
-from exburn.dataset.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
-from exburn.dataset.packing import unpack_x_y_sample_weight as unpack_x_y_sample_weight
-from exburn.dtypes import standardize_dtype as standardize_dtype
+from exburn.core.forward_context import set_random_seed as set_random_seed
+from exburn.core.missing_names import missing
+from exburn.core.precision import standardize_dtype as standardize_dtype
+from exburn.data import PyDataset as PyDataset
+from exburn.data.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
+from exburn.data.packing import unpack_x_y_sample_weight as unpack_x_y_sample_weight
 from exburn.saving.registration import *  # noqa: F403
 from exburn.utils import bounding_boxes as bounding_boxes
 from exburn.utils import legacy as legacy

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import DataError
 from exburn.layers.preprocessing.adapting import parts
-from exburn.shapes import describe
 
 __all__ = [
     "Kept",

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import (
     ArgumentError,
     ExBurnError,
@@ -19,10 +20,9 @@ from exburn.errors import (
     require,
     unknown_name,
 )
-from exburn.graph import Graph, Ref
 from exburn.models import Model
-from exburn.shapes import public_shape
-from exburn.symbol import Operation
+from exburn.module.graph import Graph, Ref
+from exburn.module.symbolic_tensor import Operation
 from exburn.utils.progress import in_notebook
 
 __all__ = ["model_to_dot", "plot_model"]

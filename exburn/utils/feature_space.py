@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from exburn import backend, registry
+from exburn import backend
+from exburn.core import registry
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, DataError, NotBuiltError, unknown_name
-from exburn.layer import Layer
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input
 from exburn.layers.layout import check_choice
@@ -22,7 +23,8 @@ from exburn.layers.preprocessing.integer_lookup import IntegerLookup
 from exburn.layers.preprocessing.normalization import Normalization
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.layers.preprocessing.text_vectorization import TextVectorization
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
+from exburn.module.variable import Static
 from exburn.saving import save_model
 from exburn.utils.columns import (
     Kept,
@@ -35,7 +37,6 @@ from exburn.utils.columns import (
     with_axes,
 )
 from exburn.utils.features import Cross, Feature
-from exburn.weights import Static
 
 __all__ = ["FeatureSpace"]
 

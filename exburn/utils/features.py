@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn import registry
-from exburn.arguments import check_count
+from exburn.core import registry
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
 from exburn.layers.layout import check_choice
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["Cross", "Feature"]
 

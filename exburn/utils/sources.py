@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from exburn.symbol import Symbol
+from exburn.module.symbolic_tensor import Symbol
 
 __all__ = ["get_source_inputs"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, DataError
 from exburn.utils.stream import Stream, fresh_seed
 

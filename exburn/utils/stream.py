@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.dataset import StreamDataset
+from exburn.data import StreamDataset
 from exburn.errors import ArgumentError
 from exburn.utils.tensors import with_methods
 

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from exburn.absent import missing
+from exburn.core.missing_names import missing
 
 if TYPE_CHECKING:
     from exburn.wrappers.estimators import (

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
-from exburn.activations.rectified import rectified
-from exburn.arguments import check_float
-from exburn.dtypes import is_float
+from exburn.core.checks import check_float
+from exburn.core.precision import is_float
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.kernels.relu import rectified
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = ["ELU", "LeakyReLU", "PReLU", "ReLU"]
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from exburn.activations.vectors import softmax
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.layer import Layer
 
 __all__ = ["Softmax"]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from exburn.arguments import check_float, check_seed
+from exburn.core.checks import check_float, check_seed
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
+from exburn.kernels.attention_softmax import masked_softmax
 from exburn.layers.attention.scaled_dot_product import position_mask
-from exburn.layers.attention.softmax import masked_softmax
 from exburn.layers.layout import check_choice
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = ["AdditiveAttention", "Attention"]
 

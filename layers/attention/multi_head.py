@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention, other_name
-from exburn.registry import register_builtin
 
 __all__ = ["MultiHeadAttention"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from exburn.core.symbolic_shapes import describe, public_shape
 from exburn.errors import ArgumentError, ShapeError
-from exburn.shapes import describe, public_shape
 
 __all__ = ["Fold"]
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from exburn import constraints, context, initializers, regularizers
-from exburn.arguments import check_count, check_float, check_seed
+from exburn import constraints, initializers, regularizers
 from exburn.config import is_flash_attention_enabled
+from exburn.core import forward_context
+from exburn.core.checks import check_count, check_float, check_seed
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
+from exburn.kernels.qkv_projection import products
 from exburn.layers.attention.positions import Fold
-from exburn.layers.attention.products import products
 from exburn.layers.attention.scaled_dot_product import (
     attend,
     attend_by_weights,
@@ -23,6 +22,8 @@ from exburn.layers.attention.scaled_dot_product import (
     why_not_cudnn,
 )
 from exburn.layers.core.einsum_dense import EinsumDense
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = ["ProjectedAttention", "other_name"]
 
@@ -205,8 +206,8 @@ class ProjectedAttention(Layer):
         if self.gate is not None:
             out = out * self.gate(x)
         out = fold.output(self.attention_output(out))
-        if query_mask is not None and (pass_ := context.current()) is not None:
-            pass_.set_mask(out, query_mask)
+        if query_mask is not None and (ctx := forward_context.current()) is not None:
+            ctx.set_mask(out, query_mask)
         return (out, fold.scores(weights)) if return_attention_scores else out
 
     def compute_mask(self, inputs, previous_mask=None):
@@ -310,5 +311,5 @@ class ProjectedAttention(Layer):
 
 
 def _mask_of(value):
-    pass_ = context.current()
-    return None if pass_ is None else pass_.mask_of(value)
+    ctx = forward_context.current()
+    return None if ctx is None else ctx.mask_of(value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.layer import Layer
 
 __all__ = ["RotaryEmbedding"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.layers.attention.softmax import masked_softmax, softmax_form
-from exburn.traced_once import traced_once
+from exburn.kernels.attention_softmax import masked_softmax, softmax_form
+from exburn.runtime.cached_trace import traced_once
 
 __all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import constraints, initializers, regularizers
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
-from exburn.ops.convolving import convolve
-from exburn.registry import register_builtin
 
 __all__ = ["DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"]
 

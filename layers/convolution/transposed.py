@@ -7,12 +7,12 @@ from typing import Any
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
+from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
 from exburn.layers.layout import check_sizes
-from exburn.ops.convolving import convolve
-from exburn.registry import register_builtin
 
 __all__ = ["Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn import registry, transforms
-from exburn.arguments import check_count
+from exburn.core import late_binding, registry
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
+from exburn.module.layer import Layer
 from exburn.quantizers import QuantizationConfig
 
 __all__ = ["Adaptable"]
@@ -89,7 +89,7 @@ class Adaptable(Layer):
 
         Source: Hu et al., *LoRA: Low-Rank Adaptation of Large Language Models*, 2021.
         """
-        transforms.apply(
+        late_binding.apply(
             "enable_lora", self, rank, a_initializer, b_initializer, lora_alpha
         )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.arguments import check_count
-from exburn.input_spec import InputSpec
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.kernels.biased_gelu import biased_gelu
+from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
-from exburn.layers.core.biased_gelu import biased_gelu
-from exburn.layers.core.wide_product import wide_product
-from exburn.registry import register_builtin
+from exburn.module.input_spec import InputSpec
 
 __all__ = ["Dense"]
 

@@ -7,11 +7,11 @@ import math
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
+from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
-from exburn.layers.core.wide_product import wide_product
-from exburn.registry import register_builtin
+from exburn.module.input_spec import InputSpec
 
 __all__ = ["EinsumDense"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from exburn import registry
+from exburn.core import registry
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
-from exburn.registry import register_builtin
-from exburn.weights import Static
+from exburn.module.variable import Static
 
 __all__ = ["FlaxLayer"]
 

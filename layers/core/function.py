@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["Function", "Lambda"]
 

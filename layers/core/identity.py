@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from exburn.config import image_data_format
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.core.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["Identity", "Rescaling"]
 

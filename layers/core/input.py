@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from exburn.dtypes import standardize_dtype
+from exburn.core.precision import standardize_dtype
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import TEXT, checked_sizes, spec_of
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.shapes import TEXT, checked_sizes, spec_of
-from exburn.symbol import Symbol, record
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Symbol, record
 
 __all__ = ["Input", "InputLayer"]
 
@@ -90,7 +90,7 @@ class InputLayer(Layer):
         self.axes = None if axes is None else _axes(axes, self.batch_shape)
         self.built = True
         spec = spec_of(self.batch_shape, self.input_dtype)
-        self._book.value.calls.append(record(self, (), {}, spec).call)
+        self._meta.value.calls.append(record(self, (), {}, spec).call)
 
     @property
     def dtype(self) -> str:

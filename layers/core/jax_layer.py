@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
-from exburn.registry import register_builtin
 
 __all__ = ["JaxLayer"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 from flax import nnx
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = ["ModuleLayer"]
 

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.dtypes import is_float, standardize_dtype
+from exburn.core.precision import is_float, standardize_dtype
+from exburn.core.symbolic_shapes import is_shape
 from exburn.errors import ArgumentError
 from exburn.initializers import ArrayInitializer
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
-from exburn.shapes import is_shape
-from exburn.weights import Static, assign
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.variable import Static, assign
 
 __all__ = ["PureLayer"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["Wrapper"]
 

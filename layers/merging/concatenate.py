@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_integer
+from exburn.core.checks import check_integer
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.merging.elementwise import Merge, over_entries
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["Concatenate", "Dot"]
 

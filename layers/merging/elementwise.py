@@ -6,10 +6,10 @@ from functools import partial, reduce
 
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.layer import Layer
 
 __all__ = ["Add", "Average", "Maximum", "Minimum", "Multiply", "Subtract"]
 

@@ -9,16 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn import constraints, context, initializers, regularizers
-from exburn.activations.rectified import rectified
-from exburn.arguments import check_integer, check_number
+from exburn import constraints, initializers, regularizers
+from exburn.core import forward_context
+from exburn.core.checks import check_integer, check_number
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.shapes import describe
-from exburn.traced_once import traced_once
-from exburn.weights import Weight
+from exburn.kernels.relu import rectified
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
+from exburn.module.variable import Weight
+from exburn.runtime.cached_trace import traced_once
 
 __all__ = ["BatchNormalization"]
 
@@ -199,8 +200,8 @@ class BatchNormalization(Layer):
 
     def _rows(self, x):
         """Which rows are no padding, as booleans that broadcast to ``x``."""
-        pass_ = context.current()
-        rows = None if pass_ is None else pass_.row_mask
+        ctx = forward_context.current()
+        rows = None if ctx is None else ctx.row_mask
         if rows is None or rows.shape[0] != x.shape[0]:  # constants of another size
             return None
         return rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
-from exburn.arguments import check_axis, check_count, check_number
+from exburn.core.checks import check_axis, check_count, check_number
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
-from exburn.layers.normalization.one_pass import fits, normalized
-from exburn.layers.normalization.standardized import standardized
-from exburn.registry import register_builtin
+from exburn.kernels.layer_norm import standardized
+from exburn.kernels.one_pass_norm import fits, normalized
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = [
     "GroupNormalization",

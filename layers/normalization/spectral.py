@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from exburn import initializers
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
-from exburn.registry import register_builtin
-from exburn.weights import assign
+from exburn.module.variable import assign
 
 __all__ = ["SpectralNormalization"]
 

@@ -7,10 +7,10 @@ from functools import reduce
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
+from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_format, check_sizes, spatial_axes
-from exburn.registry import register_builtin
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = [
     "AdaptiveAveragePooling1D",

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.dtypes import lowest_of
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
+from exburn.core.precision import lowest_of
+from exburn.core.registry import register_builtin
+from exburn.kernels.conv.dispatch import runs_on_cpu
+from exburn.kernels.max_pool import largest, max_of_tiles
 from exburn.layers.layout import (
     check_choice,
     check_format,
@@ -23,9 +24,8 @@ from exburn.layers.layout import (
     check_sizes,
     spatial_axes,
 )
-from exburn.layers.pooling.maximum import largest, max_of_tiles
-from exburn.ops.convolving import runs_on_cpu
-from exburn.registry import register_builtin
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = [
     "AveragePooling1D",

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exburn.dataset import ArrayDataset, PyDataset, StreamDataset
+from exburn.data import ArrayDataset, PyDataset, StreamDataset
 from exburn.errors import DataError, DTypeError
 
 __all__ = ["batches", "parts"]

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError
-from exburn.layer import Layer
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
-from exburn.registry import register_builtin
-from exburn.shapes import describe
-from exburn.symbol import has_symbol
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import has_symbol
 
 __all__ = ["CategoryEncoding"]
 

@@ -7,13 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.arguments import check_count
-from exburn.dataset import check_finite
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.data import check_finite
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.layer import Layer
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["Discretization"]
 

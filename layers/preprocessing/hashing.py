@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.preprocessing.encoding import (
     check_mode,
@@ -17,8 +19,6 @@ from exburn.layers.preprocessing.encoding import (
 )
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["HashedCrossing", "Hashing"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, GraphError
-from exburn.layer import Layer
-from exburn.shapes import describe
-from exburn.symbol import Symbol, has_symbol, record
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Symbol, has_symbol, record
 
 __all__ = ["HostLayer"]
 
@@ -52,7 +52,7 @@ class HostLayer(Layer):
     def _call_symbols(self, args, kwargs):
         specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, args[0])
         symbols = record(self, args, kwargs, self.output_spec(specs))
-        self._book.value.calls.append(jax.tree.leaves(symbols)[0].call)
+        self._meta.value.calls.append(jax.tree.leaves(symbols)[0].call)
         return symbols
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.symbolic_shapes import spec_of
 from exburn.errors import ArgumentError, DataError, NotBuiltError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
@@ -21,8 +22,7 @@ from exburn.layers.preprocessing.encoding import (
 )
 from exburn.layers.preprocessing.hashing import hash_bins
 from exburn.layers.preprocessing.host import HostLayer
-from exburn.shapes import spec_of
-from exburn.weights import Static
+from exburn.module.variable import Static
 
 __all__ = ["IndexLookup"]
 

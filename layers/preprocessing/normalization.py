@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.dataset import check_finite
+from exburn.core.registry import register_builtin
+from exburn.data import check_finite
 from exburn.errors import ArgumentError, DataError, ShapeError
-from exburn.layer import Layer
 from exburn.layers.preprocessing.adapting import batches
-from exburn.registry import register_builtin
-from exburn.weights import Static
+from exburn.module.layer import Layer
+from exburn.module.variable import Static
 
 __all__ = ["Normalization"]
 

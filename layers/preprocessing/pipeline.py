@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import jax
 
-from exburn import context
+from exburn.core import forward_context
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
-from exburn.symbol import has_symbol, record
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import has_symbol, record
 
 __all__ = ["Pipeline"]
 
@@ -66,7 +66,7 @@ class Pipeline(Layer):
         return record(self, args, kwargs, jax.tree.map(lambda v: v.spec, symbols))
 
     def __call__(self, inputs, training=None, mask=None):
-        if has_symbol(inputs) or context.current() is not None:
+        if has_symbol(inputs) or forward_context.current() is not None:
             return super().__call__(inputs, training=training, mask=mask)
         return self._run(inputs, training is not False)
 

@@ -8,18 +8,19 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import context, initializers
-from exburn.arguments import check_count
+from exburn import initializers
 from exburn.config import epsilon
-from exburn.dtypes import is_float
+from exburn.core import forward_context
+from exburn.core.checks import check_count
+from exburn.core.precision import is_float
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
+from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.layout import channel_axis, check_choice, check_format
-from exburn.ops.convolving import convolve
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 from exburn.ops.fourier import stft
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["MelSpectrogram", "STFTSpectrogram"]
 
@@ -143,8 +144,8 @@ class MelSpectrogram(Layer):
     def _decibels(self, power):
         y = 10 * jnp.log10(jnp.maximum(power, self.min_power))
         y = y - 10 * math.log10(max(abs(self.ref_power), self.min_power))
-        pass_ = context.current()
-        rows = None if pass_ is None else pass_.row_mask
+        ctx = forward_context.current()
+        rows = None if ctx is None else ctx.row_mask
         heard = y
         if rows is not None and y.ndim > 2:  # rows that only fill the batch up
             heard = jnp.where(rows.reshape(-1, *[1] * (y.ndim - 1)), y, -jnp.inf)

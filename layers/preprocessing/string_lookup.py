@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import TEXT
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import string_array
 from exburn.layers.preprocessing.index_lookup import IndexLookup
-from exburn.registry import register_builtin
-from exburn.shapes import TEXT
 
 __all__ = ["StringLookup"]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import TEXT, public_shape, spec_of
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
-from exburn.registry import register_builtin
-from exburn.shapes import TEXT, public_shape, spec_of
 
 __all__ = ["TextVectorization"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import registry
+from exburn.core import registry
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
 from exburn.layers.layout import check_choice
-from exburn.registry import register_builtin
-from exburn.traversal import iter_modules, iter_weights
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules, iter_weights
 
 __all__ = ["Bidirectional"]
 

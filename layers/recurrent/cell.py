@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.arguments import check_count, check_seed
+from exburn.core.checks import check_count, check_seed
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.recurrent.loop import Step
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = ["RecurrentCell"]
 

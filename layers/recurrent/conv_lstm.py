@@ -9,20 +9,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
+from exburn.kernels.bias_add import on_channels
 from exburn.layers.layout import (
     channel_axis,
     check_choice,
     check_format,
     check_output,
     check_sizes,
-    on_channels,
 )
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
-from exburn.registry import register_builtin
+from exburn.module.input_spec import InputSpec
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 

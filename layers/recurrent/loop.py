@@ -5,8 +5,8 @@ states)``, where the first two are linear. Differentiating the loop as it stands
 the gradient of every kernel step by step. Knowing the form, the gradient of all steps
 is one matrix product after the loop. An LSTM's training step is 1.1 to 1.7 times faster
 by it on a CPU, and on an H200 1.6 times, or 2.1 to 2.5 with four steps a turn (cuDNN's
-LSTM: 1.1 to 1.3 times). Where `kernel.py` runs the loop, it is twice to four times as
-fast as that.
+LSTM: 1.1 to 1.3 times). Where a kernel of ours runs the loop, it is twice to four times
+as fast as that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from exburn.activations import sigmoid, tanh
-from exburn.layers.recurrent import kernel
+from exburn.kernels import recurrent_loop
 
 __all__ = ["Step", "known", "recur", "where_rows"]
 
@@ -34,7 +34,7 @@ class Step:
     ``states`` is a tuple of arrays, the first of which is the output. ``linear`` says
     that ``combine`` is linear in ``a`` and ``h`` and that ``finish`` needs no weights.
 
-    A step whose loop may be one kernel (`kernel.py`) says of how many ``gates``, each
+    A step whose loop may be a kernel of ours says of how many ``gates``, each
     as wide as the state, ``a`` and the product with ``recurrent_kernel`` are, and of
     how many ``pieces`` ``z`` is: arrays ``apart``, or one with all of them in a row.
     Its ``finish`` takes them as a tuple, too.
@@ -166,7 +166,7 @@ def recur(
         unroll = 1 if jax.default_backend() == "cpu" else 4
     unroll = max(1, min(int(unroll), length)) if isinstance(length, int) else 1
     fused = fused and pure and step.linear
-    whole = fused and hoist and kernel.fits(step, xs, w, states)
+    whole = fused and hoist and recurrent_loop.fits(step, xs, w, states)
     plan = _Plan(step, bool(hoist), sequences, reverse, unroll, bool(whole))
     run = _fused if fused else _plain
     if pure:
@@ -262,19 +262,19 @@ _fused.defvjp(_forward, _backward)
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _values(plan, xs, w, states, mask):
     """Outputs and last states, by the kernel."""
-    return kernel.advance_all(plan, xs, w, states, mask, keep=False)[:2]
+    return recurrent_loop.advance_all(plan, xs, w, states, mask, keep=False)[:2]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _kept(plan, xs, w, states, mask):
     """As ``_scanned``, by the kernel."""
-    return kernel.advance_all(plan, xs, w, states, mask, keep=True)
+    return recurrent_loop.advance_all(plan, xs, w, states, mask, keep=True)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _kernel_back(plan, xs, w, mask, before, zs, d_outputs, d_states):
     """As ``_scanned_back``, by the kernel."""
-    return kernel.pull_all(plan, w, mask, before, zs, d_outputs, d_states)
+    return recurrent_loop.pull_all(plan, w, mask, before, zs, d_outputs, d_states)
 
 
 @_values.defjvp

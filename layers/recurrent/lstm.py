@@ -8,13 +8,13 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.registry import register_builtin
 from exburn.initializers import Initializer
-from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["LSTM", "LSTMCell"]
 

@@ -34,5 +34,5 @@ class OwnCell(RNN):
 
     def _init_config(self) -> dict[str, Any]:
         config = super()._init_config()
-        changed = config.keys() & self.cell._book.value.changed
+        changed = config.keys() & self.cell._meta.value.changed
         return config | {key: getattr(self.cell, key) for key in changed}

@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn import context
+from exburn.core import forward_context
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
 from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.layers.recurrent.loop import recur, where_rows
 from exburn.layers.recurrent.stacked import StackedRNNCells
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = ["RNN"]
 
@@ -163,10 +163,10 @@ class RNN(Layer):
     def call(self, sequences, initial_state=None, mask=None, training=False):
         states = self._first_states(sequences, initial_state)
         mask = _step_mask(mask)
-        pass_ = context.current()
-        assert pass_ is not None
+        ctx = forward_context.current()
+        assert ctx is not None
         cells = self._fused_cells()
-        if pass_.builds is not None and not (
+        if ctx.builds is not None and not (
             cells and all(c.plain_functions for c in cells)
         ):
             # layers inside the cell are built when met, which a scan does not allow
@@ -212,8 +212,8 @@ class RNN(Layer):
 
     def _remember(self, last) -> None:
         """Keeps the states, except of rows that are only padding."""
-        pass_ = context.current()
-        rows = None if pass_ is None else pass_.row_mask
+        ctx = forward_context.current()
+        rows = None if ctx is None else ctx.row_mask
         for state, new in zip(self.states, jax.tree.leaves(last), strict=True):
             old = state.get_value()
             state.assign(new if rows is None else where_rows(rows, new, old))
@@ -303,16 +303,16 @@ class RNN(Layer):
 @contextlib.contextmanager
 def _one_key(layer: Layer, training: bool):
     """Lets layers inside a scan draw in an eager call: the same at every step."""
-    pass_ = context.current()
-    assert pass_ is not None
-    eager = training and pass_.key is None and not context.tracing()
+    ctx = forward_context.current()
+    assert ctx is not None
+    eager = training and ctx.key is None and not forward_context.tracing()
     if eager:
-        pass_.key = layer.random_key()
+        ctx.key = layer.random_key()
     try:
         yield
     finally:
         if eager:
-            pass_.key = None
+            ctx.key = None
 
 
 def _by_time(x):

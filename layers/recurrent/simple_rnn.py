@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from exburn.core.registry import register_builtin
 from exburn.layers.recurrent.cell import RecurrentCell, masked
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell
-from exburn.registry import register_builtin
 
 __all__ = ["SimpleRNN", "SimpleRNNCell"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["StackedRNNCells"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn import context
+from exburn.core import forward_context
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.core.wrapper import Wrapper
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["TimeDistributed"]
 
@@ -71,13 +71,13 @@ class TimeDistributed(Wrapper):
             kwargs["training"] = training
         if info.takes_mask and mask is not None:
             kwargs["mask"] = jax.tree.map(fold, mask)
-        pass_ = context.current()
-        assert pass_ is not None
-        rows = pass_.row_mask
+        ctx = forward_context.current()
+        assert ctx is not None
+        rows = ctx.row_mask
         if rows is not None:
-            pass_.row_mask = jnp.broadcast_to(rows[:, None], (batch, time)).reshape(-1)
+            ctx.row_mask = jnp.broadcast_to(rows[:, None], (batch, time)).reshape(-1)
         try:
             outputs = self.layer(jax.tree.map(fold, inputs), **kwargs)
         finally:
-            pass_.row_mask = rows
+            ctx.row_mask = rows
         return jax.tree.map(lambda y: y.reshape(batch, time, *y.shape[1:]), outputs)

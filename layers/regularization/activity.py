@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from exburn import regularizers
-from exburn.layer import Layer
-from exburn.registry import register_builtin
+from exburn.core.registry import register_builtin
+from exburn.module.layer import Layer
 
 __all__ = ["ActivityRegularization"]
 

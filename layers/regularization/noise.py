@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from exburn.arguments import check_number, check_seed
+from exburn.core.checks import check_number, check_seed
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format, spatial_axes
-from exburn.registry import register_builtin
-from exburn.shapes import checked_sizes
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = [
     "AlphaDropout",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
 from exburn.layers.layout import check_format, check_ranges, check_sizes, spatial_axes
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = [
     "Cropping1D",

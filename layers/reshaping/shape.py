@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 import jax.numpy as jnp
 
-from exburn.arguments import check_count, check_integer
+from exburn.core.checks import check_count, check_integer
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
 from exburn.layers.layout import check_format
-from exburn.registry import register_builtin
-from exburn.shapes import describe
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 
 __all__ = ["Flatten", "Permute", "RepeatVector", "Reshape"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
-from exburn.input_spec import InputSpec
-from exburn.layer import Layer
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_choice, check_format, check_sizes, spatial_axes
+from exburn.module.input_spec import InputSpec
+from exburn.module.layer import Layer
 from exburn.ops.warping import rounded
-from exburn.registry import register_builtin
 
 __all__ = ["UpSampling1D", "UpSampling2D", "UpSampling3D"]
 

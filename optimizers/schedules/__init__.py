@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
 from exburn.optimizers.schedules.decay import (

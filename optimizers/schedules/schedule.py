@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn import registry
+from exburn.core import registry
+from exburn.core.batch_independence import our_class
 from exburn.errors import require
-from exburn.layer.signature import init_names
+from exburn.module.layer.signature import init_names
 from exburn.optimizers.arguments import whole
-from exburn.row_mixing import our_class
 
 __all__ = ["LearningRateSchedule", "fraction"]
 

@@ -7,7 +7,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")  # before the peer is imported
 import numpy as np
 import pytest
 
-from exburn.callback import CallbackList
+from exburn.callbacks.contract import CallbackList
 
 
 class FakeOptimizer:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import exburn.callbacks
-from exburn.callback import Callback, CallbackList, FunctionCallback, History
 from exburn.callbacks import EarlyStopping, LambdaCallback, ReduceLROnPlateau
+from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
 from exburn.errors import CallbackError, UnknownNameError
 
 keras = pytest.importorskip("keras")

@@ -5,7 +5,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.callback import CallbackList
+from exburn.callbacks.contract import CallbackList
 from exburn.errors import CallbackError
 
 keras = pytest.importorskip("keras")

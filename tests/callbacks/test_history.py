@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from exburn.callback import Callback, History
+from exburn.callbacks.contract import Callback, History
 from exburn.errors import CallbackError, MissingDependencyError, UnknownNameError
 
 ROWS = [

@@ -7,8 +7,8 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.callback.reading import reads_logs
-from exburn.training.readings import Readings
+from exburn.callbacks.contract.reading import reads_logs
+from exburn.training.objective.readings import Readings
 
 seen = []
 

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from exburn.dataset import PyDataset
+from exburn.data import PyDataset
 
 
 class Twofold(Exception):

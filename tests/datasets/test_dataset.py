@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exburn.dataset import (
+from exburn.data import (
     ArrayDataset,
     StreamDataset,
     as_dataset,

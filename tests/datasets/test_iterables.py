@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 from tests.datasets.countdown import Countdown
 
-from exburn.dataset import (
-    PyDataset,
-    as_dataset,
-)
+from exburn.data import PyDataset, as_dataset
 from exburn.datasets.adapters.workers import Threads
 from exburn.errors import ArgumentError, DataError, DTypeError
 
@@ -213,7 +210,7 @@ def test_processes():
     code = """
 import multiprocessing, os, time
 from batches_in_workers import From, Growing, Moved, Numbers
-from exburn.dataset import as_dataset
+from exburn.data import as_dataset
 from exburn.errors import DataError
 import exburn.datasets
 if __name__ == "__main__":

@@ -12,11 +12,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.dataset import (
-    ArrayDataset,
-    StreamDataset,
-    as_dataset,
-)
+from exburn.data import ArrayDataset, StreamDataset, as_dataset
 from exburn.errors import ArgumentError, DataError, DTypeError, UnknownNameError
 
 ROOT = Path(__file__).resolve().parents[2]

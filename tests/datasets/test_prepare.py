@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exburn import datasets
-from exburn.dataset import as_dataset
+from exburn.data import as_dataset
 from exburn.datasets.files import shuffled
 from exburn.errors import (
     ArgumentError,

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from tests.datasets.countdown import Countdown
 
-from exburn.dataset import ArrayDataset, StreamDataset, as_dataset, register_adapter
-from exburn.dataset.adapting import ADAPTERS
+from exburn.data import ArrayDataset, StreamDataset, as_dataset, register_adapter
+from exburn.data.adapting import ADAPTERS
 from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)

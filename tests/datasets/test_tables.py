@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from exburn import layers
-from exburn.dataset import (
-    as_dataset,
-    check_finite,
-)
+from exburn.data import as_dataset, check_finite
 from exburn.errors import DataError, DTypeError
 
 

@@ -16,6 +16,7 @@ from tests.errors.bench import (
 
 import exburn
 from exburn import layers
+from exburn.core.jax_dispatch import original
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -29,7 +30,6 @@ from exburn.errors import (
     UncalledLayerError,
     UnknownNameError,
 )
-from exburn.jax_functions import original
 
 bad = Cases()
 Input, Sequential, Model = exburn.Input, exburn.Sequential, exburn.Model

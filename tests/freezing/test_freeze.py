@@ -9,8 +9,8 @@ import pytest
 import exburn
 from exburn import callbacks, layers, optimizers
 from exburn.errors import ArgumentError, UnknownNameError
+from exburn.module.traversal import iter_weights
 from exburn.training.module import SplitModule
-from exburn.traversal import iter_weights
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((96, 6)).astype(np.float32)

@@ -6,7 +6,7 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.traversal import iter_weights
+from exburn.module.traversal import iter_weights
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((16, 4)).astype(np.float32)

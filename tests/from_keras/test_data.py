@@ -11,7 +11,7 @@ from tests.from_keras.page import says
 from tests.from_keras.small import BOTH, LABELS, X, Y, compiled, evaluate, fit
 
 import exburn
-from exburn.dataset.adapting import ADAPTERS
+from exburn.data.adapting import ADAPTERS
 from exburn.errors import ArgumentError, DataError, DTypeError
 
 keras = pytest.importorskip("keras")
@@ -107,7 +107,7 @@ def test_an_adapter():
     class Ones:
         shape = (48, 4)
 
-    @exburn.dataset.register_adapter
+    @exburn.data.register_adapter
     class Adapter:
         def accepts(self, value):
             return isinstance(value, Ones)

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from tests.from_keras.page import says
 
 import exburn
-from exburn.jax_functions import original
+from exburn.core.jax_dispatch import original
 
 keras = pytest.importorskip("keras")
 BOTH = pytest.mark.parametrize("library", [exburn, keras], ids=["exburn", "keras"])

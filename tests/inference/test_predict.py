@@ -21,7 +21,7 @@ from exburn.errors import (
     NotBuiltError,
     ShapeError,
 )
-from exburn.inference.rows import as_dtype
+from exburn.interop.rows import as_dtype
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 

@@ -7,8 +7,8 @@ import pytest
 
 import exburn
 from exburn import layers
+from exburn.elixir.benchmark import Timing
 from exburn.errors import ArgumentError, DataError
-from exburn.timing import Timing
 
 
 @pytest.mark.cpu

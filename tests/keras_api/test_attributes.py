@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn.dtypes import Precision
+from exburn.core.precision import Precision
 
 
 def test_losses_have_their_function():

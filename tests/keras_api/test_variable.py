@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn import layers, traversal
+from exburn import layers
 from exburn.errors import ArgumentError, DTypeError, ShapeError
+from exburn.module import traversal
 
 MADE = {
     "array": ((np.ones((2, 3)),), {}, (2, 3), "float32"),
@@ -189,7 +190,7 @@ def test_asking_for_weights_goes_through_the_model_once(monkeypatch):
         return traversal.iter_weights(root, **options)
 
     for module in ("weighted", "seeds"):
-        monkeypatch.setattr(f"exburn.layer.{module}.iter_weights", counting)
+        monkeypatch.setattr(f"exburn.module.layer.{module}.iter_weights", counting)
     assert len(model.trainable_variables) == 6 and not model.non_trainable_variables
     assert walks == [model, model]
 

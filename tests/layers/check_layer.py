@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn import context, registry
-from exburn.layer import Layer
-from exburn.symbol import Symbol
-from exburn.traversal import module_paths
+from exburn.core import forward_context, registry
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Symbol
+from exburn.module.traversal import module_paths
 
 
 def pure(layer, *, training=False, row_mask=None, **kwargs):
@@ -29,11 +29,11 @@ def pure(layer, *, training=False, row_mask=None, **kwargs):
 
     def call(leaves, key, *inputs, rows=row_mask):
         copy = nnx.merge(graphdef, jax.tree.unflatten(treedef, leaves))
-        pass_ = context.Context(training=training, key=key, row_mask=rows)
-        pass_.paths = module_paths(copy)
-        with context.forward(pass_):
+        ctx = forward_context.Context(training=training, key=key, row_mask=rows)
+        ctx.paths = module_paths(copy)
+        with forward_context.forward(ctx):
             outputs = copy(*inputs, **kwargs)
-        return outputs, jax.tree.leaves(nnx.state(copy)), pass_.losses
+        return outputs, jax.tree.leaves(nnx.state(copy)), ctx.losses
 
     return call, leaves
 
@@ -99,7 +99,7 @@ def check_shapes(make, layer, inputs, free, call):
     if not free:
         assert all(None not in s.shape[1:] for s in jax.tree.leaves(inferred))
     alone = make()  # never saw a symbol
-    with context.key_scope(jax.random.key(0)):
+    with forward_context.key_scope(jax.random.key(0)):
         same_specs(inferred, alone(*inputs, **call))
     assert [w.shape for w in alone.weights] == [w.shape for w in layer.weights]
 

@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from flax import nnx
 
-from exburn import context
-from exburn.symbol import Symbol
-from exburn.traversal import iter_weights, module_paths
+from exburn.core import forward_context
+from exburn.module.symbolic_tensor import Symbol
+from exburn.module.traversal import iter_weights, module_paths
 
 
 def data(*shape, seed=0):
@@ -28,11 +28,11 @@ def run(layer, args, kwargs, *, training=False, row_mask=None):
         weights = {path: w for path, w, _ in iter_weights(module)}
         for path, value in zip(paths, learned, strict=True):
             weights[path].set_raw_value(value)
-        pass_ = context.Context(
+        ctx = forward_context.Context(
             training=training, key=jax.random.key(0), row_mask=row_mask
         )
-        pass_.paths = module_paths(module)
-        with context.forward(pass_):
+        ctx.paths = module_paths(module)
+        with forward_context.forward(ctx):
             out = jax.tree.leaves(module(*args, **kwargs))
         other = [w.get_value() for w in module.non_trainable_weights]
         return _score(out), (out, other)

@@ -8,10 +8,11 @@ import pytest
 from tests.layers.check_layer import check_layer
 from tests.layers.peer import data, run
 
-from exburn import config, context, errors, layers, ops
+from exburn import config, errors, layers, ops
+from exburn.core import forward_context
 from exburn.layers.attention import projected
 from exburn.layers.attention.scaled_dot_product import attend, why_not_cudnn
-from exburn.symbol import Symbol
+from exburn.module.symbolic_tensor import Symbol
 
 X = data(4, 6, 8)
 CONTRACT = {
@@ -60,15 +61,15 @@ def test_masks_of_the_inputs_hold_and_are_passed_on():
     ids = np.array([[3, 1, 2, 0], [2, 0, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
     layer = layers.MultiHeadAttention(2, 4)
-    with context.forward(context.Context()) as pass_:
+    with forward_context.forward(forward_context.Context()) as ctx:
         x = embed(ids)
         y, scores = layer(x, x, return_attention_scores=True)
-        assert pass_.mask_of(y).tolist() == (ids != 0).tolist()
-        assert pass_.mask_of(scores) is None
+        assert ctx.mask_of(y).tolist() == (ids != 0).tolist()
+        assert ctx.mask_of(scores) is None
         named = layer(query=x, value=x)
-        assert pass_.mask_of(named).tolist() == (ids != 0).tolist()
+        assert ctx.mask_of(named).tolist() == (ids != 0).tolist()
         cross = layer(jnp.asarray(X[:2]), x)
-        assert pass_.mask_of(cross) is None
+        assert ctx.mask_of(cross) is None
     assert (np.array(scores)[0, :, :3, 3] == 0).all()
     assert (np.array(scores)[1, :, 0, 1:] == 0).all()
     alone = layer(embed(ids[:, :3])[:1], embed(ids[:, :3])[:1])
@@ -78,10 +79,10 @@ def test_masks_of_the_inputs_hold_and_are_passed_on():
 def test_masks_of_a_plain_attention():
     ids = np.array([[3, 1, 0], [2, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
-    with context.forward(context.Context()) as pass_:
+    with forward_context.forward(forward_context.Context()) as ctx:
         x = embed(ids)
         y = layers.Attention()([x, x])
-        assert pass_.mask_of(y).tolist() == (ids != 0).tolist()
+        assert ctx.mask_of(y).tolist() == (ids != 0).tolist()
     assert (np.array(y)[ids == 0] == 0).all()
 
 

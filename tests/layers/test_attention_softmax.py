@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import config, context, layers
-from exburn.layers.attention import softmax
-from exburn.layers.attention.softmax import masked_softmax
+from exburn import config, layers
+from exburn.core import forward_context
+from exburn.kernels import attention_softmax
+from exburn.kernels.attention_softmax import masked_softmax
 
 SCORES = jnp.asarray(np.random.default_rng(0).standard_normal((2, 3, 4, 5)) * 3)
 MASK = jnp.array([True, True, False, True, False])
@@ -21,7 +22,7 @@ def total(scores: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def training():
-    with context.forward(context.Context(training=True)):
+    with forward_context.forward(forward_context.Context(training=True)):
         yield
 
 
@@ -31,7 +32,7 @@ def on_gpu(monkeypatch):
 
     def of(function: Any) -> tuple[Any, Any]:
         plain = function(SCORES)
-        monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+        monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
         text = str(jax.make_jaxpr(function)(SCORES))
         assert "optimization_barrier" in text
         return plain, function(SCORES)
@@ -57,7 +58,7 @@ def test_in_steps_it_is_the_same(on_gpu, function):
 
 
 def test_many_scores_are_left_to_one_kernel(monkeypatch):
-    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
     many = jax.ShapeDtypeStruct((1 << 12, 1 << 10), jnp.float32)
     text = str(jax.make_jaxpr(lambda x: masked_softmax(x, None))(many))
     assert "optimization_barrier" not in text
@@ -73,7 +74,7 @@ def test_it_can_be_left_to_xla(on_gpu):
 
 
 def test_a_traced_layer_follows_the_switch(monkeypatch):
-    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
     layer = layers.MultiHeadAttention(2, 3)
     x = jnp.ones((1, 4, 6))
     layer(x, x)
@@ -90,7 +91,7 @@ def test_a_traced_layer_follows_the_switch(monkeypatch):
 
 
 def test_outside_of_training_it_is_one_kernel(monkeypatch):
-    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
-    with context.forward(context.Context(training=False)):
+    monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
+    with forward_context.forward(forward_context.Context(training=False)):
         text = str(jax.make_jaxpr(lambda x: masked_softmax(x, MASK))(SCORES))
     assert "optimization_barrier" not in text

@@ -7,8 +7,8 @@ import pytest
 from flax import nnx
 from tests.layers.check_layer import check_layer, pure
 
-from exburn import context, registry
 from exburn import layers as L
+from exburn.core import forward_context, registry
 from exburn.errors import ArgumentError
 from exburn.models import Sequential
 from exburn.training.module import SplitModule
@@ -51,16 +51,16 @@ def test_input_refuses(options):
 # -------------------------------------------------------------------------- masks
 def masked(layer, inputs, masks):
     """The output's mask for inputs that carry masks."""
-    pass_ = context.Context(training=False, key=KEY)
+    ctx = forward_context.Context(training=False, key=KEY)
     inputs = [jnp.asarray(x) for x in inputs]
     for x, m in zip(inputs, masks, strict=True):
         if m is not None:
-            pass_.set_mask(x, jnp.asarray(m))
-    with context.forward(pass_):
+            ctx.set_mask(x, jnp.asarray(m))
+    with forward_context.forward(ctx):
         given = (
             inputs if isinstance(layer, L.Add | L.Concatenate | L.Dot) else inputs[0]
         )
-        return pass_.mask_of(layer(given))
+        return ctx.mask_of(layer(given))
 
 
 M = np.array([[True, True, False], [True, False, False]])
@@ -106,9 +106,9 @@ def test_masks_of_merged_inputs():
 
 def test_a_propagated_mask_reaches_the_average():
     x = jnp.asarray(SEQUENCE)
-    pass_ = context.Context()
-    pass_.set_mask(x, jnp.asarray(M))
-    with context.forward(pass_):
+    ctx = forward_context.Context()
+    ctx.set_mask(x, jnp.asarray(M))
+    with forward_context.forward(ctx):
         y = L.GlobalAveragePooling1D()(x)
     expected = [SEQUENCE[0, :2].mean(0), SEQUENCE[1, :1].mean(0)]
     np.testing.assert_allclose(y, expected, rtol=1e-6)
@@ -215,7 +215,7 @@ NOISE = {
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_has_the_right_mean_and_variance(name):
     layer, mean, variance = NOISE[name]
-    with context.key_scope(KEY):
+    with forward_context.key_scope(KEY):
         y = np.asarray(layer(np.ones((300, 300), "float32"), training=True))
     assert abs(y.mean() - mean) < 0.01
     assert abs(y.var() - variance) < 0.01
@@ -223,7 +223,7 @@ def test_noise_has_the_right_mean_and_variance(name):
 
 def test_alpha_dropout_keeps_mean_and_variance():
     x = rng.normal(size=(300, 300)).astype("float32")
-    with context.key_scope(KEY):
+    with forward_context.key_scope(KEY):
         y = np.asarray(L.AlphaDropout(0.4)(x, training=True))
     assert abs(y.mean()) < 0.02 and abs(y.var() - 1) < 0.03
     values, counts = np.unique(y, return_counts=True)
@@ -254,7 +254,7 @@ def test_noise_is_a_function_of_key_and_seed():
     ids=lambda v: v.name if hasattr(v, "name") else None,
 )
 def test_dropout_is_shared_along_axes(layer, shape, axes):
-    with context.key_scope(KEY):
+    with forward_context.key_scope(KEY):
         y = np.asarray(layer(np.ones(shape, "float32"), training=True))
     assert (y.min(axes) == y.max(axes)).all()
     assert set(np.unique(y)) == {0.0, 2.0}
@@ -332,7 +332,7 @@ def test_a_module_is_told_about_training_and_left_as_it_was():
     layer = L.ModuleLayer(block)
     idle = layer(X)
     mean = block.norm.mean.get_value()
-    with context.key_scope(KEY):
+    with forward_context.key_scope(KEY):
         busy = layer(X, training=True)
     assert np.sum(np.asarray(busy) == 0) > 0 and np.all(np.asarray(idle) != 0)
     assert np.any(block.norm.mean.get_value() != mean)

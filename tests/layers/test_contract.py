@@ -8,7 +8,7 @@ import pytest
 from tests.layers.check_layer import check_layer
 
 from exburn import layers as L
-from exburn import registry
+from exburn.core import registry
 
 rng = np.random.default_rng(0)
 FLAT = rng.normal(size=(4, 6)).astype("float32")

@@ -7,8 +7,9 @@ import pytest
 from tests.layers.check_layer import check_layer
 from tests.layers.peer import assert_same, data
 
-from exburn import context, errors, layers
-from exburn.symbol import Symbol
+from exburn import errors, layers
+from exburn.core import forward_context
+from exburn.module.symbolic_tensor import Symbol
 
 IDS = np.array([[1, 0, 5], [6, 2, 0], [3, 3, 3], [0, 0, 0]], "int32")
 HIDDEN = data(4, 3, 5)
@@ -41,17 +42,17 @@ def test_contract():
 
 
 def test_masks():
-    with context.forward(context.Context()) as pass_:
+    with forward_context.forward(forward_context.Context()) as ctx:
         y = layers.Embedding(7, 5, mask_zero=True)(IDS)
-        assert pass_.mask_of(y).tolist() == (IDS != 0).tolist()
-        assert pass_.mask_of(layers.Embedding(7, 5)(IDS)) is None
+        assert ctx.mask_of(y).tolist() == (IDS != 0).tolist()
+        assert ctx.mask_of(layers.Embedding(7, 5)(IDS)) is None
         tied = layers.ReversibleEmbedding(7, 5, mask_zero=True)
         h = tied(IDS)
-        assert pass_.mask_of(h) is not None
-        assert pass_.mask_of(tied(h, reverse=True)) is None
+        assert ctx.mask_of(h) is not None
+        assert ctx.mask_of(tied(h, reverse=True)) is None
         x = np.array([[[0, 1.0], [2, 2], [2, 3]]])
         z = layers.Masking(2)(x)
-        assert pass_.mask_of(z).tolist() == [[True, False, True]]
+        assert ctx.mask_of(z).tolist() == [[True, False, True]]
         assert z.tolist() == [[[0, 1], [0, 0], [2, 3]]]
 
 

@@ -9,11 +9,17 @@ import pytest
 from flax import nnx
 
 import exburn
-from exburn import config, gpu_kernels, layers, memory_bound
-from exburn.layers.attention import products, row_softmax, softmax
-from exburn.layers.core import biased_gelu
-from exburn.layers.normalization import one_pass
-from exburn.layers.recurrent import kernel
+from exburn import config, layers
+from exburn.kernels import (
+    attention_softmax,
+    biased_gelu,
+    dispatch,
+    memory_bound,
+    one_pass_norm,
+    qkv_projection,
+    recurrent_loop,
+    row_softmax,
+)
 from exburn.layers.recurrent.cell import RecurrentCell
 
 LONGEST = [pytest.mark.long, pytest.mark.longest]
@@ -30,7 +36,13 @@ def kernels(monkeypatch):
         return {"interpret": True}
 
     monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
-    for module in (biased_gelu, one_pass, products, row_softmax, kernel):
+    for module in (
+        biased_gelu,
+        one_pass_norm,
+        qkv_projection,
+        row_softmax,
+        recurrent_loop,
+    ):
         monkeypatch.setattr(module, "runs_kernels", lambda: True)
         monkeypatch.setattr(module, "options", options)
     return calls
@@ -227,7 +239,7 @@ def test_attention_takes_them_in_fit(request, monkeypatch):
     plain = losses(model(), data)
     calls = request.getfixturevalue("kernels")
     monkeypatch.setattr(memory_bound, "ELEMENTS", 1 << 22)
-    monkeypatch.setattr(softmax, "chosen_platform", lambda: "gpu")
+    monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
     made = model()
     np.testing.assert_allclose(losses(made, data), plain, rtol=1e-5)
     assert len(calls) == 2  # forward and back
@@ -245,15 +257,15 @@ def test_gpus_that_have_the_kernels(monkeypatch, backend, capability, runs):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setattr(jax, "devices", lambda: [device])
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    assert gpu_kernels.runs_kernels() == bool(runs)
+    assert dispatch.runs_kernels() == bool(runs)
     monkeypatch.setattr(jax, "device_count", lambda: 2)
-    assert not gpu_kernels.runs_kernels()
+    assert not dispatch.runs_kernels()
     monkeypatch.setattr(jax, "device_count", lambda: 1)
-    monkeypatch.setattr(gpu_kernels, "_has_triton", lambda: False)
-    assert not gpu_kernels.runs_kernels()
+    monkeypatch.setattr(dispatch, "_has_triton", lambda: False)
+    assert not dispatch.runs_kernels()
     monkeypatch.setitem(config._settings, "gpu_kernels", False)
-    assert not gpu_kernels.runs_kernels()
-    assert "disable_gpu_kernels" in str(gpu_kernels.why_not())
+    assert not dispatch.runs_kernels()
+    assert "disable_gpu_kernels" in str(dispatch.why_not())
 
 
 RECURRENT = {
@@ -320,12 +332,14 @@ def test_gradients_of_a_loops_gradients_are_those_of_xla(request, hoisted):
 
 
 def test_loops_that_are_left_to_xla(monkeypatch):
-    monkeypatch.setattr(kernel, "runs_kernels", lambda: True)
+    monkeypatch.setattr(recurrent_loop, "runs_kernels", lambda: True)
 
     def fits(step, units, dtype="float32"):
         xs = jax.ShapeDtypeStruct((7, 4, step.gates * units), dtype)
         w = {"recurrent_kernel": jax.ShapeDtypeStruct((units, units), dtype)}
-        return kernel.fits(step, xs, w, (jax.ShapeDtypeStruct((4, units), dtype),))
+        return recurrent_loop.fits(
+            step, xs, w, (jax.ShapeDtypeStruct((4, units), dtype),)
+        )
 
     lstm, gru = layers.LSTM(8).cell.step, layers.GRU(8).cell.step
     assert fits(lstm, 64) and fits(gru, 64) and fits(gru, 64, "bfloat16")
@@ -342,6 +356,6 @@ def test_loops_that_are_left_to_xla(monkeypatch):
 def test_large_scores_without_a_mask_go_through_the_kernels(kernels, masked, runs):
     mask = jnp.ones((64, 16), bool) if masked else None
     scores = jnp.zeros((64, 16))
-    softmax.masked_softmax(scores, mask, "kernels")
+    attention_softmax.masked_softmax(scores, mask, "kernels")
     assert memory_bound.memory_bound(scores)
     assert bool(kernels) is runs

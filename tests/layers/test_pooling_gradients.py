@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from exburn import layers
-from exburn.layers.pooling import maximum, window
+from exburn.kernels import max_pool
+from exburn.layers.pooling import window
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,8 @@ def test_both_find_the_first_of_equals_and_nan(shape, axes, dtype):
         x[rng.random(shape) < 0.1] = np.nan
     x = jnp.asarray(x, dtype)
     for ours, theirs in zip(
-        maximum._first_by_reductions(x, axes),
-        maximum._first_by_comparisons(x, axes),
+        max_pool._first_by_reductions(x, axes),
+        max_pool._first_by_comparisons(x, axes),
         strict=True,
     ):
         assert ours.dtype == theirs.dtype
@@ -37,9 +38,9 @@ def test_both_find_the_first_of_equals_and_nan(shape, axes, dtype):
 @pytest.mark.parametrize(("channels", "used"), [(8, True), (16, False)])
 def test_few_channels_are_reduced_on_a_cpu(channels, used, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    calls, reductions = [], maximum._first_by_reductions
+    calls, reductions = [], max_pool._first_by_reductions
     monkeypatch.setattr(
-        maximum,
+        max_pool,
         "_first_by_reductions",
         lambda x, axes: [calls.append(1), reductions(x, axes)][1],
     )

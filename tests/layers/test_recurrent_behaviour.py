@@ -8,9 +8,10 @@ from flax import nnx
 from tests.layers.check_layer import check_layer
 from tests.layers.peer import close, data, run
 
-from exburn import context, errors, layers
-from exburn.layer import Layer
-from exburn.symbol import Symbol
+from exburn import errors, layers
+from exburn.core import forward_context
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import Symbol
 
 X = data(4, 5, 3)
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0] * 5], bool)
@@ -131,12 +132,12 @@ def test_masks_of_the_input_hold_and_are_passed_on():
     ids = np.array([[3, 1, 0, 0], [2, 0, 0, 0]])
     embed = layers.Embedding(5, 3, mask_zero=True)
     lstm = layers.Bidirectional(layers.LSTM(2, return_sequences=True))
-    with context.forward(context.Context()):
+    with forward_context.forward(forward_context.Context()):
         y = lstm(embed(ids))
         assert np.array(Seen()(y))[:, 0, 0].tolist() == [2, 1]
         assert (np.array(y)[ids == 0] == 0).all()
         last = layers.GRU(2)(embed(ids))
-        assert context.current().mask_of(last) is None
+        assert forward_context.current().mask_of(last) is None
 
 
 def test_dropout_is_one_mask_a_sequence():
@@ -172,7 +173,7 @@ def test_stateful_ignores_padding_rows():
     layer(X)
     layer.reset_state()
     rows = jnp.array([True, True, True, False])
-    with context.forward(context.Context(row_mask=rows)):
+    with forward_context.forward(forward_context.Context(row_mask=rows)):
         layer(X)
     assert np.array(layer.states[0].get_value())[3].tolist() == [0, 0, 0]
     assert np.array(layer.states[0].get_value())[:3].any(axis=1).all()
@@ -244,7 +245,9 @@ def test_time_distributed_hides_padding_rows():
     results = []
     for x in (X[:2], np.concatenate([X[:2], X[2:] * 100])):
         module = nnx.merge(graph, state, copy=True)
-        with context.forward(context.Context(training=True, row_mask=rows[: len(x)])):
+        with forward_context.forward(
+            forward_context.Context(training=True, row_mask=rows[: len(x)])
+        ):
             results.append(module(x)[:2])
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)
 

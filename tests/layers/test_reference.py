@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from exburn import context
 from exburn import layers as L
+from exburn.core import forward_context
 
 
 def data(*shape, seed=0):
@@ -30,7 +30,7 @@ def run(layer, x, training=False, **kwargs):
         weights = {w.name: w for w in module.weights}
         for name, value in learned.items():
             weights[name].set_raw_value(value)
-        with context.forward(context.Context(training=training)):
+        with forward_context.forward(forward_context.Context(training=training)):
             y = module(x, **kwargs)
         others = {w.name: w.get_value() for w in module.non_trainable_weights}
         return score(y), (y, others)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import layers, memory_bound
-from exburn.layers.normalization import standardized as module
+from exburn import layers
+from exburn.kernels import layer_norm as module
+from exburn.kernels import memory_bound
 
 
 @pytest.mark.parametrize("axes", [(2,), (1, 2)])

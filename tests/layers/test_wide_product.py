@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from exburn import activations
+from exburn.kernels import padded_matmul as module
+from exburn.kernels.padded_matmul import wide_product
 from exburn.layers import Dense
-from exburn.layers.core import wide_product as module
-from exburn.layers.core.wide_product import wide_product
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 8)).astype(np.float32)

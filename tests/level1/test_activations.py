@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import activations, registry
+from exburn import activations
+from exburn.core import registry
+from exburn.core.jax_dispatch import original
 from exburn.errors import ArgumentError, ExBurnError, ShapeError, UnknownNameError
-from exburn.jax_functions import original
 
 keras = pytest.importorskip("keras")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn import compiler_options as module
-from exburn.compiler_options import compiler_options, convolutional, known_options
-from exburn.flops import Cost
+from exburn.runtime import xla_options as module
+from exburn.runtime.cost_model import Cost
+from exburn.runtime.xla_options import compiler_options, convolutional, known_options
 
 FEWER = module.FEWER_PRODUCTS
 SMALL = Cost(1e9)
@@ -108,7 +108,7 @@ def test_programs_are_compiled_with_them(monkeypatch):
         told.append(options.get("compiler_options"))
         return jit(fn, **options)
 
-    monkeypatch.setattr("exburn.training.preparation.compiler_options", noted)
+    monkeypatch.setattr("exburn.training.prepare.compiler_options", noted)
     monkeypatch.setattr("exburn.training.program.jax.jit", telling)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile("sgd", "mse")

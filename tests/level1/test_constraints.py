@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import constraints, registry
+from exburn import constraints
+from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, UnknownNameError
 
 keras = pytest.importorskip("keras")

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from exburn import huge_pages
-from exburn.huge_pages import _mapped, _new
+from exburn.runtime import huge_pages
+from exburn.runtime.huge_pages import _mapped, _new
 
 SIZE = 512 << 20
 LIBC = ctypes.CDLL(None)

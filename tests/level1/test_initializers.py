@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import initializers, registry
+from exburn import initializers
+from exburn.core import registry
 from exburn.errors import (
     ArgumentError,
     DTypeError,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from exburn.row_mixing import mixes_rows
+from exburn.core.batch_independence import mixes_rows
 
 TABLE, STEPS, IMAGES = (32, 4), (32, 5, 4), (32, 8, 8, 3)
 

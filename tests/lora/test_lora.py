@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 
 import exburn
 from exburn import errors, layers
+from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
-from exburn.traversal import iter_weights
 
 
 def weights(model):

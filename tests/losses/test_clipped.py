@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.activations.shares import shares
+from exburn.kernels.softmax import shares
 from exburn.losses import categorical_crossentropy, sparse_categorical_crossentropy
 from exburn.losses.probabilities import EPSILON, clipped
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import memory_bound
-from exburn.losses import long_rows, row_kernel
+from exburn.kernels import cross_entropy, cross_entropy_gpu, memory_bound
 
 CLASSES = 5_000  # no whole number of the kernel's blocks
 
@@ -23,9 +22,9 @@ def kernel(monkeypatch):
         calls.append(1)
         return {"interpret": True}
 
-    monkeypatch.setattr(long_rows, "runs_kernels", lambda: True)
+    monkeypatch.setattr(cross_entropy, "runs_kernels", lambda: True)
     monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
-    monkeypatch.setattr(row_kernel, "options", options)
+    monkeypatch.setattr(cross_entropy_gpu, "options", options)
     return calls
 
 
@@ -69,7 +68,7 @@ def test_spare_columns_change_nothing(kernel):
     value, gradient, hits = readings(scores, labels)
     # Spare columns hold more than any class; they make the last block end elsewhere.
     wide = jnp.pad(scores, [(0, 0), (0, 1_120)], constant_values=50)
-    with long_rows.spare_after(CLASSES):
+    with cross_entropy.spare_after(CLASSES):
         found = readings(wide, labels)
     assert len(kernel) == 4
     np.testing.assert_allclose(found[0], value, rtol=1e-6)
@@ -159,8 +158,8 @@ def test_training_reads_scores_once(request, monkeypatch, dtype):
         return function(*args)
 
     for name in ("read", "read_with_gradient"):
-        noted = functools.partial(spy, name, getattr(row_kernel, name))
-        monkeypatch.setattr(long_rows, name, noted)
+        noted = functools.partial(spy, name, getattr(cross_entropy_gpu, name))
+        monkeypatch.setattr(cross_entropy, name, noted)
     history, evaluated = trained()
     for name, values in plain[0].items():
         np.testing.assert_allclose(history[name], values, rtol=2e-3)

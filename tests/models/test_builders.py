@@ -166,7 +166,7 @@ def test_dicts_of_inputs_and_outputs_keep_their_keys():
 
 def test_a_shared_layer_has_one_set_of_weights():
     model = two_headed()
-    names = [p for p, _, _ in exburn.traversal.iter_weights(model)]
+    names = [p for p, _, _ in exburn.module.traversal.iter_weights(model)]
     assert sum(name.startswith("shared/") for name in names) == 2
 
 

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn import Input, Model, activations, fn, jax_functions, layers
+from exburn import Input, Model, activations, fn, layers
+from exburn.core import jax_dispatch
+from exburn.core.jax_dispatch import name_of, named, original
 from exburn.errors import (
     DTypeError,
     FileFormatError,
@@ -21,8 +23,7 @@ from exburn.errors import (
     ShapeError,
     UnknownNameError,
 )
-from exburn.jax_functions import name_of, named, original
-from exburn.symbol import Symbol
+from exburn.module.symbolic_tensor import Symbol
 
 X = np.random.default_rng(0).uniform(0.1, 0.9, (5, 8)).astype(np.float32)
 IMAGE = np.random.default_rng(1).random((2, 6, 6, 3)).astype(np.float32)
@@ -128,7 +129,7 @@ def test_facts_come_from_the_symbol():
 
 
 def test_names_come_from_a_closed_list():
-    listed = jax_functions._table()
+    listed = jax_dispatch._table()
     assert len(listed) > 500
     for name, function in listed.items():
         assert named(name) is function
@@ -166,7 +167,7 @@ def test_the_public_names_behave_like_the_functions_behind_them(kind):
     space = jax.nn if name == "relu" else jnp
     front = getattr(space, name)
     behind = original(front)
-    assert jax_functions.extended()
+    assert jax_dispatch.extended()
     assert front is not behind
     assert isinstance(front, type(behind)) or inspect.isfunction(front)
     assert front.__name__ == name
@@ -222,7 +223,7 @@ def test_programs_name_the_callers_line():
     Input((8,))
     text = jax.jit(lambda x: jnp.tanh(x)).lower(1.0).as_text(debug_info=True)
     assert "test_jax_functions.py" in text
-    assert "exburn/jax_functions.py" not in text
+    assert "exburn/core/jax_dispatch.py" not in text
 
 
 def test_arrays_pass_at_once():
@@ -232,7 +233,7 @@ def test_arrays_pass_at_once():
     def nothing(*args, **kwargs):
         return None
 
-    front = jax_functions._front(nothing, "jax.numpy.nothing", Symbol, nothing)
+    front = jax_dispatch._front(nothing, "jax.numpy.nothing", Symbol, nothing)
     array = jnp.ones(3)
     for args, calls in ((array,), 2), ((array, array), 2), (([array, array], 0), 3):
         called.clear()

@@ -10,7 +10,7 @@ import pytest
 from keras.src.ops.operation import Operation
 
 import exburn
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import FileFormatError, UnknownNameError
 from exburn.models.keras_operations import keras_operation
 

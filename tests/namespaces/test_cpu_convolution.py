@@ -7,12 +7,13 @@ import pytest
 from jax import lax
 
 import exburn
-from exburn import context, layers
-from exburn.flops import count
-from exburn.ops.by_taps import exburn_depthwise
-from exburn.ops.convolving import convolve
-from exburn.ops.cpu_depthwise import _in_fit
-from exburn.row_mixing import mixes_rows
+from exburn import layers
+from exburn.core import forward_context
+from exburn.core.batch_independence import mixes_rows
+from exburn.kernels.conv.cpu_depthwise import _in_fit
+from exburn.kernels.conv.dispatch import convolve
+from exburn.kernels.conv.shifted_sum import exburn_depthwise
+from exburn.runtime.cost_model import count
 
 pytestmark = pytest.mark.skipif(
     jax.default_backend() != "cpu", reason="they are for processors"
@@ -178,11 +179,11 @@ def test_depthwise_gradients_in_fit_are_those_of_xla(make):
 
 def test_depthwise_gradients_in_fit_sum_over_the_window_in_one_kernel():
     def reduced(training):
-        pass_ = context.Context()
-        pass_.in_fit = training
+        ctx = forward_context.Context()
+        ctx.in_fit = training
         x, kernel, given, options = arrays("depthwise")
         ours, _ = both(x, kernel, given, options)
-        with context.forward(pass_):
+        with forward_context.forward(ctx):
             slopes = jax.make_jaxpr(jax.grad(lambda x, k: ours(x, k).sum(), 1))
             return str(slopes(x, kernel)).count("reduce[")
 
@@ -194,9 +195,9 @@ def test_depthwise_outputs_in_fit_are_computed_once():
     ours, _ = both(x, kernel, given, options)
 
     def loss(x, kernel):
-        pass_ = context.Context()
-        pass_.in_fit = True
-        with context.forward(pass_):
+        ctx = forward_context.Context()
+        ctx.in_fit = True
+        with forward_context.forward(ctx):
             y = ours(x, kernel)
         y = (y - y.mean((0, 1, 2))) * jax.lax.rsqrt((y * y).mean((0, 1, 2)))
         return jax.nn.relu(y).sum()

@@ -13,15 +13,15 @@ from jax import lax
 
 import exburn
 from exburn import layers
-from exburn.flops import count
-from exburn.ops import convolving, gpu_convolution
-from exburn.ops.convolving import convolve
-from exburn.row_mixing import mixes_rows
+from exburn.core.batch_independence import mixes_rows
+from exburn.kernels.conv import dispatch, gpu
+from exburn.kernels.conv.dispatch import convolve
+from exburn.runtime.cost_model import count
 
 
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(convolving, "chosen_platform", lambda: "gpu")
+    monkeypatch.setattr(dispatch, "chosen_platform", lambda: "gpu")
 
 
 # Sizes, window, and further arguments.
@@ -326,7 +326,7 @@ def test_volumes_are_images_while_there_is_room(monkeypatch):
     x, k, given, options = arrays(("dense", "volume"))
     ours, theirs = both(given, options)
     assert shapes(ours, x, k)[0] == [(10, 6, 4, 12)]
-    monkeypatch.setattr(gpu_convolution, "_STACKED", 2 * 5 * 6 * 4 * 4 * 3 - 1)
+    monkeypatch.setattr(gpu, "_STACKED", 2 * 5 * 6 * 4 * 4 * 3 - 1)
     assert shapes(lambda x, k: ours(x, k), x, k)[0] == [(2, 5, 6, 4, 4)]
     np.testing.assert_allclose(ours(x, k), theirs(x, k), rtol=1e-4, atol=1e-4)
 
@@ -399,15 +399,15 @@ def trained(make):
 )
 def test_models_train_alike(make, monkeypatch):
     ours = trained(make)
-    monkeypatch.setattr(convolving, "why_not", lambda: "XLA's, to compare")
+    monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")
     for a, b in zip(ours, trained(make), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_the_plan_tells():
-    assert convolving.why_not() is None
+    assert dispatch.why_not() is None
     exburn.config.disable_convolution_forms()
     try:
-        assert "disable_convolution_forms" in convolving.why_not()
+        assert "disable_convolution_forms" in dispatch.why_not()
     finally:
         exburn.config.enable_convolution_forms()

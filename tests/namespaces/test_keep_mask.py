@@ -7,7 +7,7 @@ import pytest
 
 import exburn
 from exburn import layers as L
-from exburn.keep_mask import keep_mask
+from exburn.kernels.dropout_mask import keep_mask
 
 
 def masks(rate, shape, keys=200):

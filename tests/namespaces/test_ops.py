@@ -11,7 +11,7 @@ import pytest
 from tests.namespaces.cases import CASES, I8, REDUCE, UNARY
 
 from exburn import ops
-from exburn.symbol import OPERATIONS, Symbol, has_symbol
+from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol
 
 ALL = [
     pytest.param(name, i, id=f"{name}-{i}")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from exburn import Input, Model, errors, layers, ops
-from exburn.jax_functions import original
-from exburn.layer import Layer
+from exburn.core.jax_dispatch import original
 from exburn.layers import Dense
-from exburn.symbol import OPERATIONS
+from exburn.module.layer import Layer
+from exburn.module.symbolic_tensor import OPERATIONS
 
 X = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
 RGB = np.ones((1, 4, 4, 3), "float32")

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import context, errors, ops, random
-from exburn.layer import Layer
+from exburn import errors, ops, random
+from exburn.core import forward_context
+from exburn.module.layer import Layer
 
 DRAWS = {
     "normal": ((3, 4), 1.0, 2.0),
@@ -77,7 +78,7 @@ def test_keys_of_jax_are_seeds():
 @pytest.mark.parametrize("seed", [None, 11, random.SeedGenerator(11)])
 def test_draws_of_a_program_differ_from_step_to_step_and_are_repeated(seed):
     def step(key):
-        with context.forward(context.Context(key=key)):
+        with forward_context.forward(forward_context.Context(key=key)):
             return random.normal((3,), seed=seed), random.normal((3,), seed=seed)
 
     run = jax.jit(step)

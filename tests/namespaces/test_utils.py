@@ -13,8 +13,8 @@ from PIL import Image
 
 import exburn
 from exburn import config, errors, utils
-from exburn.layer import Layer
 from exburn.layers import Dense
+from exburn.module.layer import Layer
 
 # Names of keras.utils that ExBurn leaves out, and why.
 LEFT_OUT = {}

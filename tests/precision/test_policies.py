@@ -8,8 +8,8 @@ import pytest
 import exburn
 from exburn import Precision, layers
 from exburn.errors import DTypeError, FileFormatError, UnknownNameError
-from exburn.selection import layer_paths
-from exburn.traversal import iter_weights
+from exburn.module.selection import layer_paths
+from exburn.module.traversal import iter_weights
 
 POLICIES = ("float32", "bfloat16", "float16", "mixed_bfloat16", "mixed_float16")
 X = np.random.default_rng(0).standard_normal((6, 5, 4)).astype(np.float32)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.dtypes import Precision
-from exburn.quantization import QuantizedWeight
+from exburn.core.precision import Precision
+from exburn.transforms.quantization import QuantizedWeight
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras

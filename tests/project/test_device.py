@@ -1,4 +1,4 @@
-"""`exburn.device` on this machine, and on platforms that this machine does not have."""
+"""`runtime.device` on this machine, and on platforms that it does not have."""
 
 import dataclasses
 import importlib
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-device = importlib.import_module("exburn.device")  # the attribute is a function
+device = importlib.import_module("exburn.runtime.device")  # the attribute is a function
 
 
 @dataclasses.dataclass(eq=False)

@@ -73,9 +73,13 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outside = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
     monkeypatch.setattr(sys, "path", outside)
-    seeds = (exburn.context._seeds.seed, random.getstate(), np.random.get_state())
+    seeds = (
+        exburn.core.forward_context._seeds.seed,
+        random.getstate(),
+        np.random.get_state(),
+    )
     yield
-    exburn.context._seeds.seed = seeds[0]
+    exburn.core.forward_context._seeds.seed = seeds[0]
     random.setstate(seeds[1])
     np.random.set_state(seeds[2])
 

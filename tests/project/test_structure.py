@@ -104,11 +104,11 @@ def test_imports_only_point_down():
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("exburn.errors", "import exburn.layer"),
-        ("exburn.layer", "def f():\n    from exburn.training import trainer"),
+        ("exburn.errors", "import exburn.module.layer"),
+        ("exburn.module.layer", "def f():\n    from exburn.training import trainer"),
         ("exburn.losses.base", "from exburn.metrics import Metric"),
         ("exburn.layers.core.dense", "from exburn import optimizers"),
-        ("exburn.layer", "import exburn"),
+        ("exburn.module.layer", "import exburn"),
     ],
 )
 def test_the_check_sees_imports_that_point_up_or_sideways(module, code):
@@ -118,9 +118,12 @@ def test_the_check_sees_imports_that_point_up_or_sideways(module, code):
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("exburn.layer", "from exburn import errors\nimport exburn.symbol, jax"),
+        (
+            "exburn.module.layer",
+            "from exburn import errors\nimport exburn.core.registry, jax",
+        ),
         ("exburn.losses.base", "from exburn.losses.shapes import check"),
-        ("exburn.layers.core.dense", "from exburn.layer import Layer"),
+        ("exburn.layers.core.dense", "from exburn.module.layer import Layer"),
     ],
 )
 def test_the_check_allows_imports_that_point_down(module, code):

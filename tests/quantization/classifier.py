@@ -4,7 +4,7 @@ import numpy as np
 
 import exburn
 from exburn import layers
-from exburn.traversal import iter_weights
+from exburn.module.traversal import iter_weights
 
 
 def make(compiled=False):

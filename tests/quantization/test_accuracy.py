@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 import exburn
 from exburn import layers
-from exburn.traversal import iter_weights
+from exburn.module.traversal import iter_weights
 
 # Accuracy that may be lost, and bytes that may remain, as the project promises.
 LIMITS = {

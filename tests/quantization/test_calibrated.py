@@ -6,8 +6,8 @@ import pytest
 
 import exburn
 from exburn import errors, layers
-from exburn.quantization.weight import QuantizedWeight
-from exburn.selection import layer_paths
+from exburn.module.selection import layer_paths
+from exburn.transforms.quantization.weight import QuantizedWeight
 
 keras = pytest.importorskip("keras")
 
@@ -431,7 +431,7 @@ def test_a_computation_in_bfloat16(trained, images):
 def test_strings_become_windows_of_tokens():
     def windows(data, tokenizer=None, **options):
         found = exburn.quantizers.AWQConfig(data, tokenizer, **options)
-        return exburn.quantization.token_windows(found)[:, 0].tolist()
+        return exburn.transforms.quantization.token_windows(found)[:, 0].tolist()
 
     class Tokenizer:
         def tokenize(self, text):

@@ -7,8 +7,8 @@ from tests.quantization.classifier import equal, make, weights
 
 import exburn
 from exburn import errors, layers
+from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
-from exburn.traversal import iter_weights
 
 
 def test_one_layer_is_quantized_in_place(data, tmp_path):

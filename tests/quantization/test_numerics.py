@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from exburn import Model, layers, ops
-from exburn.quantization import QuantizedWeight, Scheme
-from exburn.traversal import iter_weights
-from exburn.weights import Parameter
+from exburn.module.traversal import iter_weights
+from exburn.module.variable import Parameter
+from exburn.transforms.quantization import QuantizedWeight, Scheme
 
 BLOCK = 32
 

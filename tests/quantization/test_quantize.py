@@ -9,9 +9,9 @@ from tests.quantization.classifier import equal, make, weights
 
 import exburn
 from exburn import errors, layers
-from exburn.quantization import QuantizationReport
+from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
-from exburn.traversal import iter_weights
+from exburn.transforms.quantization import QuantizationReport
 
 
 # ------------------------------------------------------------------------- the result

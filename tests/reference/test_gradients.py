@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import gradients, layers
+from exburn import layers
+from exburn.elixir import gradients
+from exburn.elixir.gradients import differences, programs
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -19,7 +21,6 @@ from exburn.errors import (
     ShapeError,
     UnknownNameError,
 )
-from exburn.gradients import differences, programs
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 4)).astype(np.float32)

@@ -134,7 +134,7 @@ def test_named_axes(tmp_path):
 
 
 def test_doctor_and_summary(monkeypatch, tmp_path):
-    from exburn import health
+    from exburn.elixir import doctor
 
     report = exburn.doctor()
     assert report.ok, str(report)
@@ -142,11 +142,11 @@ def test_doctor_and_summary(monkeypatch, tmp_path):
         exburn.device_name() in str(report) and exburn.device_name() in exburn.summary()
     )
     assert exburn.version() == exburn.__version__
-    monkeypatch.setattr(health, "_requirements", lambda: ["jax>=99.0"])
+    monkeypatch.setattr(doctor, "_requirements", lambda: ["jax>=99.0"])
     bad = exburn.doctor()
     assert not bad.ok and 'pip install "jax>=99.0"' in str(bad)
     monkeypatch.setattr(
-        health,
+        doctor,
         "device_info",
         lambda: {"device": "none", "name": "none (x)", "notes": ["install a driver"]},
     )
@@ -157,7 +157,7 @@ def test_doctor_and_summary(monkeypatch, tmp_path):
 
 
 def test_smoke_test_sees_wrong_numbers_and_failures(monkeypatch):
-    from exburn import health
+    from exburn.elixir import doctor
 
     monkeypatch.setattr(jnp, "tanh", lambda x: 1.001 * x)
     with pytest.raises(ExBurnError, match="wrong numbers"):
@@ -169,7 +169,7 @@ def test_smoke_test_sees_wrong_numbers_and_failures(monkeypatch):
     monkeypatch.setattr(jnp, "tanh", fail)
     with pytest.raises(ExBurnError, match="no driver"):
         exburn.smoke_test()
-    assert any(c.state == "broken" for c in health.doctor().checks)
+    assert any(c.state == "broken" for c in doctor.doctor().checks)
 
 
 def test_configure_refuses_what_is_not_there():

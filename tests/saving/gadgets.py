@@ -23,7 +23,7 @@ NAMES = (
     "keras.utils.get_file",
     "keras.config.enable_unsafe_deserialization",
     "exburn.utils.get_file",
-    "exburn.registry.register",
+    "exburn.core.registry.register",
     "Sequential.__init__",
     "Dense.__class__",
     "../../Dense",

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.checkpoint import CheckpointDirectory, CheckpointWriter, manifest
-from exburn.checkpoint import directory as module
-from exburn.checkpoint.values import decode, encode, equal
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning
+from exburn.saving.checkpoint import CheckpointDirectory, CheckpointWriter, manifest
+from exburn.saving.checkpoint import directory as module
+from exburn.saving.checkpoint.values import decode, encode, equal
 
 
 def arrays(value):

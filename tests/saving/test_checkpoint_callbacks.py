@@ -15,7 +15,6 @@ from exburn.callbacks import (
     OrbaxCheckpoint,
     StateCheckpoint,
 )
-from exburn.checkpoint import CheckpointDirectory
 from exburn.errors import (
     ArgumentError,
     CallbackError,
@@ -24,6 +23,7 @@ from exburn.errors import (
     FileFormatError,
     SaveError,
 )
+from exburn.saving.checkpoint import CheckpointDirectory
 
 # The shared models see data of several shapes, and are to compile for each.
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")

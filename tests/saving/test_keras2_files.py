@@ -252,7 +252,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_arguments_of_keras_2(name):
-    from exburn.registry import deserialize
+    from exburn.core.registry import deserialize
     from exburn.saving.keras_config import modernize
 
     config = {"name": "layer", "trainable": True, "dtype": "float32", **OPTIONS[name]}

@@ -20,7 +20,7 @@ from tests.saving.models import (
 import exburn as keras
 from exburn import layers
 from exburn.errors import ArgumentError, ModelFormatError, UnknownNameError
-from exburn.traversal import iter_weights
+from exburn.module.traversal import iter_weights
 
 
 def same(a, b):

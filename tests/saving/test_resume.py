@@ -15,7 +15,7 @@ from exburn.callbacks import (
     StateCheckpoint,
     WarmUp,
 )
-from exburn.checkpoint import CheckpointDirectory
+from exburn.saving.checkpoint import CheckpointDirectory
 
 # The shared models see data of several shapes, and are to compile for each.
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
@@ -157,7 +157,7 @@ class Endless:
         return X[rows], Y[rows]
 
 
-class Batches(exburn.dataset.PyDataset):
+class Batches(exburn.data.PyDataset):
     """Seven batches, of which epochs of five steps take the next ones."""
 
     def __len__(self):

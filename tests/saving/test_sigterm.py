@@ -11,7 +11,7 @@ from tests.saving.runs import Stops, fit, make, outcome
 
 import exburn
 from exburn.callbacks import Callback, ModelCheckpoint, StateCheckpoint
-from exburn.checkpoint import CheckpointDirectory
+from exburn.saving.checkpoint import CheckpointDirectory
 
 # The shared models see data of several shapes, and are to compile for each.
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
@@ -111,7 +111,7 @@ def test_sigterm_writes_a_file_of_weights_too(tmp_path):
 SECOND = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
-from exburn.training.interrupt import Termination
+from exburn.runtime.signals import Termination
 with Termination(True) as termination:
     os.kill(os.getpid(), signal.SIGTERM)
     assert termination.requested

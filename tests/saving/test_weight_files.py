@@ -12,7 +12,7 @@ import safetensors.numpy
 import exburn as keras
 from exburn import layers
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
-from exburn.traversal import iter_weights
+from exburn.module.traversal import iter_weights
 
 
 def model_of(units=3, seed=0, name="last"):

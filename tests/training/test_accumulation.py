@@ -11,9 +11,9 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.dataset import ArrayDataset, StreamDataset
-from exburn.training.feed import ArrayFeed, StreamFeed
-from exburn.training.plan import grouped
+from exburn.data import ArrayDataset, StreamDataset
+from exburn.training.feed.base import ArrayFeed, StreamFeed
+from exburn.training.feed.plan import grouped
 
 N = 4  # batches of a group; 203 rows in batches of 16 are 13 steps: 3 groups and 1
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import exburn as keras
-from exburn import arrival, layers
+from exburn import layers
+from exburn.module import deferred_placement
 from exburn.training import epochs
 
 RNG = np.random.default_rng(0)
@@ -19,20 +20,20 @@ Y = RNG.integers(0, 3, 48)
 @pytest.fixture
 def starting(monkeypatch):
     """Says that a GPU is being started; notes what waited when a program was begun."""
-    arrival.arrive()  # on a GPU some may really wait
-    monkeypatch.setattr(arrival, "waking", lambda: True)
+    deferred_placement.arrive()  # on a GPU some may really wait
+    monkeypatch.setattr(deferred_placement, "waking", lambda: True)
     monkeypatch.setattr(epochs, "waking", lambda: True)
     begun = []
     compile_training = epochs.Epochs._compile_training
 
     def noted(self):
-        begun.append(len(arrival._waiting))
+        begun.append(len(deferred_placement._waiting))
         compile_training(self)
-        assert begun[-1] == len(arrival._waiting), "a trace needs no arrays"
+        assert begun[-1] == len(deferred_placement._waiting), "a trace needs no arrays"
 
     monkeypatch.setattr(epochs.Epochs, "_compile_training", noted)
     yield begun
-    arrival._waiting.clear()
+    deferred_placement._waiting.clear()
 
 
 def classifier(seed=3, **options):
@@ -60,7 +61,7 @@ def test_training_is_the_same_and_compiled_once(request, resident, held):
     plain, history = trained(resident=resident, **held)
     begun = request.getfixturevalue("starting")
     model, found = trained(resident=resident, **held)
-    assert begun and begun[0] and not arrival._waiting
+    assert begun and begun[0] and not deferred_placement._waiting
     assert found == history
     for ours, theirs in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -84,7 +85,7 @@ def test_a_group_of_accumulated_batches(request):
 @pytest.mark.parametrize("use", ["evaluate", "predict", "call", "train_on_batch"])
 def test_every_use_brings_them(starting, use):
     model = classifier()
-    assert arrival._waiting
+    assert deferred_placement._waiting
     if use == "evaluate":
         model.evaluate(X, Y, verbose=0)
     elif use == "predict":
@@ -93,7 +94,7 @@ def test_every_use_brings_them(starting, use):
         model(X)
     else:
         model.train_on_batch(X, Y)
-    assert not arrival._waiting
+    assert not deferred_placement._waiting
 
 
 def test_what_was_set_meanwhile_stays(starting):
@@ -109,7 +110,7 @@ def test_another_seed_draws_them_again(request):
     plain = [w.copy() for w in classifier(seed=5).get_weights()]
     request.getfixturevalue("starting")
     model = classifier(seed=3)
-    arrival.arrive()
+    deferred_placement.arrive()
     model.compile("adam", "cross_entropy", seed=5)
     model.predict(X, verbose=0)
     for ours, theirs in zip(model.get_weights(), plain, strict=True):
@@ -119,14 +120,14 @@ def test_another_seed_draws_them_again(request):
 def test_inside_of_a_trace_they_wait(starting):
     model = classifier()
     made = jax.jit(lambda x: model(x))(X)
-    assert arrival._waiting
+    assert deferred_placement._waiting
     np.testing.assert_allclose(made, model(X), atol=1e-6)
 
 
 DEVICES = """
 import jax, numpy as np
 import exburn as keras
-from exburn import arrival
+from exburn.module import deferred_placement as arrival
 first, second = jax.devices()
 arrival.waking, arrival.host = (lambda: True), (lambda: second)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])

@@ -6,19 +6,19 @@ import sys
 
 import pytest
 
-from exburn import compilation_cache
+from exburn.runtime import compilation_cache
 
 FIT = """
 import numpy as np, exburn
 model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
 model.compile("adam", loss="mse", seed=1)
 model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
-print(exburn.compilation_cache.compilation_cache())
+print(exburn.runtime.compilation_cache.compilation_cache())
 print(model.get_weights()[0].tobytes().hex())
 """
 
 
-FOLDER = "import exburn; print(exburn.compilation_cache.compilation_cache())"
+FOLDER = "import exburn; print(exburn.runtime.compilation_cache.compilation_cache())"
 
 
 def run(home, code=FIT, **settings):

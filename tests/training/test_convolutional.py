@@ -7,16 +7,16 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.building import spec_like
-from exburn.compiler_options import convolutional
-from exburn.flops import count, inner_jaxprs
-from exburn.ops import convolving
-from exburn.ops.convolving import convolve, pointwise_products
+from exburn.kernels.conv import dispatch
+from exburn.kernels.conv.dispatch import convolve, pointwise_products
+from exburn.module.building import spec_like
+from exburn.runtime.cost_model import count, inner_jaxprs
+from exburn.runtime.xla_options import convolutional
 
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(convolving, "chosen_platform", lambda: "gpu")
+    monkeypatch.setattr(dispatch, "chosen_platform", lambda: "gpu")
 
 
 def bottlenecks(units=4, policy="float32"):
@@ -81,7 +81,7 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
 
 def test_the_numbers_are_those_of_convolutions(on_gpu, monkeypatch):
     ours = trained(bottlenecks())
-    monkeypatch.setattr(convolving, "why_not", lambda: "XLA's, to compare")
+    monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")
     theirs = trained(bottlenecks())
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

@@ -8,8 +8,9 @@ import pytest
 from tests.training.sequences import batches, sequence_model
 
 import exburn
-from exburn import compiler_options, layers
+from exburn import layers
 from exburn.errors import ArgumentError, RecompileWarning
+from exburn.runtime import xla_options
 
 
 @pytest.mark.cpu
@@ -72,8 +73,8 @@ def test_the_plan_names_schedules_of_a_gpu(plain, monkeypatch):
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
-    options = {compiler_options.SCHEDULER: False} if plain else {}
-    given = "exburn.training.preparation.compiler_options"
+    options = {xla_options.SCHEDULER: False} if plain else {}
+    given = "exburn.training.prepare.compiler_options"
     monkeypatch.setattr(given, lambda cost, platform, training: options)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     row = {d.choice: d for d in model.explain_plan()}["schedules"]
@@ -87,21 +88,21 @@ def test_the_plan_names_what_xla_tries(monkeypatch):
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
-    given, told = [], {compiler_options.FEWER_PRODUCTS: 2}
+    given, told = [], {xla_options.FEWER_PRODUCTS: 2}
 
     def options(cost, platform, training):
         given.append((cost.flops, training))
         return told
 
-    monkeypatch.setattr("exburn.training.preparation.compiler_options", options)
+    monkeypatch.setattr("exburn.training.prepare.compiler_options", options)
     row = {d.choice: d for d in model.explain_plan()}["products that XLA tries"]
     assert row.taken == "two of cuBLAS', all of Triton's"
     assert given == [(2 * 4 * 4, True)]
-    assert compiler_options.FEWER_PRODUCTS in row.switch
-    told = {compiler_options.TRITON: False}
+    assert xla_options.FEWER_PRODUCTS in row.switch
+    told = {xla_options.TRITON: False}
     row = {d.choice: d for d in model.explain_plan()}["products that XLA tries"]
     assert row.taken == "all of cuBLAS', none of Triton's"
-    assert compiler_options.TRITON in row.switch
+    assert xla_options.TRITON in row.switch
 
 
 class EveryThird(exburn.callbacks.Callback):

@@ -13,11 +13,11 @@ import pytest
 from tests.training.batches import Batches, X, Y
 
 import exburn as keras
-from exburn.dataset import PyDataset, StreamDataset
+from exburn.data import PyDataset, StreamDataset
 from exburn.errors import DataError
-from exburn.training import chunking, filling, gather, stream_feed
-from exburn.training.feed import StreamFeed
-from exburn.training.prefetch import Prefetch
+from exburn.runtime.threads import Prefetch
+from exburn.training.feed import chunk_builder, chunking, gather, stream_feed
+from exburn.training.feed.base import StreamFeed
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -245,7 +245,7 @@ def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
         def device_put(self, tree):
             return jax.tree.map(lambda v: jnp.array(v, copy=True), tree)
 
-    found = gather.Gatherer._taken
+    found = gather.HostGather._taken
 
     def spy(self, size):
         free = len(self._free)
@@ -253,10 +253,10 @@ def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
         taken.append(len(self._free) < free)
         return memory
 
-    monkeypatch.setattr(gather.Gatherer, "_taken", spy)
+    monkeypatch.setattr(gather.HostGather, "_taken", spy)
     monkeypatch.setattr(gather, "_COPYING", {"cpu"})
     monkeypatch.setattr(gather, "_PART", 64)
-    monkeypatch.setattr(filling, "jax", Sending())
+    monkeypatch.setattr(chunk_builder, "jax", Sending())
     monkeypatch.setattr(stream_feed, "default_backend", lambda: "gpu")
     monkeypatch.setattr(stream_feed, "_PART", (256, 512))
     monkeypatch.setattr(chunking, "loader_steps", lambda _: 5)
@@ -272,7 +272,7 @@ def test_memory_is_used_again_once_it_was_sent(monkeypatch):
     def sent(copies):
         return jax.block_until_ready(jnp.array(copies, copy=True))
 
-    with gather.Gatherer() as gatherer:
+    with gather.HostGather() as gatherer:
         with gatherer.reusing(2) as reuse:
             one, two = (gatherer.empty(shape, np.uint8) for _ in range(2))
             first, second = one.ctypes.data, two.ctypes.data

@@ -11,11 +11,11 @@ from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
 from exburn.callbacks import ProgressBar
-from exburn.dataset import ArrayDataset, StreamDataset
+from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import DataError, TargetError
 from exburn.training import memory
-from exburn.training.feed import ArrayFeed, StreamFeed
-from exburn.training.gather import Gatherer
+from exburn.training.feed.base import ArrayFeed, StreamFeed
+from exburn.training.feed.gather import HostGather
 from exburn.training.timing import Timing
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -25,12 +25,12 @@ RNG = np.random.default_rng(0)
 # ---------------------------------------------------------------- the same data
 @pytest.mark.parametrize("threads", [1, 3])
 def test_gathered_rows_are_those_of_numpy(threads, tmp_path, monkeypatch):
-    monkeypatch.setattr("exburn.training.gather._PART", 64)
+    monkeypatch.setattr("exburn.training.feed.gather._PART", 64)
     mapped = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(50, 7))
     mapped[:] = RNG.integers(0, 255, mapped.shape)
     tree = {"f": X[:50], "u": mapped, "strided": X[:50, ::2], "j": jax.numpy.arange(50)}
     rows = RNG.integers(0, 50, 33)
-    with Gatherer(threads) as gatherer:
+    with HostGather(threads) as gatherer:
         found = gatherer.take(tree, rows)
         for name, array in tree.items():
             np.testing.assert_array_equal(found[name], np.asarray(array)[rows])
@@ -41,8 +41,8 @@ def test_gathered_rows_are_those_of_numpy(threads, tmp_path, monkeypatch):
 @pytest.mark.parametrize("straight", [True, False])
 def test_memory_that_was_sent_is_filled_again_and_nobody_sees_it(monkeypatch, straight):
     """As with an accelerator, whose arrays are copies."""
-    monkeypatch.setattr("exburn.training.gather._COPYING", {"cpu"})
-    monkeypatch.setattr("exburn.training.gather._PART", 64)
+    monkeypatch.setattr("exburn.training.feed.gather._COPYING", {"cpu"})
+    monkeypatch.setattr("exburn.training.feed.gather._PART", 64)
     send, made = jax.device_put, []
     monkeypatch.setattr(jax, "device_put", lambda v: send(jax.tree.map(np.array, v)))
     empty = np.empty
@@ -51,7 +51,7 @@ def test_memory_that_was_sent_is_filled_again_and_nobody_sees_it(monkeypatch, st
         made.append(shape)
         return empty(shape, dtype)
 
-    monkeypatch.setattr("exburn.training.gather.np.empty", counted)
+    monkeypatch.setattr("exburn.training.feed.gather.np.empty", counted)
     feed = ArrayFeed(ArrayDataset(X, Y), 8, 3, shuffle=not straight)
     held, kept = [], X.copy()
     for epoch in range(3):
@@ -85,9 +85,11 @@ def test_a_wait_beside_a_working_device_is_not_one_for_data(busy, part):
 
 def in_parts(monkeypatch):
     """Chunks are cut into parts of a few batches, each made by a thread, and sent."""
-    monkeypatch.setattr("exburn.training.stream_feed.default_backend", lambda: "gpu")
-    monkeypatch.setattr("exburn.training.stream_feed._PART", (256, 256))
-    monkeypatch.setattr("exburn.training.gather._PART", 64)
+    monkeypatch.setattr(
+        "exburn.training.feed.stream_feed.default_backend", lambda: "gpu"
+    )
+    monkeypatch.setattr("exburn.training.feed.stream_feed._PART", (256, 256))
+    monkeypatch.setattr("exburn.training.feed.gather._PART", 64)
 
 
 def uneven():
@@ -210,7 +212,7 @@ def test_streamed_and_resident_training_give_the_same_weights():
 
 def test_arrays_on_the_device_stay_as_they_were():
     """Also in memory that JAX's CPU backend would take as it is."""
-    x = Gatherer().empty(X.shape, X.dtype)
+    x = HostGather().empty(X.shape, X.dtype)
     x[:] = X
 
     def spoil(logs):

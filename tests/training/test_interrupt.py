@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training import interrupt, memory, trainer
+from exburn.runtime import signals
+from exburn.training import memory, trainer
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 Y = X.sum(-1, keepdims=True)
@@ -95,24 +96,24 @@ def test_the_model_is_free_after_a_signal_at_the_end_of_a_run(model, monkeypatch
 
 
 def test_a_handler_that_was_left_behind_goes_with_the_next_block():
-    with pytest.raises(KeyboardInterrupt), interrupt.held_back():
+    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
         signal.raise_signal(signal.SIGINT)
-        uninstall, interrupt._uninstall = interrupt._uninstall, lambda: None
-    interrupt._uninstall = uninstall
-    assert signal.getsignal(signal.SIGINT) is interrupt._handle
+        uninstall, signals._uninstall = signals._uninstall, lambda: None
+    signals._uninstall = uninstall
+    assert signal.getsignal(signal.SIGINT) is signals._handle
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)  # passed on
-    with interrupt.held_back():
+    with signals.defer_signals():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_signals_come_through_where_they_may():
     reached = []
-    with pytest.raises(KeyboardInterrupt), interrupt.held_back():
+    with pytest.raises(KeyboardInterrupt), signals.defer_signals():
         signal.raise_signal(signal.SIGINT)
         reached.append("held")
-        with interrupt.let_through():
+        with signals.allow_signals():
             reached.append("let through")
     assert reached == ["held"]
 
@@ -121,7 +122,7 @@ def test_another_thread_holds_nothing_back():
     entered, done = threading.Event(), threading.Event()
 
     def hold():
-        with interrupt.held_back():
+        with signals.defer_signals():
             entered.set()
             done.wait(10)
 

@@ -6,8 +6,8 @@ import pytest
 
 import exburn
 from exburn import callbacks, layers, losses, metrics
-from exburn.flops import Cost
-from exburn.training.plan import joined
+from exburn.runtime.cost_model import Cost
+from exburn.training.feed.plan import joined
 
 ROWS, BATCH = 301, 4  # 76 batches, of which the last is short
 

@@ -10,9 +10,9 @@ import pytest
 from tests.training.batches import Batches, X, Y, threads
 
 import exburn as keras
-from exburn.dataset import PyDataset, StreamDataset
+from exburn.data import PyDataset, StreamDataset
 from exburn.errors import ArgumentError, RecompileWarning, ShapeError
-from exburn.training.feed import StreamFeed
+from exburn.training.feed.base import StreamFeed
 
 
 @pytest.mark.parametrize("op", ["fit", "validate", "evaluate", "predict", "hook"])
@@ -280,7 +280,7 @@ def test_validation_data_by_name_or_in_a_list(named):
 
 def test_means_are_shown_while_the_next_chunk_is_awaited(monkeypatch):
     monkeypatch.setattr("exburn.training.epochs.GLANCE", 0.0)
-    monkeypatch.setattr("exburn.training.prefetch._GLANCE", 0.02)
+    monkeypatch.setattr("exburn.runtime.threads._GLANCE", 0.02)
     shown = threading.Event()
 
     def batches():

@@ -8,7 +8,7 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.training.memory import state_specs
-from exburn.training.preparation import Preparation
+from exburn.training.prepare import Preparation
 
 COLUMNS, ROWS = 5, 40
 X = np.random.default_rng(0).integers(0, ROWS, (48, COLUMNS)).astype("int32")

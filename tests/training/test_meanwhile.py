@@ -13,7 +13,7 @@ from exburn import layers
 from exburn.callbacks import LambdaCallback
 from exburn.errors import BusyError
 from exburn.training import trainer
-from exburn.training.chunking import single_chunk
+from exburn.training.feed.chunking import single_chunk
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((96, 4)).astype("float32")

@@ -13,7 +13,7 @@ from exburn import layers
 from exburn.callbacks import Callback, LearningRateScheduler
 from exburn.metrics import Mean
 from exburn.optimizers import LossScaleOptimizer
-from exburn.training import ownership
+from exburn.runtime import donation
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(32, 3)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_arrays_that_were_read_stay():
 def test_nothing_is_copied_that_nobody_else_holds(monkeypatch):
     copied = []
     shim = types.SimpleNamespace(copy=lambda array: copied.append(array) or +array)
-    monkeypatch.setattr(ownership, "jnp", shim)
+    monkeypatch.setattr(donation, "jnp", shim)
     model = made(layers.Dense(3), layers.BatchNormalization())
     paced = LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))
     for _ in range(2):

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import pytest
 
 import exburn
-from exburn.flops import Cost, count
+from exburn.runtime.cost_model import Cost, count
+from exburn.training.feed.plan import balanced, chunk_steps, shared, unrolled
 from exburn.training.forward import trace
 from exburn.training.module import SplitModule
-from exburn.training.plan import balanced, chunk_steps, shared, unrolled
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn import context, layers
-from exburn.activations.rectified import rectified
+from exburn import layers
+from exburn.core import forward_context
 from exburn.initializers import GlorotUniform
-from exburn.layers.core.wide_product import wide_product
-from exburn.layers.layout import biased
+from exburn.kernels.bias_add import biased
+from exburn.kernels.max_pool import largest
+from exburn.kernels.padded_matmul import wide_product
+from exburn.kernels.relu import rectified
 from exburn.layers.normalization.batch import _normalized
-from exburn.layers.pooling.maximum import largest
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
@@ -95,7 +96,7 @@ def test_values_drawn_by_threads_are_those_of_seed_and_path():
     wide = [layers.Dense(300, name=f"d{i}") for i in range(4)]
     model = exburn.Sequential([exburn.Input((300,)), *wide])
     for i, layer in enumerate(wide):
-        rng = context.philox(f"d{i}/kernel", 5)
+        rng = forward_context.philox(f"d{i}/kernel", 5)
         np.testing.assert_array_equal(
             layer.kernel.numpy(), GlorotUniform()((300, 300), "float32", rng=rng)
         )

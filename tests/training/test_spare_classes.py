@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.layers.core import wide_product
-from exburn.training import objective
+from exburn.kernels import padded_matmul
+from exburn.training.objective import objective
 
 CLASSES, POSITIONS, ROWS = 50, 6, 70
 
@@ -22,7 +22,7 @@ def read(monkeypatch):
         widths.append((type(args[0]).__name__, out[0].shape[-1]))
         return out
 
-    monkeypatch.setattr(wide_product, "WIDE", 8)
+    monkeypatch.setattr(padded_matmul, "WIDE", 8)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(objective, "_seen_by", seen_by)
     return widths

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training import sink, transfer
+from exburn.runtime import transfer
+from exburn.training import output_collector
 from exburn.training.compiled import Watched
-from exburn.training.objective import Objective
-from exburn.training.preparation import Preparation
+from exburn.training.objective.objective import Objective
+from exburn.training.prepare import Preparation
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4)).astype(np.float32)
@@ -149,9 +150,11 @@ def test_large_outputs_of_a_gpu_come_in_parts(part, known, monkeypatch):
     expected = model.predict(given(), 7, verbose=0)
     sent, take = [], transfer.in_parts
     monkeypatch.setattr(transfer, "_PART", part)
-    monkeypatch.setattr(sink, "is_large", lambda array: True)
+    monkeypatch.setattr(output_collector, "is_large", lambda array: True)
     monkeypatch.setattr(
-        sink, "in_parts", lambda array: sent.append(array.shape) or take(array)
+        output_collector,
+        "in_parts",
+        lambda array: sent.append(array.shape) or take(array),
     )
     np.testing.assert_array_equal(model.predict(given(), 7, verbose=0), expected)
     assert len(sent) > 1

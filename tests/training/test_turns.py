@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from exburn.training.turns import short_turns
+from exburn.runtime.switch_interval import short_turns
 
 
 def test_turns_are_short_while_any_block_lasts():

@@ -14,19 +14,19 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn import context
-from exburn.arguments import check_seed
+from exburn.core import forward_context
+from exburn.core.checks import check_seed
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layer import Layer
-from exburn.layer.seeds import SeedOfLayer
 from exburn.layers.layout import check_format
 from exburn.layers.preprocessing.image.boxes import (
     check_box_format,
     clip_to_image_size,
     convert_format,
 )
-from exburn.shapes import describe
-from exburn.symbol import has_symbol
+from exburn.module.layer import Layer
+from exburn.module.layer.seeds import SeedOfLayer
+from exburn.module.symbolic_tensor import has_symbol
 
 __all__ = ["ImageAugmentation", "ImageLayer"]
 
@@ -254,7 +254,7 @@ class ImageAugmentation(ImageLayer):
 
     # ------------------------------------------------------------------ the layer
     def __call__(self, inputs, training=None, **kwargs):
-        if has_symbol(inputs) or context.current() is not None:
+        if has_symbol(inputs) or forward_context.current() is not None:
             return super().__call__(inputs, training=training, **kwargs)
         if training is False:
             return super().__call__(inputs, training=False, **kwargs)
@@ -293,8 +293,8 @@ class ImageAugmentation(ImageLayer):
 def _augment(graphdef, key, inputs):
     """One compiled call outside of a model; ``graphdef`` holds the layer's settings."""
     layer = nnx.merge(graphdef, nnx.State({}))
-    pass_ = context.Context(training=True, key=key)
-    with context.forward(pass_):
+    ctx = forward_context.Context(training=True, key=key)
+    with forward_context.forward(ctx):
         return layer._call_arrays((inputs,), {"training": True})
 
 

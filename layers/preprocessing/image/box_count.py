@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.layers.preprocessing.image.base import ImageLayer
-from exburn.registry import register_builtin
 
 __all__ = ["MaxNumBoundingBoxes"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn.config import epsilon
-from exburn.dtypes import standardize_dtype
+from exburn.core.precision import standardize_dtype
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.shapes import describe
 
 __all__ = [
     "affine_transform",

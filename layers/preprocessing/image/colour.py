@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -15,7 +16,6 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.layers.preprocessing.image.tone import RandomBrightness, RandomContrast
 from exburn.ops import image as ops
-from exburn.registry import register_builtin
 
 __all__ = [
     "RandomColorDegeneration",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_float
+from exburn.core.checks import check_float
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
@@ -22,7 +23,6 @@ from exburn.layers.preprocessing.image.geometry import (
     grid,
     sample,
 )
-from exburn.registry import register_builtin
 
 __all__ = ["RandomElasticTransform", "RandomPerspective"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -14,7 +15,6 @@ from exburn.layers.preprocessing.image.base import (
     uniform,
 )
 from exburn.layers.preprocessing.image.geometry import grid
-from exburn.registry import register_builtin
 
 __all__ = ["RandomErasing"]
 

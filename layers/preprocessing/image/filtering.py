@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
@@ -16,7 +17,6 @@ from exburn.layers.preprocessing.image.base import (
     happens,
     uniform,
 )
-from exburn.registry import register_builtin
 
 __all__ = ["RandomGaussianBlur", "RandomSharpness"]
 

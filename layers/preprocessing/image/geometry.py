@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
-from exburn.arguments import check_float
+from exburn.core.checks import check_float
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
@@ -15,7 +16,6 @@ from exburn.layers.preprocessing.image.base import (
     uniform,
 )
 from exburn.layers.preprocessing.image.boxes import around_moved_corners
-from exburn.registry import register_builtin
 
 __all__ = [
     "RandomFlip",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
-from exburn.dtypes import is_float
+from exburn.core.checks import check_count
+from exburn.core.precision import is_float
+from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_sizes
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -13,7 +14,6 @@ from exburn.layers.preprocessing.image.base import (
     check_value_range,
     rescale,
 )
-from exburn.registry import register_builtin
 
 __all__ = [
     "AutoContrast",

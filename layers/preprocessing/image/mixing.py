@@ -5,7 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn import context
+from exburn.core import forward_context
+from exburn.core.registry import register_builtin
+from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -14,8 +16,6 @@ from exburn.layers.preprocessing.image.base import (
     uniform,
 )
 from exburn.layers.preprocessing.image.erasing import box, in_box
-from exburn.registry import register_builtin
-from exburn.shapes import describe
 
 __all__ = ["CutMix", "MixUp"]
 
@@ -79,8 +79,8 @@ def _partners(key, size: int):
     """
     order = jax.random.uniform(key, (size,))
     rows = jnp.arange(size)
-    pass_ = context.current()
-    used = None if pass_ is None else pass_.row_mask
+    ctx = forward_context.current()
+    used = None if ctx is None else ctx.row_mask
     if used is None:
         return jnp.argsort(order)
     used = jnp.asarray(used, bool)

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
@@ -32,7 +33,6 @@ from exburn.layers.preprocessing.image.tone import (
     RandomPosterization,
     Solarization,
 )
-from exburn.registry import register_builtin
 
 __all__ = ["AugMix", "RandAugment"]
 

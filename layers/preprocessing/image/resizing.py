@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -15,7 +16,6 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.ops import image as ops
 from exburn.ops.warping import rounded
-from exburn.registry import register_builtin
 
 __all__ = ["CenterCrop", "RandomCrop", "Resizing"]
 

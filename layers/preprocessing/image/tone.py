@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.arguments import check_count
+from exburn.core.checks import check_count
+from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
@@ -15,7 +16,6 @@ from exburn.layers.preprocessing.image.base import (
     rescale,
     uniform,
 )
-from exburn.registry import register_builtin
 
 __all__ = [
     "RandomBrightness",

@@ -9,8 +9,9 @@ import pytest
 from tests.layers.check_layer import check_layer, pure
 from tests.layers.preprocessing.cases import AUGMENTATIONS, CORRECTIONS, images, make
 
-from exburn import Input, key_scope, registry
+from exburn import Input, key_scope
 from exburn import layers as L
+from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
 BATCH = images(6, 8, 6, 3)

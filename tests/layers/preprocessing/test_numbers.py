@@ -6,7 +6,7 @@ import pytest
 from tests.layers.check_layer import check_layer
 
 from exburn import layers as L
-from exburn.dataset import ArrayDataset, PyDataset, StreamDataset
+from exburn.data import ArrayDataset, PyDataset, StreamDataset
 from exburn.errors import ArgumentError, DataError, NotBuiltError, ShapeError
 
 rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from tests.layers.check_layer import check_layer
 
 import exburn
 from exburn import layers as L
-from exburn import registry
+from exburn.core import registry
 from exburn.errors import (
     ArgumentError,
     DataError,

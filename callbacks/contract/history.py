@@ -1,0 +1,165 @@
+"""What `fit` logged, epoch by epoch, and its drawing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from exburn.callbacks.contract.base import Callback, Logs
+from exburn.errors import CallbackError, require, unknown_name
+
+__all__ = ["History"]
+
+
+class History(Callback):
+    """Records the logs of every epoch; `fit` returns one.
+
+    Attributes:
+        history: For every logged name the list of its values. A name that is not
+            logged in every epoch (`validation_freq=2`) has a shorter list, as in
+            Keras; `epochs_of(name)` says to which epochs its values belong.
+        epoch: The numbers of the finished epochs, counted from 0.
+        params: What `fit` was called with.
+        seed: The seed of the run, also where the user gave none.
+        profile: Of `fit(profile=True)`: for every epoch the milliseconds spent on
+            data, the device, the host and validation.
+        data_waits: The share of each epoch that was spent waiting for data, from 0
+            to 1; 0 if that was less than 0.05 s.
+
+    An epoch is recorded as a whole or not at all: an exception or Ctrl-C never
+    leaves one name with a value more than another.
+
+    Example:
+        >>> history = History()
+        >>> history.on_train_begin()
+        >>> history.on_epoch_end(0, {"loss": 0.9, "val_loss": 1.0})
+        >>> history.on_epoch_end(1, {"loss": 0.5, "val_loss": 0.7})
+        >>> history.history
+        {'loss': [0.9, 0.5], 'val_loss': [1.0, 0.7]}
+        >>> history
+        <History: 2 epochs of loss, val_loss>
+    """
+
+    light = True
+
+    def __init__(self):
+        self.history: dict[str, list[Any]] = {}
+        self.epoch: list[int] = []
+        self.seed: int | None = None
+        self.profile: list[dict[str, float]] | None = None
+        self.data_waits: list[float] = []
+        self._epochs: dict[str, list[int]] = {}
+        self._restored = False
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        if not self._restored:
+            self.history, self.epoch, self._epochs = {}, [], {}
+        self._restored = False
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        recorded = {name: len(values) for name, values in self.history.items()}
+        finished = len(self.epoch)
+        try:
+            for name, value in (logs or {}).items():
+                self.history.setdefault(name, []).append(value)
+                self._epochs.setdefault(name, []).append(epoch)
+            self.epoch.append(epoch)
+        except BaseException:
+            del self.epoch[finished:]
+            for name in list(self.history):
+                length = recorded.get(name, 0)
+                del self.history[name][length:]
+                del self._epochs.get(name, [])[length:]
+                if not length:
+                    del self.history[name]
+            raise
+
+    def epochs_of(self, name: str) -> list[int]:
+        """Returns the epochs, counted from 0, to which a name's values belong."""
+        if name not in self.history:
+            raise unknown_name("log", name, self.history, op="History")
+        values, epochs = self.history[name], self._epochs.get(name, [])
+        return epochs if len(epochs) == len(values) else list(range(len(values)))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "history": {name: list(values) for name, values in self.history.items()},
+            "epochs": {name: self.epochs_of(name) for name in self.history},
+            "epoch": list(self.epoch),
+            "seed": self.seed,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.history = {k: list(values) for k, values in state["history"].items()}
+        self._epochs = {k: list(epochs) for k, epochs in state["epochs"].items()}
+        self.epoch = list(state["epoch"])
+        self.seed = state["seed"]
+        self._restored = True
+
+    def plot(self, metrics: str | Iterable[str] | None = None) -> Any:
+        """Draws the curves: one panel per metric, training and validation together.
+
+        Args:
+            metrics: Names without `val_`; everything that was logged if None.
+
+        Returns:
+            The `matplotlib.figure.Figure`; a notebook shows it,
+            `figure.savefig("history.png")` writes it.
+
+        Raises:
+            CallbackError: If no epoch has been recorded.
+            UnknownNameError: For a metric that was not logged.
+            MissingDependencyError: If matplotlib is not installed.
+
+        Example:
+            >>> history = History()
+            >>> history.on_epoch_end(0, {"loss": 0.9, "accuracy": 0.4, "val_loss": 1.0})
+            >>> [axes.get_title() for axes in history.plot().axes]
+            ['loss', 'accuracy']
+        """
+        panels = list(dict.fromkeys(name.removeprefix("val_") for name in self.history))
+        if not panels:
+            raise CallbackError("History.plot", "no epoch has been recorded yet")
+        if metrics is not None:
+            wanted = [metrics] if isinstance(metrics, str) else list(metrics)
+            for name in wanted:
+                if name not in panels:
+                    raise unknown_name("metric", name, panels, op="History.plot")
+            panels = wanted
+        op, reason = "History.plot", "drawing needs matplotlib"
+        Figure = require("matplotlib.figure", op, reason, extra="plot").Figure
+        MaxNLocator = require("matplotlib.ticker", op, reason, extra="plot").MaxNLocator
+        columns = min(3, len(panels))
+        rows = -(-len(panels) // columns)
+        # A Figure of its own, not pyplot's: no window, no global state, any backend.
+        figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
+        for index, panel in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, index + 1)
+            for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
+                if name in self.history:
+                    epochs = [epoch + 1 for epoch in self.epochs_of(name)]
+                    marker = "o" if len(epochs) < 3 else None
+                    axes.plot(epochs, self.history[name], label=label, marker=marker)
+            axes.set_title(panel)
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.grid(alpha=0.3)
+            if len(axes.lines) > 1:
+                axes.legend()
+        _show_figures_as_png()
+        return figure
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.history) or "nothing"
+        return f"<History: {len(self.epoch)} epochs of {names}>"
+
+
+def _show_figures_as_png() -> None:
+    """Teaches a notebook to draw figures that were made without pyplot."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if getattr(shell, "kernel", None) is not None:
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(shell, {"png"})

@@ -1,0 +1,416 @@
+"""Forwarding hooks to many callbacks, and functions as callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from exburn.callbacks.contract.base import Callback, Logs
+from exburn.callbacks.contract.foreign import ForeignCallback
+from exburn.callbacks.contract.function import FunctionCallback
+from exburn.callbacks.contract.history import History
+from exburn.callbacks.contract.reading import reads_logs
+from exburn.errors import CallbackError, ExBurnError
+
+__all__ = ["CallbackList"]
+
+_HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+_BATCH_HOOKS = {
+    "train": (
+        "on_train_batch_begin",
+        "on_train_batch_end",
+        "on_batch_begin",
+        "on_batch_end",
+    ),
+    "test": ("on_test_batch_begin", "on_test_batch_end"),
+    "predict": ("on_predict_batch_begin", "on_predict_batch_end"),
+}
+
+
+def _overrides(callback: Callback, hook: str) -> bool:
+    if hook in vars(callback):
+        return True
+    return getattr(type(callback), hook) is not getattr(Callback, hook)
+
+
+class _Batches:
+    """Decides which calls of a batch hook reach a callback with `every = n`."""
+
+    def __init__(self, callback: Callback):
+        every = 1 if callback.every is None else callback.every
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            raise CallbackError(
+                type(callback).__name__,
+                "every must be a positive number of steps, or None",
+                {"every": every},
+                hint="Set every = n for the hooks of every n-th step.",
+            )
+        self.callback = callback
+        self.every = every
+        self.restart()
+
+    def restart(self) -> None:
+        self.done = 0
+        self.open = False
+
+    def begins(self) -> bool:
+        first, self.open = not self.open, True
+        return first
+
+    def ends(self, batch: int) -> bool:
+        if batch < self.done:  # an epoch began unannounced
+            self.done = 0
+        due = (batch + 1) // self.every > self.done // self.every
+        if due:
+            self.done, self.open = batch + 1, False
+        return due
+
+
+class CallbackList:
+    """Forwards every hook to a list of callbacks, in order.
+
+    Args:
+        callbacks: A `Callback`, one that was written for Keras (see
+            `ForeignCallback`), a function (see `FunctionCallback`), another
+            `CallbackList`, or a (nested) list of these.
+        add_history: Adds a `History`, if there is none, as the attribute `history` of
+            the list and of its model.
+        add_progbar: Adds a `ProgbarLogger`, if there is none. It follows the batch
+            hooks, too, which a loop by hand calls.
+        model: Given to every callback's `set_model`.
+        params: Given to every callback's `set_params`; further keywords count as
+            well, as in Keras.
+
+    Raises:
+        CallbackError: For anything that is not a callback, a class instead of an
+            instance, or one instance listed twice.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> model = SimpleNamespace(stop_training=False)
+        >>> stop = lambda logs: {"stop_training": logs["loss"] < 0.2}
+        >>> show = lambda logs: print(logs["epoch"], logs["loss"])
+        >>> callbacks = CallbackList([show, stop], model=model)
+        >>> callbacks.on_epoch_end(0, {"loss": 0.1})
+        0 0.1
+        >>> model.stop_training
+        True
+    """
+
+    #: Class of the progress bar; a level above this one knows it.
+    progress_bar: ClassVar[Any] = None
+
+    def __init__(
+        self,
+        callbacks: Any = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        params: Mapping[str, Any] | None = None,
+        **more_params: Any,
+    ):
+        self.callbacks: list[Callback] = []
+        self.model: Any = None
+        self.params: dict[str, Any] = {}
+        self.history: History | None = None
+        self._bar: Any = None
+        self._index()
+        for callback in _flatten(callbacks):
+            self.append(callback)
+        if add_history:
+            kept = [c for c in self.callbacks if isinstance(c, History)]
+            self.history = kept[0] if kept else History()
+            if not kept:
+                self.append(self.history)
+        if add_progbar:
+            bars = [c for c in self.callbacks if isinstance(c, self.progress_bar)]
+            self._bar = bars[0] if bars else self.progress_bar()
+            if not bars:
+                self.append(self._bar)
+        if model is not None:
+            self.set_model(model)
+        if params is not None or more_params:
+            self.set_params({**(params or {}), **more_params})
+
+    def append(self, callback: Any) -> None:
+        """Adds a callback, or a function, at the end."""
+        callback = _as_callback(callback)
+        if any(_original(callback) is _original(there) for there in self.callbacks):
+            raise CallbackError(
+                "callbacks",
+                "one callback object is listed twice, so its hooks would run twice",
+                {"callback": type(callback).__name__},
+                hint="List it once, or make a second one.",
+            )
+        if self.model is not None:
+            callback.set_model(self.model)
+        if self.params:
+            callback.set_params(self.params)
+        self.callbacks.append(callback)
+        self._index()
+
+    def _index(self) -> None:
+        """Notes who listens to what, so that a hook costs nothing to the others."""
+        self._hooks = {
+            hook: [c for c in self.callbacks if _overrides(c, hook)] for hook in _HOOKS
+        }
+        self._batches = {
+            kind: [
+                _Batches(c)
+                for c in self.callbacks
+                if any(_overrides(c, hook) for hook in hooks)
+            ]
+            for kind, hooks in _BATCH_HOOKS.items()
+        }
+
+    def set_model(self, model: Any) -> None:
+        self.model = model
+        if self.history is not None:
+            model.history = self.history
+        for callback in self.callbacks:
+            callback.set_model(model)
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        self.params = dict(params)
+        for callback in self.callbacks:
+            callback.set_params(self.params)
+
+    @property
+    def light(self) -> bool:
+        """Whether no callback touches the weights in an epoch hook."""
+        return self.light_in("on_epoch_begin", "on_epoch_end")
+
+    @property
+    def light_tests(self) -> bool:
+        """Whether no callback touches the weights in a hook of an evaluation."""
+        return self.light_in("on_test_begin", *_BATCH_HOOKS["test"], "on_test_end")
+
+    def light_in(self, *hooks: str) -> bool:
+        """Whether no callback touches the weights in the hooks of these names."""
+        return all(c.light for hook in hooks for c in self._hooks[hook])
+
+    def listens(self, hook: str) -> bool:
+        """Whether any callback overrides the hook of this name."""
+        return bool(self._hooks[hook])
+
+    def reads_logs(self, *hooks: str) -> bool:
+        """Whether any callback may look at the logs that these hooks are given."""
+        return any(reads_logs(getattr(c, h)) for h in hooks for c in self._hooks[h])
+
+    def batch_interval(self, kind: str = "train") -> int | None:
+        """Returns after how many steps the batch hooks must run, None for never.
+
+        Args:
+            kind: `"train"`, `"test"` or `"predict"`.
+        """
+        return min((batches.every for batches in self._batches[kind]), default=None)
+
+    def chunk_limit(self) -> int | None:
+        """Returns how long a chunk of the training may be, None for any length."""
+        hooked = self.batch_interval("train")
+        limits = [c.every for c in self._hooks["on_checkpoint"]]
+        return min((n for n in (hooked, *limits) if n is not None), default=None)
+
+    def resume_at(self, batch: int) -> None:
+        """Tells the batch hooks that an epoch goes on after this many batches."""
+        for batches in self._batches["train"]:
+            batches.done = batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state of every callback that has some, by class name."""
+        states = {name: c.state_dict() for name, c in self._named()}
+        return {name: state for name, state in states.items() if state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned; call it before `on_train_begin`.
+
+        A callback without saved state starts afresh.
+
+        Raises:
+            CallbackError: If a saved state's callback is not in this list.
+        """
+        named = dict(self._named())
+        missing = [name for name in state if name not in named]
+        if missing:
+            raise CallbackError(
+                "callbacks",
+                "the saved run had callbacks that this run does not have",
+                {"missing": ", ".join(missing), "present": ", ".join(named)},
+                hint="Pass the same callbacks, or drop their entries from the state.",
+            )
+        for name, saved in state.items():
+            named[name].load_state_dict(saved)
+
+    def names(self, hook: str) -> list[str]:
+        """Returns the names, as in `state_dict`, of those that override a hook."""
+        return [name for name, c in self._named() if c in self._hooks[hook]]
+
+    def _named(self) -> Iterable[tuple[str, Callback]]:
+        counts: dict[str, int] = {}
+        for callback in self.callbacks:
+            name = _name(callback)
+            counts[name] = counts.get(name, 0) + 1
+            yield (name if counts[name] == 1 else f"{name}#{counts[name]}"), callback
+
+    def _call(self, hook: str, logs: Logs | None, *position: int) -> None:
+        logs = {} if logs is None else logs
+        for callback in self._hooks[hook]:
+            _run(callback, hook, *position, logs)
+
+    def _begin(self, kind: str, hook: str, logs: Logs | None, *position: int) -> None:
+        for batches in self._batches[kind]:
+            batches.restart()
+        self._call(hook, logs, *position)
+
+    def _batch(self, kind: str, edge: str, batch: int, logs: Logs | None) -> None:
+        logs = {} if logs is None else logs
+        for batches in self._batches[kind]:
+            if batches.begins() if edge == "begin" else batches.ends(batch):
+                _run(batches.callback, f"on_{kind}_batch_{edge}", batch, logs)
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._call("on_train_begin", logs)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self._call("on_train_end", logs)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._begin("train", "on_epoch_begin", logs, epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._call("on_epoch_end", logs, epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("train", "begin", batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("train", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_chunk_end(batch + 1, logs)
+
+    on_batch_begin = on_train_batch_begin
+    on_batch_end = on_train_batch_end
+
+    def on_chunk_end(self, step: int, logs: Logs | None = None) -> None:
+        self._call("on_chunk_end", logs, step)
+
+    def on_checkpoint(self, point: Any) -> None:
+        for callback in self._hooks["on_checkpoint"]:
+            _run(callback, "on_checkpoint", point)
+
+    def on_compile(self, program: str) -> None:
+        for callback in self._hooks["on_compile"]:
+            _run(callback, "on_compile", program)
+
+    def on_data_wait(self) -> None:
+        for callback in self._hooks["on_data_wait"]:
+            _run(callback, "on_data_wait")
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        self._begin("test", "on_test_begin", logs)
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        self._call("on_test_end", logs)
+
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("test", "begin", batch, logs)
+
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("test", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_test_chunk_end(batch + 1, logs)
+
+    def on_test_chunk_end(self, step: int, logs: Logs | None = None) -> None:
+        self._call("on_test_chunk_end", logs, step)
+
+    def on_predict_begin(self, logs: Logs | None = None) -> None:
+        self._begin("predict", "on_predict_begin", logs)
+
+    def on_predict_end(self, logs: Logs | None = None) -> None:
+        self._call("on_predict_end", logs)
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("predict", "begin", batch, logs)
+
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._batch("predict", "end", batch, logs)
+        if self._bar is not None:
+            self._bar.on_predict_chunk_end(batch + 1, logs)
+
+    def on_predict_chunk_end(self, step: int, logs: Logs | None = None) -> None:
+        self._call("on_predict_chunk_end", logs, step)
+
+    def on_exit(self, error: BaseException | None = None) -> None:
+        """Lets every callback clean up; call it in `finally`, with the exception."""
+        failures: list[Exception] = []
+        for callback in self._hooks["on_exit"]:
+            try:
+                _run(callback, "on_exit", error)
+            except Exception as failure:
+                failures.append(failure)
+        for failure in failures:
+            if error is None:
+                raise failure
+            error.add_note(f"while cleaning up after it: {failure!r}")
+
+
+def _run(callback: Callback, hook: str, *args: Any) -> None:
+    try:
+        getattr(callback, hook)(*args)
+    except ExBurnError:
+        raise
+    except Exception as error:
+        where = hook
+        if args and isinstance(args[0], int):
+            where += f", {'epoch' if 'epoch' in hook else 'step'} {args[0]}"
+        error.add_note(f"in callback '{_name(callback)}' ({where})")
+        raise
+
+
+def _flatten(callbacks: Any) -> Iterable[Any]:
+    if callbacks is None:
+        return
+    if isinstance(callbacks, CallbackList):
+        yield from callbacks.callbacks
+    elif isinstance(callbacks, (list, tuple)):
+        for callback in callbacks:
+            yield from _flatten(callback)
+    else:
+        yield callbacks
+
+
+def _as_callback(callback: Any) -> Callback:
+    if isinstance(callback, Callback):
+        return callback
+    if isinstance(callback, type):
+        raise CallbackError(
+            "callbacks",
+            "a callback must be an instance, not a class",
+            {"received": callback.__name__},
+            hint=f"Write {callback.__name__}() with parentheses.",
+        )
+    if all(hasattr(type(callback), name) for name in ("set_model", "set_params")):
+        return ForeignCallback(callback)
+    if hasattr(callback, "on_epoch_end"):
+        raise CallbackError(
+            "callbacks",
+            "a callback must derive from exburn.callbacks.contract.Callback",
+            {"received": f"{type(callback).__module__}.{type(callback).__name__}"},
+            hint="Change its base class, or use its namesake in exburn.callbacks.",
+        )
+    if not callable(callback):
+        raise CallbackError(
+            "callbacks",
+            "a callback must be a Callback or a function of the epoch's logs",
+            {"received": f"{type(callback).__name__}: {callback!r}"},
+            hint="Subclass exburn.callbacks.Callback, or pass a function of logs.",
+        )
+    return FunctionCallback(callback)
+
+
+def _original(callback: Callback) -> Any:
+    return getattr(callback, "original", callback)
+
+
+def _name(callback: Callback) -> str:
+    return type(_original(callback)).__name__

@@ -1,0 +1,1 @@
+"""Values, names and checks that everything else is built of."""

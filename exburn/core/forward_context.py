@@ -1,0 +1,345 @@
+"""What a layer may know during a forward pass without being passed it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import itertools
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from exburn.core.scoped import scoped
+from exburn.core.substitution import moment
+from exburn.errors import ArgumentError
+
+__all__ = [
+    "SEED_STATE",
+    "Context",
+    "advanced",
+    "carried_mask",
+    "current",
+    "forward",
+    "is_seed",
+    "key_of",
+    "key_scope",
+    "set_random_seed",
+]
+
+#: The name of the variable that a ``SeedGenerator`` has.
+SEED_STATE = "seed_generator_state"
+_MASK = "_keras_mask"  # the name of Keras' attribute
+
+
+def carried_mask(value: Any) -> Any:
+    """The mask that an array brought from the pass that returned it, or ``None``."""
+    return None if isinstance(value, Tracer) else getattr(value, _MASK, None)
+
+
+class Context:
+    """State of one forward pass.
+
+    Attributes:
+        training: Whether layers such as dropout are active.
+        asked: Whether someone said so: a caller, or a default in the signature of a
+            ``call``; not at first in an eager call without ``training=``.
+        in_fit: Whether it belongs to a step of ``fit`` that no user wrote: its gradient
+            is taken backward, not forward.
+        key: PRNG key of this pass, or ``None`` outside of a compiled program.
+        row_mask: ``[batch]`` of booleans, false for rows that are only padding.
+        paths: ``id(module) -> path`` for the modules of the pass.
+        running: The layer whose ``call`` is under way, the innermost one.
+        scope: The substitution under which it runs, of a pass through a program's copy.
+        began_at: When it began, or the pass that it is a part of: ``moment``.
+        losses: Scalars that layers added with ``add_loss``.
+        builds: While shapes are being discovered: ``(path, shapes)`` of each layer that
+            was met unbuilt; ``None`` in an ordinary pass.
+        root: The module that the pass runs through, holding the arrays of this pass.
+        lookups: ``(indices, rows, layer)`` of every table that was looked into, and
+            ``(values, None, input)`` of every input that is cast to integers.
+        tables: What looks into the tables of the pass, if their gradients are summed
+            at once: ``rows(table, indices)``; else ``None``.
+        parts: The losses that a model's ``compute_loss`` added up, if several, by name.
+        captured: Where a dict of paths is put here, it receives those layers' outputs,
+            one for each call.
+        shapes: Where a dict is put here, it receives each layer's output specs by path.
+    """
+
+    def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
+        self.training = training
+        self.asked, self.in_fit = True, False
+        self.key = key
+        self.row_mask = row_mask
+        self.paths: dict[int, str] = {}
+        self.running: Any = None
+        self.scope: Any = None
+        self.began_at = moment()
+        self.losses: list[Any] = []
+        self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
+        self.shapes: dict[str, Any] | None = None
+        self.captured: dict[str, list] | None = None
+        self.root: Any = None
+        self.lookups: list[tuple[Any, int | None, str]] = []
+        self.tables: Any = None
+        self.parts: dict[str, Any] = {}
+        self._draws: Counter[str] = Counter()
+        self._masks: dict[int, tuple[Any, Any]] = {}
+        self._sources: dict[int, tuple[Any, Any]] = {}
+        self._filled: dict[int, tuple[Any, Any]] = {}
+
+    def within(self) -> Context:
+        """A context for a part of this pass that is traced by itself.
+
+        It draws the same numbers as this one would have; paths, losses and masks are
+        its own.
+        """
+        part = Context(training=self.training, key=self.key, row_mask=self.row_mask)
+        part.asked, part.in_fit = self.asked, self.in_fit
+        part.root, part.shapes = self.root, self.shapes
+        part.running, part.began_at = self.running, self.began_at
+        part._draws = self._draws
+        return part
+
+    @property
+    def drew(self) -> bool:
+        """Whether a key was asked for."""
+        return bool(self._draws)
+
+    def random_key(self, path: str) -> jax.Array:
+        """A key: a function of the pass's key, the path, and the draw's number."""
+        key, number = self.draw(path)
+        return key if number is None else jax.random.fold_in(key, number)
+
+    def draw(self, path: str) -> tuple[jax.Array, int | None]:
+        """The key that the next draw there shares with others, and the draw's number.
+
+        Without a number it shares it with none.
+        """
+        draw = self._draws[path]
+        self._draws[path] += 1
+        if self.key is None:
+            return _outer_key(path), None
+        return self.key, path_hash(path, draw)
+
+    def mask_of(self, value: Any) -> Any:
+        """The mask attached to an array, in this pass or by ``carry``, or ``None``."""
+        entry = self._masks.get(id(value))
+        if entry is not None and entry[0] is value:
+            return entry[1]
+        return carried_mask(value)
+
+    def set_mask(self, value: Any, mask: Any) -> None:
+        self._masks[id(value)] = (value, mask)
+
+    def carry(self, outputs: Any) -> None:
+        """Hangs masks on the arrays that the pass returns, for the next one, as Keras.
+
+        JAX's arrays take attributes, those that it traces do not.
+        """
+        for value in jax.tree.leaves(outputs):
+            mask = self.mask_of(value)
+            traced = isinstance(value, Tracer) or isinstance(mask, Tracer)
+            if mask is not None and not traced:
+                setattr(value, _MASK, mask)
+
+    def filled(self, scores: Any) -> Any:
+        """The array that scores were cut and cast from.
+
+        Its rows lie on whole tiles, with spare classes after theirs. ``None`` if there
+        is no such array.
+        """
+        entry = self._filled.get(id(scores))
+        return entry[1] if entry is not None and entry[0] is scores else None
+
+    def set_filled(self, scores: Any, filled: Any) -> None:
+        self._filled[id(scores)] = (scores, filled)
+
+    def attached(self, outputs: Any) -> tuple[list[Any], list[Any]]:
+        """For each array of a tree the one it was cut from (``filled``), and its mask.
+
+        Both are lists in the order of the leaves, ``None`` where there is nothing.
+        """
+        leaves = jax.tree.leaves(outputs)
+        return [self.filled(v) for v in leaves], [self.mask_of(v) for v in leaves]
+
+    def attach(self, outputs: Any, masks: Sequence[Any]) -> None:
+        """Attaches masks to the arrays of a tree, in the order of its leaves."""
+        for value, mask in zip(jax.tree.leaves(outputs), masks, strict=True):
+            if mask is not None:
+                self.set_mask(value, mask)
+
+    def source_of(self, value: Any) -> Any:
+        """The array that this one was cast from, or the value itself."""
+        entry = self._sources.get(id(value))
+        return entry[1] if entry is not None and entry[0] is value else value
+
+    def set_source(self, value: Any, source: Any) -> None:
+        """Notes that ``value`` is ``source`` in another dtype."""
+        self._sources[id(value)] = (value, self.source_of(source))
+
+
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "exburn_context", default=None
+)
+_key_scope: contextvars.ContextVar[list | None] = contextvars.ContextVar(
+    "exburn_key", default=None
+)
+
+
+def current() -> Context | None:
+    """The context of the forward pass under way, or ``None``."""
+    return _current.get()
+
+
+def forward(context: Context) -> AbstractContextManager[Context]:
+    """Runs the block as (part of) the forward pass of ``context``."""
+    return scoped(_current, context)
+
+
+@contextlib.contextmanager
+def key_scope(key: jax.Array | Callable[[], jax.Array]) -> Iterator[None]:
+    """Gives layers such as Dropout a PRNG key in hand-written training code.
+
+    Args:
+        key: A ``jax.random.key``; pass a fresh one for every step. Or a function that
+            makes it, which is called if something draws.
+
+    Example:
+        >>> from exburn.layers import Dropout
+        >>> import jax.numpy as jnp
+        >>> drop = Dropout(0.5)
+        >>> def f(x, key):
+        ...     with key_scope(key):
+        ...         return drop(x, training=True)
+        >>> jax.jit(f)(jnp.ones(4), jax.random.key(0)).shape
+        (4,)
+    """
+    token = _key_scope.set([key, itertools.count()])
+    try:
+        yield
+    finally:
+        _key_scope.reset(token)
+
+
+def path_hash(path: str, draw: int = 0) -> int:
+    """A stable 31-bit number for a path; equal on every machine and Python."""
+    return (zlib.crc32(path.encode()) + 0x9E3779B1 * draw) & 0x7FFFFFFF
+
+
+class _Seeds:
+    """The process' seed, and the stream of keys for eager calls drawn from it."""
+
+    def __init__(self):
+        self.seed: int | None = None
+        self.drawn = False
+        self.count = itertools.count()
+        self.layers = itertools.count()
+
+    def get(self) -> int:
+        if self.seed is None:
+            self.seed, self.drawn = int.from_bytes(os.urandom(4)) >> 1, True
+        return self.seed
+
+
+_seeds = _Seeds()
+
+
+def set_random_seed(seed: int) -> None:
+    """Makes everything that follows reproducible: weights, shuffling, dropout.
+
+    Seeds Python's and NumPy's global generators as well, as Keras does.
+
+    Args:
+        seed: An integer ≥ 0 and < 2**32.
+
+    Raises:
+        ArgumentError: ``seed`` is not such an integer.
+
+    Example:
+        >>> set_random_seed(7)
+    """
+    import random
+
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ArgumentError(
+            "set_random_seed", f"seed must be an integer, received {seed!r}"
+        )
+    if not 0 <= seed < 2**32:
+        raise ArgumentError(
+            "set_random_seed", f"seed must be from 0 to 2**32 - 1, received {seed}"
+        )
+    random.seed(int(seed))
+    np.random.seed(int(seed))
+    _seeds.seed, _seeds.drawn = int(seed), False
+    _seeds.count, _seeds.layers = itertools.count(), itertools.count()
+
+
+def global_seed() -> int:
+    """The seed of the process; drawn from the operating system when none was set."""
+    return _seeds.get()
+
+
+def layer_seed() -> int:
+    """The seed of one more layer that has none of its own."""
+    return path_hash(f"layer {next(_seeds.layers)}", _seeds.get())
+
+
+def in_key_scope() -> bool:
+    """Whether a key was given by ``key_scope``."""
+    return _key_scope.get() is not None
+
+
+def _outer_key(path: str) -> jax.Array:
+    """A key for a call outside of ExBurn's own programs.
+
+    Args:
+        path: Who draws, for errors.
+    """
+    scope = _key_scope.get()
+    if scope is not None:
+        key, draws = scope
+        made: Any = key() if callable(key) else key
+        return jax.random.fold_in(made, next(draws))
+    if tracing():
+        raise ArgumentError(
+            path or "random",
+            "random numbers are drawn in a function that JAX compiles, without a key: "
+            "every call of it would draw the same",
+            hint="Give the function a key as an argument, and write in it\n"
+            "      with exburn.key_scope(key): y = model(x, training=True)\n"
+            "    or let the layers' seeds go in and out:\n"
+            "      y, rest = model.stateless_call(trained, rest, x, training=True)",
+        )
+    return jax.random.fold_in(jax.random.key(_seeds.get()), next(_seeds.count))
+
+
+def tracing() -> bool:
+    """Whether JAX is staging the current call out (jit, scan, vmap of jit …)."""
+    return isinstance(jax.lax.full((), 0), Tracer)
+
+
+def advanced(words: Any) -> Any:
+    """The two words of the next draw."""
+    return words + np.array([0, 1], np.uint32)
+
+
+def key_of(words: Any) -> jax.Array:
+    """The key of two words, whatever kind JAX is told to make by default."""
+    return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+
+
+def is_seed(variable: Any) -> bool:
+    """Whether a variable is the state of a ``SeedGenerator``."""
+    return getattr(variable, "name", None) == SEED_STATE
+
+
+def philox(path: str, seed: int) -> np.random.Generator:
+    """The NumPy generator of one parameter: a function of seed and path alone."""
+    return np.random.Generator(np.random.Philox(key=[seed, path_hash(path)]))

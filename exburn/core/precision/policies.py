@@ -1,0 +1,320 @@
+"""Floating-point policies: what parameters are stored in, and what is computed in."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+
+from exburn.core.precision.matmul import check_matmul
+from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
+from exburn.core.scoped import scoped
+from exburn.errors import ArgumentError, DTypeError, unknown_name
+
+__all__ = [
+    "CLASSES",
+    "DTypePolicy",
+    "FloatDTypePolicy",
+    "Precision",
+    "default_precision",
+    "get_precision",
+    "set_precision",
+]
+
+_MIXED = ("mixed_bfloat16", "mixed_float16")
+#: The kinds of policies by name, as configurations name them.
+CLASSES: dict[str, type[DTypePolicy]] = {}
+
+
+class DTypePolicy:
+    """A policy by Keras' name of it.
+
+    Args:
+        name: A dtype, ``"mixed_bfloat16"`` or ``"mixed_float16"``; that of the process
+            by default.
+
+    Attributes:
+        param: Dtype the weights are stored in.
+        compute: Dtype inputs and weights are cast to before computing.
+        output: Dtype of the result; ``None`` leaves it in ``compute``.
+        matmul: Precision of matrix products; ``None`` leaves it to the process.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        ArgumentError: It is no text.
+
+    Example:
+        >>> policy = DTypePolicy("mixed_bfloat16")
+        >>> policy, policy.compute_dtype, policy == Precision(compute="bfloat16")
+        (<DTypePolicy "mixed_bfloat16">, 'bfloat16', True)
+
+    Source: ``keras.DTypePolicy``; Micikevicius et al., *Mixed Precision Training*,
+    2018.
+    """
+
+    param: str
+    compute: str
+    output: str | None = None
+    matmul: str | None = None
+    quantization_mode: str | None = None
+
+    def __init__(self, name: str | None = None):
+        if name is None:
+            name = get_precision().name
+        if not isinstance(name, str):
+            raise ArgumentError(
+                type(self).__name__,
+                f"a policy's name is text, such as 'mixed_float16', received {name!r}",
+                hint="Precision(param=…, compute=…) takes dtypes.",
+            )
+        self.param, self.compute = _dtypes_of(name)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith("exburn.core.precision."):
+            CLASSES[cls.__name__] = cls
+
+    @classmethod
+    def of(cls, policy: Any) -> DTypePolicy:
+        """A policy from a name, a dtype, a config dict, another policy, or None."""
+        if policy is None:
+            return get_precision()
+        if isinstance(policy, DTypePolicy):
+            return policy
+        if isinstance(policy, dict):
+            return _from_description(policy)
+        name = policy if isinstance(policy, str) else getattr(policy, "name", None)
+        if isinstance(name, str) and "_from_" in name:
+            from exburn.core.precision.quantized import (
+                named,  # it derives from this class
+            )
+
+            return named(name)
+        if isinstance(name, str) and name in _MIXED:
+            policy = name
+        return Precision(*_dtypes_of(policy))
+
+    @property
+    def name(self) -> str:
+        """Keras' name of the policy, for example ``"mixed_bfloat16"``."""
+        if self.param == self.compute:
+            return self.param
+        return f"mixed_{self.compute}"
+
+    @property
+    def compute_dtype(self) -> str:
+        return self.compute
+
+    @property
+    def variable_dtype(self) -> str:
+        return self.param
+
+    @property
+    def plain(self) -> DTypePolicy:
+        """The dtypes alone: without what a policy says of few bits, or of paths."""
+        return self
+
+    @property
+    def inner(self) -> DTypePolicy:
+        """The policy of the layers of a model that has this one."""
+        return self.replace(output=None) if self.output else self
+
+    def replace(self, **changes: Any) -> Precision:
+        """The same dtypes, but those given."""
+        return Precision(**{**self._fields, **changes})
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        fields = ("param", "compute", "output", "matmul")
+        return {field: getattr(self, field) for field in fields}
+
+    def matmuls(self) -> AbstractContextManager[Any]:
+        """A block whose matrix products have the policy's precision."""
+        if self.matmul is None:
+            return contextlib.nullcontext()
+        return jax.default_matmul_precision(self.matmul)
+
+    def convert_input(self, x: Any, autocast: bool, dtype: Any) -> Any:
+        """A floating array or symbol in a dtype; integers, and what is no array, stay.
+
+        Args:
+            x: The value; what NumPy makes an array of becomes one of JAX.
+            autocast: Whether floats are cast at all.
+            dtype: Their dtype.
+
+        Example:
+            >>> policy = DTypePolicy("mixed_bfloat16")
+            >>> policy.convert_input([1.0], True, "bfloat16")
+            [1.0]
+            >>> policy.convert_input(jnp.ones(1), True, "bfloat16").dtype.name
+            'bfloat16'
+        """
+        if not hasattr(x, "dtype"):
+            return x
+        if not hasattr(x, "spec") and not isinstance(x, jax.Array):
+            x = jnp.asarray(x)
+        cast = autocast and is_float(x.dtype)
+        return x.astype(standardize_dtype(dtype)) if cast else x
+
+    @property
+    def identifier(self) -> str | dict[str, Any]:
+        """What ``DTypePolicy.of`` makes this policy from again; JSON-able.
+
+        Example:
+            >>> Precision.of("mixed_float16").identifier
+            'mixed_float16'
+            >>> Precision(output="float16").identifier
+            {'param': 'float32', 'compute': 'float32', 'output': 'float16'}
+        """
+        if self.name in (*DTYPES, *_MIXED) and Precision.of(self.name) == self:
+            return self.name
+        return {field: v for field, v in self._fields.items() if v is not None}
+
+    def get_config(self) -> dict[str, Any]:
+        """What ``from_config`` makes this policy from again."""
+        known = self.identifier
+        return {"name": known} if isinstance(known, str) else known
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """A policy from ``get_config``'s result."""
+        return cls(**config)
+
+    def _key(self) -> tuple:
+        return (None, *self._fields.values())
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, DTypePolicy) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f'<{type(self).__name__} "{self.name}">'
+
+
+class FloatDTypePolicy(DTypePolicy):
+    """Another name of :class:`DTypePolicy`."""
+
+    def __repr__(self) -> str:
+        return f'<DTypePolicy "{self.name}">'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Precision(DTypePolicy):
+    """Dtypes of parameters, of the computation, and of a layer's outputs.
+
+    Args:
+        param: Dtype the weights are stored in.
+        compute: Dtype inputs and weights are cast to before computing.
+        output: Dtype of the result; ``None`` leaves it in ``compute``. A model casts
+            its own outputs only, not those of its layers.
+        matmul: Precision of matrix products and convolutions within the layer:
+            ``"tensorfloat32"``, ``"highest"`` … as for ``set_matmul_precision``, which
+            decides where this is ``None``.
+
+    Raises:
+        DTypeError: ``param``, ``compute`` or ``output`` is no dtype.
+        UnknownNameError: ``matmul`` is no precision of JAX.
+
+    Example:
+        >>> Precision.of("mixed_bfloat16")
+        Precision(param='float32', compute='bfloat16', output=None, matmul=None)
+        >>> Precision(compute="bfloat16", output="float32").name
+        'mixed_bfloat16'
+
+    Source: Micikevicius et al., *Mixed Precision Training*, 2018.
+    """
+
+    param: str = "float32"
+    compute: str = "float32"
+    output: str | None = None
+    matmul: str | None = None
+
+    def __post_init__(self):
+        for field in ("param", "compute", "output"):
+            value = getattr(self, field)
+            if value is None and field == "output":
+                continue
+            object.__setattr__(self, field, standardize_dtype(value))
+        if self.matmul is not None:
+            check_matmul("Precision", self.matmul)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        return _from_fields(config)
+
+
+CLASSES |= {"DTypePolicy": DTypePolicy}
+
+
+def _dtypes_of(policy: Any) -> tuple[str, str]:
+    """Dtypes of parameters and of the computation: of a policy's name, or a dtype."""
+    if isinstance(policy, str) and policy in _MIXED:
+        return "float32", policy.removeprefix("mixed_")
+    try:
+        dtype = standardize_dtype(policy)
+    except DTypeError:
+        known = [*DTYPES, *_MIXED]
+        raise unknown_name("precision policy", policy, known) from None
+    return dtype, dtype
+
+
+def _from_description(described: dict[str, Any]) -> DTypePolicy:
+    """The policy of a description with or without the name of its class."""
+    if "class_name" not in described:
+        return _from_fields(described.get("config", described))
+    cls, config = CLASSES.get(described["class_name"]), described.get("config")
+    if cls is None:
+        raise unknown_name("policy", described["class_name"], CLASSES)
+    if cls in (Precision, DTypePolicy, FloatDTypePolicy):
+        return _from_fields(config)
+    return cls.from_config(config or {})
+
+
+def _from_fields(config: Any) -> DTypePolicy:
+    if isinstance(config, dict) and config.keys() == {"name"}:  # Keras'
+        return Precision.of(config["name"])
+    fields = [field.name for field in dataclasses.fields(Precision)]
+    known = isinstance(config, dict) and config and config.keys() <= set(fields)
+    if not known:
+        raise DTypeError(
+            "Precision", "not a policy", {"received": config, "known": fields}
+        )
+    return Precision(**config)
+
+
+_precision: DTypePolicy = Precision()
+_inside: contextvars.ContextVar[DTypePolicy | None] = contextvars.ContextVar(
+    "exburn_precision", default=None
+)
+
+
+def get_precision() -> DTypePolicy:
+    """The policy that new layers take when they are given no ``dtype``."""
+    inside = _inside.get()
+    return _precision if inside is None else inside
+
+
+def default_precision(policy: Any) -> AbstractContextManager[Any]:
+    """In the block, in this thread, new layers take this policy, not the process'."""
+    return scoped(_inside, Precision.of(policy))
+
+
+def set_precision(policy: Any) -> DTypePolicy:
+    """Sets the policy of layers made from now on, and returns the one before.
+
+    Example:
+        >>> before = set_precision("mixed_bfloat16")
+        >>> get_precision().compute
+        'bfloat16'
+        >>> _ = set_precision(before)
+    """
+    global _precision
+    before, _precision = _precision, Precision.of(policy)
+    return before

@@ -1,0 +1,619 @@
+"""Class names in configurations: a closed registry, never an import by name."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes  # noqa: F401 - names bfloat16 and its kin to NumPy
+import numpy as np
+from flax import nnx
+
+from exburn.core import jax_dispatch
+from exburn.core.jax_dispatch import original
+from exburn.core.scoped import scoped
+from exburn.errors import (
+    ArgumentError,
+    FileFormatError,
+    UnknownNameError,
+    unknown_name,
+)
+
+__all__ = [
+    "Catalogue",
+    "Configured",
+    "check_name",
+    "custom",
+    "custom_class",
+    "custom_objects",
+    "describe_function",
+    "deserialize",
+    "find",
+    "find_function",
+    "from_file",
+    "is_registered",
+    "keeping_arrays",
+    "leaving_functions",
+    "lookup",
+    "reading_file",
+    "register",
+    "serialize",
+    "sharing",
+    "snake_case",
+]
+
+_registry: dict[str, Any] = {}
+_global_objects: dict[str, Any] = {}  # a scope that lasts as long as the process
+_scopes: contextvars.ContextVar[tuple[Mapping[str, Any], ...]] = contextvars.ContextVar(
+    "exburn_custom_objects", default=(_global_objects,)
+)
+_reading: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_reading", default=False
+)
+_shared: contextvars.ContextVar[_Shared | None] = contextvars.ContextVar(
+    "exburn_shared", default=None
+)
+_arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.ContextVar(
+    "exburn_arrays", default=None
+)
+_leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "exburn_leaving", default=False
+)
+_PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix
+_LONG = 256  # entries of an array that a file keeps as a tensor
+_ARRAY_DTYPES = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 "
+    "float64 complex64 complex128".split()
+)
+
+
+def register(obj: Any = None, *, package: str = "Custom", name: str | None = None):
+    """Registers a class or function, so that a saved model may name it.
+
+    Args:
+        obj: The class or function; with ``None`` this is a decorator with options.
+        package: Prefix of the registered name, as in Keras.
+        name: Name to register under; the object's own name by default.
+
+    Raises:
+        ArgumentError: Another object is already registered under that name.
+
+    Example:
+        >>> @register
+        ... def cube(x):
+        ...     return x**3
+        >>> lookup("Custom>cube") is cube
+        True
+    """
+    if obj is None:
+        return lambda decorated: register(decorated, package=package, name=name)
+    key = f"{package}>{name or obj.__name__}"
+    _put(key, original(obj))
+    return obj
+
+
+def register_builtin(cls: type, *names: str) -> type:
+    """Registers one of ExBurn's own classes under its bare name.
+
+    Args:
+        cls: The class.
+        *names: What else Keras' configurations call it.
+    """
+    for name in (cls.__name__, *names):
+        _put(name, cls)
+    return cls
+
+
+def _put(key: str, obj: Any) -> None:
+    other = _registry.get(key)
+    same = other is None or (
+        getattr(other, "__qualname__", None) == getattr(obj, "__qualname__", "")
+        and getattr(other, "__module__", None) == getattr(obj, "__module__", "")
+    )
+    if not same:  # a notebook cell that runs again replaces its own class
+        raise ArgumentError("register", f"{key!r} is taken", {"by": other})
+    _registry[key] = obj
+
+
+@contextlib.contextmanager
+def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
+    """Names that ``deserialize`` resolves besides the registry, within the block."""
+    with scoped(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
+        yield
+
+
+def reading_file() -> AbstractContextManager[Any]:
+    """While the block runs, configurations come from a file that may be hostile."""
+    return scoped(_reading, True)
+
+
+def from_file() -> bool:
+    """Whether what is being made comes from a file: then nothing else may be read.
+
+    Example:
+        >>> from_file()
+        False
+    """
+    return _reading.get()
+
+
+def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:
+    """Within the block, descriptions refer to long arrays, which are kept in a dict.
+
+    Example:
+        >>> with keeping_arrays() as kept:
+        ...     described = serialize(np.zeros(300))
+        >>> described["config"]["value"], kept["/arrays/0"].shape
+        ({'$array': '/arrays/0'}, (300,))
+    """
+    return scoped(_arrays, {})
+
+
+def leaving_functions() -> AbstractContextManager[Any]:
+    """Within the block, functions that have no name in files stand for themselves.
+
+    Configurations that hold them make copies; a file, or JSON, refuses them.
+
+    Example:
+        >>> with leaving_functions():
+        ...     serialize([print])
+        [<built-in function print>]
+    """
+    return scoped(_leaving, True)
+
+
+class _Shared:
+    """Objects that a configuration holds more than once."""
+
+    def __init__(self):
+        self.numbers: dict[int, tuple[int, Any]] = {}  # by id; keeps the object alive
+        self.made: dict[int, Any] = {}
+
+
+def sharing() -> AbstractContextManager[Any]:
+    """Within the block, an object that is described twice is one object again.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> from exburn.core.registry import deserialize, serialize, sharing
+        >>> layer = Dense(2)
+        >>> with sharing():
+        ...     first, second = serialize([layer, layer])
+        ...     first["shared_object_id"] == second["shared_object_id"]
+        True
+        >>> with sharing():
+        ...     first, second = deserialize([first, second])
+        >>> first is second
+        True
+    """
+    return scoped(_shared, _Shared())
+
+
+def lookup(name: str, kind: str = "object") -> Any:
+    """The class or function registered under ``name``."""
+    if (found := custom(name)) is not None:
+        return found
+    bare = name.rpartition(">")[2]
+    for scope in reversed(_scopes.get()):
+        if bare in scope:
+            return scope[bare]
+    if name in _registry:
+        return _registry[name]
+    if (function := jax_dispatch.named(name)) and _is_one(name):
+        return function
+    known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
+    hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
+    raise unknown_name(kind, name, known, hint=hint)
+
+
+def find(config: Mapping[str, Any], kind: str = "class") -> Any:
+    """The class that a configuration names, ExBurn's or Keras'.
+
+    Args:
+        config: With ``class_name``, and ``registered_name`` and ``module`` if they are
+            known. What the user has given a name goes first. The module only tells
+            namesakes apart, such as a loss and a metric; nothing is imported.
+        kind: What errors call it.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        FileFormatError: There is no name.
+
+    Example:
+        >>> from exburn import losses
+        >>> from exburn.core.registry import find
+        >>> find({"class_name": "Poisson", "module": "keras.losses"}) is losses.Poisson
+        True
+    """
+    name, given = config.get("class_name"), config.get("registered_name")
+    if not isinstance(name, str) or not isinstance(given, str | None):
+        raise FileFormatError("deserialize", f"{name!r} is no name of a class")
+    if (found := custom_class(config)) is not None:
+        return found
+    for package in reversed(str(config.get("module")).split(".")):
+        if (found := _registry.get(f"{package}>{name}")) is not None:
+            return found
+    return lookup(given if given is not None and ">" in given else name, kind)
+
+
+def custom_class(config: Mapping[str, Any]) -> Any:
+    """The same among what the user has registered or passed; ``None`` if it is not.
+
+    Example:
+        >>> custom_class({"class_name": "Dense"}) is None
+        True
+    """
+    names = (config.get("registered_name"), config.get("class_name"))
+    found = (custom(name) for name in names if isinstance(name, str))
+    return next((one for one in found if one is not None), None)
+
+
+def find_function(name: Any) -> Any:
+    """The function that a configuration names, ExBurn's, JAX' or the user's.
+
+    Raises:
+        UnknownNameError: Nothing has that name.
+        FileFormatError: It is no name.
+
+    Example:
+        >>> from exburn import activations
+        >>> from exburn.core.registry import find_function
+        >>> find_function("relu") is find_function("activations>relu")
+        True
+    """
+    if not isinstance(name, str):
+        raise FileFormatError("deserialize", f"{name!r} is no name of a function")
+    if (found := custom(name)) is not None:
+        return found
+    for package in _PACKAGES:
+        if (found := _registry.get(f"{package}>{name}")) is not None:
+            return found
+    return lookup(name, "function")
+
+
+def custom(name: str) -> Any:
+    """What a user has given exactly this name, or ``None``.
+
+    Example:
+        >>> with custom_objects({"mine": len}):
+        ...     custom("mine")
+        <built-in function len>
+    """
+    for scope in reversed(_scopes.get()):
+        if name in scope:
+            return scope[name]
+    return _registry.get(name) if ">" in name else None
+
+
+def _is_one(name: str) -> bool:
+    """Whether a function returns no list that is as long as a file says."""
+    return name.rpartition(".")[2] not in jax_dispatch.SPLITTING
+
+
+def is_registered(name: str) -> bool:
+    """Whether something has exactly this name, whatever the scopes around hold."""
+    return name in _registry
+
+
+def registered_name(obj: Any) -> str | None:
+    """The name that ``obj`` is registered under, or ``None``."""
+    obj = original(obj)
+    name = getattr(obj, "__name__", None)
+    for key in (name, f"Custom>{name}"):
+        if key and _registry.get(key) is obj:
+            return key
+    return next((key for key, value in _registry.items() if value is obj), None)
+
+
+def _name_in_scope(obj: Any) -> str | None:
+    """The name that the scopes around give an object, unless it is another's, too."""
+    scopes = reversed(_scopes.get())
+    names = [key for scope in scopes for key, value in scope.items() if value is obj]
+    own = (key for key in names if key not in _registry and lookup(key) is obj)
+    return next(own, None)
+
+
+def serialize(value: Any) -> Any:
+    """A JSON-able description of a value; ``deserialize`` reads it back.
+
+    Plain data stays as it is; objects with ``get_config`` and registered functions
+    become ``{"module": …, "class_name": …, "config": …, "registered_name": …}``, as in
+    Keras. A registered name is that of a class of the user's.
+
+    Example:
+        >>> serialize({"units": (1, 2), "name": None})
+        {'units': [1, 2], 'name': None}
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [serialize(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): serialize(v) for k, v in value.items()}
+    if hasattr(value, "get_config") and not inspect.isclass(value):
+        described = _describe_class(type(value), value.get_config())
+        if (built := getattr(value, "_own_build_config", None)) is not None:
+            described["build_config"] = serialize(built)
+        shared = _shared.get()
+        if shared is not None and not isinstance(value, Configured):  # no plain value
+            known = shared.numbers
+            described["shared_object_id"] = known.setdefault(
+                id(value), (len(known), value)
+            )[0]
+        return described
+    if value is Ellipsis or isinstance(value, bytes | slice):
+        return _describe_constant(value)
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        array = np.asarray(value)
+        if not array.ndim:
+            return array.item()
+        kind = "__tensor__" if isinstance(value, jax.Array) else "__numpy__"
+        told = {"value": _values(array), "dtype": str(array.dtype)}
+        return {"class_name": kind, "config": told}
+    name = registered_name(value) or _name_in_scope(value)
+    name = name or jax_dispatch.name_of(value)
+    if name is not None and _is_one(name):
+        package, _, bare = name.rpartition(">")
+        short = package in _PACKAGES and find_function(bare) is original(value)
+        return describe_function(bare if short else name)
+    if isinstance(value, np.dtype | type):
+        with contextlib.suppress(TypeError):
+            return np.dtype(value).name
+    if _leaving.get() and (hasattr(value, "__name__") or isinstance(value, partial)):
+        return value
+    if isinstance(value, nnx.Variable):
+        raise ArgumentError(
+            "get_config",
+            "a weight that is an argument of a call cannot be described",
+            {"received": getattr(value, "path", type(value).__name__)},
+            hint="Write a layer that holds the weight, and call that.",
+        )
+    raise ArgumentError(
+        "get_config",
+        f"{value!r} cannot be described in a configuration",
+        hint="Register it: exburn.register(fn), and pass the registered function.",
+    )
+
+
+def describe_function(name: str) -> dict[str, Any]:
+    """How a configuration refers to a function.
+
+    Example:
+        >>> describe_function("shop>twice")["config"]
+        'shop>twice'
+    """
+    kind = {"module": "builtins", "class_name": "function"}
+    return {**kind, "config": name, "registered_name": "function"}
+
+
+def _describe_class(cls: type, config: Any) -> dict[str, Any]:
+    cls = getattr(cls, "stands_for", cls)  # a transform put another in its place
+    module, name = cls.__module__, None
+    if module.partition(".")[0] == "exburn":
+        module = _public_module(module)
+    else:
+        name = registered_name(cls) or cls.__name__
+        module = None if module == "__main__" else module
+    return {
+        "module": module,
+        "class_name": cls.__name__,
+        "config": config,
+        "registered_name": name,
+    }
+
+
+def _public_module(module: str) -> str:
+    """Where users find what a module of ours defines."""
+    for inner, public in _SHOWN.items():
+        if module.startswith(inner):
+            return public
+    first, second = module.split(".")[:2]
+    return first if second in ("core", "models", "module") else f"{first}.{second}"
+
+
+# Modules whose names a namespace shows that is not their package.
+_SHOWN = {
+    "exburn.optimizers.schedules": "exburn.optimizers.schedules",
+    "exburn.module.seed_generator": "exburn.random",
+}
+
+
+def _describe_constant(value: Any) -> dict[str, Any]:
+    if value is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(value, bytes):
+        return {"class_name": "__bytes__", "config": {"value": value.decode()}}
+    told = {key: serialize(getattr(value, key)) for key in ("start", "stop", "step")}
+    return {"class_name": "__slice__", "config": told}
+
+
+def _values(array: np.ndarray) -> Any:
+    kept = _arrays.get()
+    if kept is None or array.size < _LONG or array.dtype.kind == "c":
+        return array.tolist()
+    name = f"/arrays/{len(kept)}"
+    kept[name] = array
+    return {"$array": name}
+
+
+def deserialize(config: Any, factory: Callable[[Any, dict], Any] | None = None) -> Any:
+    """The inverse of :func:`serialize`; Keras' configurations are read, too.
+
+    Raises:
+        UnknownNameError: It names what is not known.
+        FileFormatError: It holds code, or something that only TensorFlow has.
+    """
+    if isinstance(config, list | tuple):
+        made = (deserialize(c, factory) for c in config)
+        return tuple(made) if isinstance(config, tuple) else list(made)
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" not in config or "config" not in config:
+        return {k: deserialize(v, factory) for k, v in config.items()}
+    name, inner = config["class_name"], config["config"]
+    if name == "function":
+        return find_function(inner)
+    if isinstance(name, str) and name.startswith("__"):
+        return _constant(name, inner)
+    shared, number = _shared.get(), config.get("shared_object_id")
+    if shared is not None and number in shared.made:
+        return shared.made[number]
+    cls = find(config)
+    if not isinstance(cls, type) or not hasattr(cls, "from_config"):
+        raise FileFormatError("deserialize", f"{name!r} is no class with a from_config")
+    inner = {} if inner is None else inner
+    made = factory(cls, inner) if factory else cls.from_config(inner)
+    if "build_config" in config and getattr(made, "_builds_itself", False):
+        made.build_from_config(deserialize(config["build_config"], factory))
+    if inner.get("trainable") is True and getattr(made, "_trainable", False) is True:
+        made._trainable = True  # it is said: it stays so in a layer that is frozen
+    if shared is not None and number is not None:
+        shared.made[number] = made
+    return made
+
+
+def _constant(name: str, inner: Any) -> Any:
+    """What stands for a value that JSON does not have."""
+    if name in ("__numpy__", "__tensor__"):
+        if inner["dtype"] not in _ARRAY_DTYPES:
+            raise FileFormatError("deserialize", f"an array of {inner['dtype']!r}")
+        array = np.asarray(inner["value"], dtype=inner["dtype"])
+        return array if name == "__numpy__" else jnp.asarray(array)
+    if name == "__bytes__":
+        return inner["value"].encode()
+    if name == "__ellipsis__":
+        return Ellipsis
+    if name == "__slice__":
+        return slice(*(deserialize(inner[key]) for key in ("start", "stop", "step")))
+    if name == "__lambda__":
+        raise FileFormatError(
+            "deserialize",
+            "the configuration holds a Python lambda, which is code: it is not run",
+            hint="Write it as a function with a name, @exburn.register it, and make "
+            "the configuration again.",
+        )
+    raise FileFormatError("deserialize", f"{name!r} has no counterpart here")
+
+
+def snake_case(name: str) -> str:
+    """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def check_name(op: str, name: Any) -> str:
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ArgumentError(
+            op, f"a name is a non-empty string without '/', received {name!r}"
+        )
+    return name
+
+
+class Configured:
+    """Base of small objects that the arguments of their constructor describe.
+
+    A subclass keeps each argument as an attribute of its name.
+
+    Example:
+        >>> class Scale(Configured):
+        ...     def __init__(self, by=2):
+        ...         self.by = by
+        ...     def get_config(self):
+        ...         return {"by": self.by}
+        >>> Scale.from_config(Scale(3).get_config())
+        Scale(by=3)
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, JSON-able.
+
+        Raises:
+            ArgumentError: There are some, and the class does not say which.
+        """
+        if inspect.signature(type(self)).parameters:
+            raise ArgumentError(
+                type(self).__name__,
+                "a class whose constructor takes arguments must define get_config()",
+            )
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes an object from ``get_config``'s result."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        takes = inspect.signature(type(self)).parameters
+        shown = [f"{k}={v!r}" for k, v in vars(self).items() if k in takes]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Catalogue:
+    """The objects of one kind by name: ExBurn's own first, then registered ones.
+
+    Args:
+        kind: What errors call one of them, such as ``"constraint"``.
+        names: ExBurn's own.
+        base: What a registered class must derive from; ``None`` where only functions
+            are looked for.
+
+    Example:
+        >>> Catalogue("activation", {"double": lambda x: 2 * x}).lookup("double")(3)
+        6
+    """
+
+    def __init__(self, kind: str, names: Mapping[str, Any], base: type | None = None):
+        self.kind, self.names, self.base = kind, names, base
+
+    def lookup(self, name: Any) -> Any:
+        """The class or function of a name.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has it.
+        """
+        if name in self.names:
+            return self.names[name]
+        try:
+            found = lookup(name, self.kind)
+        except UnknownNameError:
+            found = None
+        fits = callable(found) if self.base is None else found is not None
+        if isinstance(found, type):
+            fits = self.base is not None and issubclass(found, self.base)
+        if not fits:
+            raise unknown_name(self.kind, name, self.names, op=f"{self.kind}s.get")
+        return found
+
+    def from_config(self, config: Mapping[str, Any]) -> Any:
+        """The object of a configuration, ExBurn's or Keras'.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has its name.
+            ArgumentError: It names nothing.
+        """
+        if config.get("class_name") is None:
+            raise ArgumentError(
+                f"{self.kind}s.deserialize",
+                "a configuration needs 'class_name' and 'config'",
+                {"received": dict(config)},
+            )
+        inner: Any = config.get("config") or {}
+        if config["class_name"] == "function":
+            return self.lookup(inner)
+        found = custom_class(config)
+        if found is None or (self.base and not _is_kind(found, self.base)):
+            found = self.lookup(config["class_name"])
+        return found.from_config(inner) if hasattr(found, "from_config") else found
+
+
+def _is_kind(found: Any, base: type) -> bool:
+    """Whether it is a function, or a class of that kind."""
+    return not isinstance(found, type) or issubclass(found, base)

@@ -1,0 +1,45 @@
+"""What a model trains on: arrays held whole, or a stream of batches.
+
+``as_dataset`` turns whatever the user passed into an `ArrayDataset` or a
+`StreamDataset` and refuses, before anything is compiled, data that cannot work.
+Loaders of other libraries come in through small adapters (`register_adapter`); the
+built-in ones live in ``exburn.datasets.adapters``.
+
+dtypes: floats become float32, 64-bit and unsigned 32-bit integers become int32 (after
+a range check); bool and the smaller integers stay as they are.
+"""
+
+from __future__ import annotations
+
+from exburn.data.adapting import register_adapter
+from exburn.data.array_dataset import ArrayDataset
+from exburn.data.arrays import on_host
+from exburn.data.checks import check_finite
+from exburn.data.conversion import (
+    as_batch,
+    as_dataset,
+    as_validation_dataset,
+    split,
+    with_targets_like,
+)
+from exburn.data.py_dataset import PyDataset
+from exburn.data.stream_dataset import Exhausted, StreamDataset
+from exburn.data.trees import as_texts, leaves, map_leaves
+
+__all__ = [
+    "ArrayDataset",
+    "Exhausted",
+    "PyDataset",
+    "StreamDataset",
+    "as_batch",
+    "as_dataset",
+    "as_texts",
+    "as_validation_dataset",
+    "check_finite",
+    "leaves",
+    "map_leaves",
+    "on_host",
+    "register_adapter",
+    "split",
+    "with_targets_like",
+]

@@ -1,0 +1,228 @@
+"""From what the user passed to ``fit`` to a data set."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.data.adapting import ADAPTERS
+from exburn.data.array_dataset import ArrayDataset
+from exburn.data.stream_dataset import StreamDataset
+from exburn.data.trees import NAMES, in_order
+from exburn.errors import ArgumentError, DataError, DTypeError
+
+__all__ = [
+    "as_batch",
+    "as_dataset",
+    "as_validation_dataset",
+    "split",
+    "with_targets_like",
+]
+
+
+def as_dataset(
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    op: str = "fit",
+    raw: bool = False,
+) -> ArrayDataset | StreamDataset:
+    """Turns what the user passed to ``fit`` into a dataset, or explains why not.
+
+    Args:
+        x: Arrays (nested), a data frame, a loader of batches, or a dataset.
+        y: Targets; only beside arrays.
+        sample_weight: Weights; only beside arrays.
+        op: The operation named in errors.
+        raw: Whether strings and wide integers of ``x`` stay as they are.
+
+    Raises:
+        ArgumentError: ``y`` or ``sample_weight`` beside a loader.
+        DataError: Empty data, unequal lengths …
+        DTypeError: Something that is neither data nor a known loader.
+
+    Example:
+        >>> as_dataset(np.zeros((4, 2)), np.zeros(4)).size
+        4
+    """
+    plain = isinstance(x, np.ndarray | jax.Array | Mapping | list | tuple)
+    dataset, arrays = None, plain or x is None
+    if isinstance(x, ArrayDataset | StreamDataset):
+        dataset = x
+    elif not arrays:
+        adapter = next((a for a in ADAPTERS if a.accepts(x)), None)
+        arrays = hasattr(adapter, "to_array") or hasattr(x, "__array__")
+        if adapter is not None and not hasattr(adapter, "to_array"):
+            dataset = adapter.load(x)
+    if dataset is not None:
+        extra = [n for n, v in zip(NAMES[1:], (y, sample_weight), strict=True)
+                 if v is not None]  # fmt: skip
+        if extra:
+            raise ArgumentError(
+                op,
+                f"{' and '.join(extra)} must not be given beside a loader: "
+                "its batches hold the targets",
+                {"x": type(x).__name__},
+                hint="Let the loader yield (x, y) or (x, y, sample_weight).",
+            )
+        if isinstance(dataset, StreamDataset):
+            dataset.op, dataset.raw = op, raw
+            dataset.first_epoch = dataset.earlier = 0
+        return dataset
+    if not arrays:
+        raise DTypeError(
+            op,
+            f"x must be arrays, a data frame or a loader, not {type(x).__name__}",
+            {"received": reprlib.repr(x)},
+            hint="Pass np.array(...), or teach ExBurn your type: register_adapter.",
+        )
+    if isinstance(y, types.GeneratorType):
+        raise ArgumentError(
+            op, "y is a generator, x is not", hint="Yield (x, y) from one generator."
+        )
+    return ArrayDataset(x, y, sample_weight, op=op, raw=raw)
+
+
+def as_batch(
+    x: Any, y: Any = None, sample_weight: Any = None, *, op: str, raw: bool = False
+) -> ArrayDataset:
+    """One batch of arrays: what ``as_dataset`` takes, but for loaders.
+
+    Raises:
+        DataError: A loader, or what ``as_dataset`` refuses.
+
+    Example:
+        >>> as_batch(np.zeros((4, 2)), op="predict_on_batch").size
+        4
+    """
+    dataset = as_dataset(x, y, sample_weight, op=op, raw=raw)
+    if not isinstance(dataset, ArrayDataset):
+        raise DataError(
+            op,
+            "one batch of arrays is needed, received a loader",
+            hint="Pass one of its batches: next(iter(loader)).",
+        )
+    return dataset
+
+
+def as_validation_dataset(
+    data: Any, *, op: str = "fit", raw: bool = False
+) -> ArrayDataset | StreamDataset:
+    """``validation_data`` as a dataset: ``(x, y[, weight])``, ``(x,)`` or a loader.
+
+    Raises:
+        ArgumentError: A tuple that is not of one to three parts.
+
+    Example:
+        >>> as_validation_dataset((np.zeros((3, 2)), np.zeros(3))).size
+        3
+    """
+    if not isinstance(data, list | tuple):
+        return as_dataset(data, op=op, raw=raw)
+    if len(data) not in (1, 2, 3):
+        raise ArgumentError(
+            op,
+            "validation_data must be (x, y), (x, y, sample_weight) or a loader",
+            {"received": f"{type(data).__name__} of {len(data)} parts"},
+        )
+    return as_dataset(*data, op=op, raw=raw)
+
+
+def with_targets_like(
+    dataset: ArrayDataset | StreamDataset,
+    targets: Any,
+    names: Sequence[str] | None = None,
+) -> ArrayDataset | StreamDataset:
+    """The data with targets of other targets' rank, where only an axis of one differs.
+
+    ``[n]`` and ``[n, 1]`` mean the same. As one of the two, they meet the same code of
+    the user's, and the same programs.
+
+    Args:
+        dataset: The data. A stream is not to be used otherwise from then on.
+        targets: Arrays or specs, with the axis of the rows.
+        names: Of the targets, in the order that a list of them has.
+
+    Example:
+        >>> data = ArrayDataset(np.ones((3, 2)), np.zeros(3))
+        >>> with_targets_like(data, np.zeros((8, 1))).tree[1].shape
+        (3, 1)
+    """
+    forms = [leaf.shape for leaf in jax.tree.leaves(in_order(targets, names))]
+
+    def alike(batch: tuple) -> tuple:
+        x, y, weight = batch
+        leaves, structure = jax.tree.flatten(ordered := in_order(y, names))
+        if len(leaves) != len(forms):
+            return batch
+        leaves = [_of_form(v, form) for v, form in zip(leaves, forms, strict=True)]
+        made = structure.unflatten(leaves)
+        if ordered is not y:
+            made = {**y, **dict(zip(names or (), made, strict=True))}
+        return x, made, weight
+
+    before = dataset.tree if isinstance(dataset, ArrayDataset) else dataset.peek()
+    now = alike(before)
+    if jax.tree.map(np.shape, now[1]) == jax.tree.map(np.shape, before[1]):
+        return dataset
+    if isinstance(dataset, ArrayDataset):
+        return ArrayDataset.of(now)
+    return dataset.mapped(alike)
+
+
+def _of_form(array: Any, form: tuple) -> Any:
+    shape = array.shape
+    if form[len(shape) :] == (1,):
+        return array.reshape(*shape, 1)
+    return array.reshape(shape[:-1]) if shape[len(form) :] == (1,) else array
+
+
+def split(
+    dataset: ArrayDataset | StreamDataset, validation_split: float, *, op: str = "fit"
+) -> tuple[ArrayDataset, ArrayDataset]:
+    """Splits off the last fraction of the rows, before any shuffling, as Keras does.
+
+    Args:
+        dataset: An `ArrayDataset`; a stream cannot be split.
+        validation_split: Fraction between 0 and 1, both excluded.
+        op: The operation named in errors.
+
+    Raises:
+        ArgumentError: A fraction outside (0, 1), or a stream.
+        DataError: If one of the parts would be empty.
+
+    Example:
+        >>> train, validation = split(ArrayDataset(np.arange(10.0)), 0.2)
+        >>> train.size, validation.tree[0].tolist()
+        (8, [8.0, 9.0])
+    """
+    number = isinstance(validation_split, int | float | np.number)
+    if not number or not 0 < validation_split < 1:
+        raise ArgumentError(
+            op,
+            "validation_split must be a fraction between 0 and 1, both excluded",
+            {"received": repr(validation_split)},
+        )
+    if not isinstance(dataset, ArrayDataset):
+        raise ArgumentError(
+            op,
+            "validation_split needs arrays: a loader cannot be split",
+            {"x": dataset.name},
+            hint="Pass validation_data=another_loader.",
+        )
+    at = math.floor(dataset.size * (1 - validation_split))
+    if not 0 < at < dataset.size:
+        raise DataError(
+            op,
+            f"validation_split={validation_split} of {dataset.size} rows leaves "
+            f"{at} for training and {dataset.size - at} for validation",
+            hint="Each part needs at least one row: pass validation_data instead.",
+        )
+    return dataset.rows(0, at), dataset.rows(at, dataset.size)

@@ -1,0 +1,266 @@
+"""Gradients by differences of losses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.elixir.gradients.programs import loss_of, precise
+from exburn.optimizers.arguments import real
+from exburn.runtime.cost_model import count
+from exburn.training.memory import free_bytes
+from exburn.training.program import Programs
+from exburn.training.state import TrainState
+
+__all__ = ["coarsest", "default_epsilon", "numerical"]
+
+_LARGEST_CHUNK = 1024
+# On a CPU what fits the caches wins.
+_CPU_BYTES = 8 << 20
+
+
+def default_epsilon(dtype: Any, method: str = "numerical") -> float:
+    """The step at which rounding and truncation errors of a difference balance.
+
+    :math:`\\sqrt[3]{u}` for central and :math:`\\sqrt{u}` for one-sided differences,
+    with the dtype's resolution :math:`u`: 4.9e-3 and 3.5e-4 in float32. ExBurn's 1e-5
+    loses half of the digits there.
+
+    Example:
+        >>> round(default_epsilon("float32"), 5), round(default_epsilon("bfloat16"), 3)
+        (0.00492, 0.198)
+
+    Source: W. H. Press et al., *Numerical Recipes*, §5.7.
+    """
+    resolution = float(jnp.finfo(jnp.dtype(dtype)).eps)
+    return resolution ** (1 / 3 if method == "numerical" else 1 / 2)
+
+
+def coarsest(params: dict[str, Any], compute: Any) -> Any:
+    """The dtype with the fewest digits among all that the loss goes through.
+
+    Those of the parameters, of the layers, and float32, in which losses are summed.
+    """
+    dtypes = [jnp.dtype("float32"), jnp.dtype(compute)]
+    dtypes += [p.dtype for p in params.values()]
+    return max(dtypes, key=lambda d: float(jnp.finfo(d).eps))
+
+
+def numerical(
+    programs: Programs,
+    state: TrainState,
+    data: Any,
+    method: str,
+    epsilon: float | None,
+    compute: Any,
+    *,
+    scaled: bool = False,
+    chosen: dict[str, np.ndarray] | None = None,
+) -> dict[str, jax.Array]:
+    """Difference quotients for the elements of every parameter, or the chosen ones.
+
+    Args:
+        programs: The model's programs.
+        state: Its state.
+        data: One batch.
+        method: ``"numerical"`` or ``"numerical_batch"``.
+        epsilon: The step, or ``None`` for `default_epsilon`.
+        compute: The dtype that the model computes in.
+        scaled: Whether the loss is the optimizer's, scaled one.
+        chosen: Numbers of elements by path; the result is flat then.
+    """
+    if epsilon is None:
+        epsilon = default_epsilon(coarsest(state.params, compute), method)
+    epsilon = real("compute_gradients", "epsilon", epsilon, open_low=True)
+    budget = free_bytes() // 8
+    if jax.default_backend() == "cpu":
+        budget = min(budget, _CPU_BYTES)
+    # A power of two: one program for about the same memory.
+    bits = max(budget.bit_length() - 1, 0)
+    rows = chosen or {
+        path: np.arange(value.size, dtype=np.int32)
+        for path, value in state.params.items()
+    }
+    # A program of its own, so that the moved values are rounded to their dtype.
+    high, low = programs.further("moved", lambda: _moved)(state.params, epsilon)
+    found = programs.further(
+        f"{method} 2**{bits} bytes{' scaled' if scaled else ''}",
+        lambda: _differences(programs, method, 2**bits, scaled),
+    )(state, data, high, low, rows)
+    if chosen is not None:
+        return found
+    return {path: found[path].reshape(v.shape) for path, v in state.params.items()}
+
+
+def _moved(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
+    """Both ends of the step of every element; at least the numbers beside it."""
+
+    def ends(step: Any, limit: float) -> dict[str, jax.Array]:
+        found = {}
+        for path, value in params.items():
+            value = value.ravel()
+            moved = value + step
+            beside = jnp.nextafter(value, jnp.full_like(value, limit))
+            found[path] = jnp.where(moved == value, beside, moved)
+        return found
+
+    return ends(epsilon, jnp.inf), ends(-epsilon, -jnp.inf)
+
+
+def _differences(
+    programs: Programs, method: str, budget: int, scaled: bool
+) -> Callable:
+    """Difference quotients of all parameters, as many at a time as fit the budget."""
+    loss = precise(loss_of(programs, scaled))
+
+    def differences(state, data, high, low, rows):
+        start, traced = loss(state, data), _Traced.of(loss, state, data)
+
+        def quotients(path):
+            value, up = state.params[path].ravel(), high[path]
+            at = _loss_of_element(loss, traced, state, data, path)
+
+            def one(row):
+                if method == "numerical":
+                    end = low[path][row]
+                    both = jnp.stack([up[row], end])
+                    rise = jnp.subtract(*jax.vmap(at, (None, 0))(row, both))
+                else:
+                    end = value[row]
+                    rise = at(row, up[row]) - start
+                # What was really moved, after rounding to the parameter's dtype.
+                run = up[row].astype(wide) - end.astype(wide)
+                return rise / run
+
+            many, wide = rows[path], jnp.promote_types(value.dtype, jnp.float32)
+            if not many.size:
+                return jnp.zeros(0, wide)
+            room = int(budget // max(_bytes_each(one, many), 1))
+            chunk = min(2 ** max(room.bit_length() - 1, 0), _LARGEST_CHUNK, len(many))
+            return jax.lax.map(one, many, batch_size=chunk)
+
+        return {path: quotients(path) for path in rows}
+
+    return differences
+
+
+def _bytes_each(one: Callable, rows: jax.Array) -> int:
+    """Bytes that one more element of a chunk writes; what all share is not in it."""
+    elements = []
+    for size in (1, 2):
+        spec = jax.ShapeDtypeStruct((size, *rows.shape[1:]), rows.dtype)
+        elements.append(count(jax.make_jaxpr(jax.vmap(one))(spec)).elements)
+    return int(4 * (elements[1] - elements[0]))
+
+
+# --------------------------------------------------------------- one element moved
+def _loss_of_element(
+    loss: Callable, traced: _Traced, state: TrainState, data: Any, path: str
+) -> Callable[[Any, Any], Any]:
+    """The loss as a function of one element of a parameter: its number and value.
+
+    A weight that is multiplied once, ``z = h @ w``, needs no copy for each of its
+    elements: a move of ``w[i, j]`` adds ``h[:, i]`` times the move to ``z[:, j]``, and
+    only what follows is computed anew.
+    """
+    value = state.params[path]
+    cut = traced.product(path)
+    if cut is not None:
+        return lambda row, moved: cut.loss(value, row, moved)
+
+    def at(row, moved):
+        new = value.ravel().at[row].set(moved).reshape(value.shape)
+        return loss(state.replace(params={**state.params, path: new}), data)
+
+    return at
+
+
+@dataclasses.dataclass(frozen=True)
+class _Product:
+    """A loss, cut at the one product that a weight is a factor of.
+
+    Attributes:
+        factor: The other factor.
+        result: The product.
+        after: The loss as a function of the product.
+        axes: Axes of the weight, and of the factor, that are summed over.
+        left: Whether the weight is the left factor.
+    """
+
+    factor: jax.Array
+    result: jax.Array
+    after: Callable[[jax.Array], jax.Array]
+    axes: tuple[tuple[int, ...], tuple[int, ...]]
+    left: bool
+
+    def loss(self, weight: jax.Array, row: Any, moved: Any) -> jax.Array:
+        """The loss with another value of the element number ``row``."""
+        summed, others = self.axes
+        index = jnp.unravel_index(row, weight.shape)
+        lines = jnp.moveaxis(self.factor, others, range(len(others)))
+        step = (moved - weight[index]) * lines[tuple(index[axis] for axis in summed)]
+        place = tuple(n for axis, n in enumerate(index) if axis not in summed)
+        place = (*place, ...) if self.left else (..., *place)
+        return self.after(self.result.at[place].add(step))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Traced:
+    """A loss as JAX' intermediate code, and its arguments.
+
+    Attributes:
+        code: The code.
+        args: What it was traced with, flat.
+        numbers: Of each parameter among them.
+    """
+
+    code: Any
+    args: list[Any]
+    numbers: dict[str, int]
+
+    @classmethod
+    def of(cls, loss: Callable, state: TrainState, data: Any) -> _Traced:
+        args, treedef = jax.tree.flatten((state, data))
+        code = jax.make_jaxpr(lambda *a: loss(*jax.tree.unflatten(treedef, a)))(*args)
+        numbers = jax.tree.unflatten(treedef, range(len(args)))[0].params
+        return cls(code, args, numbers)
+
+    def product(self, path: str) -> _Product | None:
+        """The cut at a parameter's product; ``None`` if it is used in another way."""
+        code = self.code.jaxpr
+        weight = code.invars[self.numbers[path]]
+        uses = [
+            (equation, side)
+            for equation in code.eqns
+            for side, used in enumerate(equation.invars)
+            if used is weight
+        ]
+        if len(uses) != 1 or uses[0][0].primitive.name != "dot_general":
+            return None
+        equation, side = uses[0]
+        axes, batch = equation.params["dimension_numbers"]
+        factor, result = equation.invars[1 - side], equation.outvars[0]
+        # In 16 bits the product would be rounded before the move, not after it.
+        wide = all(v.aval.dtype.itemsize >= 4 for v in (weight, factor, result))
+        if any(batch) or not wide:
+            return None
+        rest = [other for other in code.eqns if other is not equation]
+        before = self._function(outvars=[factor, result])
+        after = self._function(invars=[*code.invars, result], eqns=rest)
+        return _Product(
+            *before(*self.args),
+            after=lambda value: after(*self.args, value)[0],
+            axes=(axes[side], axes[1 - side]),
+            left=side == 0,
+        )
+
+    def _function(self, **changes: Any) -> Callable:
+        code = self.code.jaxpr.replace(**changes)
+        closed = jax.extend.core.ClosedJaxpr(code, self.code.consts)
+        return jax.extend.core.jaxpr_as_fun(closed)

@@ -1,5 +1,0 @@
-"""One call for the predictions of any model, ExBurn's own or not."""
-
-from exburn.inference.dispatch import predict
-
-__all__ = ["predict"]

@@ -1,0 +1,5 @@
+"""One call for the predictions of any model, ExBurn's own or not."""
+
+from exburn.interop.dispatch import predict
+
+__all__ = ["predict"]

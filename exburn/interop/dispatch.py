@@ -1,0 +1,155 @@
+"""Finds out what was given, and asks it for predictions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from exburn.errors import ArgumentError, DTypeError
+from exburn.interop import core_ml, onnx_models, stablehlo
+from exburn.interop.flax_modules import is_linen, predict_linen, predict_nnx
+from exburn.interop.rows import in_batches, on_host
+from exburn.models import Model
+from exburn.models.arguments import positive
+from exburn.saving import load_model
+
+__all__ = ["predict"]
+
+_OWN = (".exburn", ".keras", ".safetensors")
+_STABLEHLO = (".stablehlo", ".jax_exported")
+_CORE_ML = (".mlmodel", ".mlpackage", ".mlmodelc")
+
+
+def predict(
+    model: Any, x: Any, *, batch_size: int | None = None, variables: Any = None
+) -> Any:
+    """The outputs of any model for every row of ``x``, as NumPy arrays.
+
+    ======================================  =============================  ===========
+    ``model``                               what runs                      needs
+    ======================================  =============================  ===========
+    ExBurn model, ``.exburn``, ``.keras``   ``model.predict``
+    ``nnx.Module``, alone or with a state   the module, in inference mode
+    linen module with ``variables``         ``module.apply``
+    ``.onnx``, ``InferenceSession``         onnxruntime                    [onnx]
+    ``.mlmodel``, ``.mlpackage``,           Core ML, on macOS              [coreml]
+    ``MLModel``
+    ``.stablehlo``, ``bytes``,              ``jax.export``                 [export]
+    ``jax.export.Exported``
+    scikit-learn estimator, anything        its ``predict``
+    with ``predict``
+    any callable                            ``model(x)``
+    ======================================  =============================  ===========
+
+    Files are read at every call: load a model that is asked often, and pass that.
+
+    Args:
+        model: See above. A file is recognised by its suffix.
+        x: An array or a tree of arrays, rows first; for ONNX and Core ML also a dict by
+            input names.
+        batch_size: Rows of a batch. By default 32 for ExBurn and flax models; all rows
+            at once for the others, unless their batch size is fixed.
+        variables: Of a linen module; or the state of an ``nnx.Module``.
+
+    Returns:
+        Arrays in the structure of the model's outputs.
+
+    Raises:
+        MissingDependencyError: An optional package is needed; it names the extra.
+        ArgumentError, DTypeError: This is not a model, or there is no such file.
+        DataError, ShapeError: The inputs are not those of the model.
+        FileFormatError: The file is damaged.
+
+    Example:
+        >>> from exburn.layers import Dense, Input
+        >>> from exburn.models import Sequential
+        >>> model = Sequential([Input((3,)), Dense(2, kernel_initializer="ones")])
+        >>> predict(model, np.ones((1, 3)))
+        array([[3., 3.]], dtype=float32)
+        >>> predict(lambda x: x + 1, np.zeros(2))
+        array([1., 1.])
+    """
+    if batch_size is not None:
+        batch_size = positive("predict", "batch_size", batch_size)
+    if isinstance(model, str | os.PathLike):
+        return _predict(_load(Path(model)), x, batch_size)
+    if isinstance(model, bytes | bytearray):
+        return _predict(stablehlo.load(model), x, batch_size)
+    return _predict(model if variables is None else (model, variables), x, batch_size)
+
+
+def _predict(model: Any, x: Any, batch_size: int | None) -> Any:
+    first, second = _pair(model)
+    if isinstance(first, nnx.GraphDef):
+        return predict_nnx(first, second, x, batch_size)
+    if isinstance(first, nnx.Module):
+        return predict_nnx(nnx.graphdef(first), second, x, batch_size)
+    if is_linen(first):
+        return predict_linen(first, second, x, batch_size)
+    if isinstance(model, Model):
+        return model.predict(x, batch_size=batch_size, verbose=0)
+    if isinstance(model, nnx.Module):
+        return predict_nnx(*nnx.split(model), x, batch_size)
+    if is_linen(model):
+        return predict_linen(model, None, x, batch_size)
+    if stablehlo.is_exported(model):
+        return stablehlo.predict_exported(model, x, batch_size)
+    if onnx_models.is_session(model):
+        return onnx_models.predict_session(model, x, batch_size)
+    if type(model).__module__.startswith("onnx."):  # onnx.ModelProto
+        session = onnx_models.load(model.SerializeToString())
+        return onnx_models.predict_session(session, x, batch_size)
+    if core_ml.is_core_ml(model):
+        return core_ml.predict_core_ml(model, x)
+    if callable(getattr(model, "predict", None)) and not isinstance(model, type):
+        return _plain(model.predict, x, batch_size)
+    if callable(model) and not isinstance(model, type):
+        return _plain(model, x, batch_size)
+    raise DTypeError(
+        "predict",
+        f"a model is needed, received {type(model).__name__}",
+        {"received": repr(model)},
+        hint="A model, module, session, estimator or function, or the path of a file.",
+    )
+
+
+def _pair(model: Any) -> tuple[Any, Any]:
+    """What defines a flax module, and its state, if that is what was given."""
+    return model if isinstance(model, tuple) and len(model) == 2 else (None, None)
+
+
+def _plain(run: Any, x: Any, batch_size: int | None) -> Any:
+    if batch_size is None:
+        return on_host(run(x))
+    leaves, treedef = jax.tree.flatten(x)
+    leaves = [v if hasattr(v, "shape") else np.asarray(v) for v in leaves]
+    return in_batches(
+        lambda part: run(treedef.unflatten(part)), leaves, batch_size, padded=False
+    )
+
+
+def _load(path: Path) -> Any:
+    """The model in a file, by its suffix."""
+    if not path.exists():
+        raise ArgumentError("predict", f"there is no file {str(path)!r}")
+    suffix = path.suffix.lower()
+    if suffix in _OWN:
+        return load_model(path)
+    if suffix == ".onnx":
+        return onnx_models.load(str(path))
+    if suffix in _STABLEHLO:
+        return stablehlo.load(path.read_bytes())
+    if suffix in _CORE_ML:
+        return core_ml.load(str(path))
+    known = ", ".join((*_OWN, ".onnx", *_STABLEHLO, *_CORE_ML))
+    raise ArgumentError(
+        "predict",
+        f"the suffix of {path.name!r} does not tell what it is",
+        {"known": known},
+        hint="Load the file yourself, and pass the model.",
+    )

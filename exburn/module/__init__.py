@@ -1,0 +1,1 @@
+"""What a layer is: weights, calls, building, graphs."""

@@ -1,0 +1,422 @@
+"""Making a layer's weights: discovering shapes, filling values, copying.
+
+The functions take any ``exburn.module.layer.Layer``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from flax.errors import TraceContextError
+
+from exburn.core import forward_context, late_binding, registry
+from exburn.core.batch_independence import is_foreign
+from exburn.core.precision import DTypePolicy, is_float
+from exburn.core.substitution import making_clone, substituting
+from exburn.core.symbolic_shapes import common_sizes, dim, held, trace_shapes
+from exburn.errors import NotBuiltError
+from exburn.module.copying import paths_of, standing_for, twin
+from exburn.module.deferred_placement import placed
+from exburn.module.reached import Discovery
+from exburn.module.stateless_scope import set_values
+from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
+from exburn.module.variable import own_copy
+from exburn.runtime.device import wake
+
+__all__ = [
+    "build_for",
+    "cast_weights",
+    "clone",
+    "fresh_clone",
+    "infer",
+    "inspect_call",
+    "intact",
+    "materialize",
+    "own_classes",
+    "place",
+    "reseed",
+    "spec_like",
+    "spread_precision",
+    "untouched_metrics",
+    "with_masks",
+]
+
+
+_LARGE = 1 << 16  # numbers that are worth a thread's while
+
+
+def materialize(root: Any, seed: int | None = None) -> None:
+    """Fills the weights that are still specs, from the seed and their paths.
+
+    A model that is being read from a file gets its values from there: its weights stay
+    specs until their sizes have been compared.
+    """
+    if registry.from_file():
+        return
+    seed = forward_context.global_seed() if seed is None else seed
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    made: dict[str, tuple[Any, Any]] = {}  # by path: the weight, and its value
+    # Values, not tracers, if a function that JAX traces uses them first.
+    with (
+        jax.ensure_compile_time_eval(),
+        ThreadPoolExecutor(os.cpu_count() or 1) as threads,
+    ):
+        for path, weight, _ in iter_weights(root):
+            spec = weight.get_raw_value()
+            if not isinstance(spec, jax.ShapeDtypeStruct):
+                continue
+            make = weight.get_metadata("initializer")
+            rng = forward_context.philox(top + path, seed)
+            draw = functools.partial(make, spec.shape, spec.dtype, rng=rng)
+            apart = getattr(make, "apart", False) and math.prod(spec.shape) >= _LARGE
+            made[top + path] = weight, threads.submit(draw) if apart else draw()
+        for path, (weight, value) in made.items():  # all are made while a GPU starts
+            value = value.result() if isinstance(value, Future) else value
+            value = np.asarray(value, weight.get_raw_value().dtype)
+            array = placed(value, weight, root._meta.value.initial, path)
+            if set_values([(weight, array)]):
+                raise TraceContextError(f"{path} is of another trace")
+    if made:
+        place(root)
+    for _, module in iter_modules(root):  # those made with a quantized policy
+        if getattr(module, "_given_policy", None) is not None:
+            late_binding.apply("pack", module)
+
+
+def place(root: Any) -> None:
+    """Tells layers and weights their paths below this root, the outermost so far."""
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, module in iter_modules(root):
+        if path and hasattr(module, "_meta"):
+            module._meta.value.path = top + path
+    for path, weight, _ in iter_weights(root):
+        if (held := weight.get_metadata().get("place")) is not None:  # not flax's own
+            held.path = top + path
+
+
+def reseed(root: Any, seed: int) -> None:
+    """Draws the weights again that nobody has changed since they were made."""
+    initial = root._meta.value.initial
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, weight, _ in iter_weights(root):
+        value = weight.get_raw_value()
+        if initial.get(top + path) is value and "initializer" in weight.get_metadata():
+            weight.set_raw_value(spec_like(value))
+    materialize(root, seed)
+
+
+def spread_precision(
+    root: Any, policy: DTypePolicy, before: DTypePolicy | None = None
+) -> None:
+    """Gives a policy to the root's weights and to the layers that follow the root.
+
+    A layer follows the one around it unless it was given a policy of its own. What it
+    passes on itself, as LSTM does to its cell, is none of the inner layer's own.
+
+    Args:
+        root: A layer; its own policy is set already.
+        policy: The policy.
+        before: The root's policy before: layers that were given this one follow, too.
+    """
+    initial = root._meta.value.initial
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    old = {path: w.get_raw_value() for path, w, _ in iter_weights(root)}
+    cast_weights(root, policy)
+    _spread(root, policy.inner, before, {id(root)}, later=before is not None)
+    for path, weight, _ in iter_weights(root):  # they are still nobody's change
+        if initial.get(top + path) is old[path]:
+            initial[top + path] = weight.get_raw_value()
+
+
+def _spread(
+    parent: Any, policy: DTypePolicy, before: Any, seen: set[int], later: bool
+) -> None:
+    modules: list[Any] = [
+        child for _, child in children(parent) if isinstance(child, nnx.Module)
+    ]
+    for child in modules:
+        if id(child) in seen:
+            continue
+        seen.add(id(child))
+        if not hasattr(child, "_own_policy"):  # a plain module may hold layers
+            _spread(child, policy, before, seen, later)
+        elif not child._own_policy or child.precision == before:
+            old, child._policy = child.precision, policy
+            child._policy_was_set |= later and child._own_policy
+            cast_weights(child, policy)
+            model = getattr(child, "is_model", False)
+            _spread(child, policy, before if model else old, seen, later)
+
+
+def cast_weights(layer: Any, policy: DTypePolicy) -> None:
+    """Gives a policy's dtype to the layer's own weights that have none of theirs."""
+    for _, weight in children(layer):
+        if not isinstance(weight, nnx.Variable) or isinstance(weight, nnx.RngState):
+            continue
+        value = weight.get_raw_value()
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or weight.get_metadata().get("own_dtype"):
+            continue
+        if not is_float(dtype) or dtype == policy.param:
+            continue
+        if isinstance(value, jax.ShapeDtypeStruct):
+            value = jax.ShapeDtypeStruct(value.shape, jnp.dtype(policy.param))
+        else:
+            value = value.astype(policy.param)
+        weight.set_raw_value(value)
+
+
+def spec_like(value: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array."""
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
+    """The jaxpr of one call, and the output specs of every layer in it, by path.
+
+    ``None`` if the layer has not been called on a known shape yet, or takes neither an
+    unknown number of rows nor a single one.
+    """
+    if layer._meta.value.traced is None:
+        return None
+    rebuild, specs = layer._meta.value.traced
+    specs = [held(spec) for spec in specs]
+    # Arrays that are plain attributes stay what they are.
+    graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
+    # No array stays here: errors of the trace keep this frame, and what is kept cannot
+    # be given to a program.
+    state = jax.tree.map(spec_like, state)
+    params, treedef = jax.tree.flatten(state)
+    shapes: dict[str, Any] = {}
+
+    def run(*values):
+        state = jax.tree.unflatten(treedef, values[len(specs) :])
+        copy = nnx.merge(graphdef, state, constants)
+        scope = standing_for(layer, copy)
+        ctx = forward_context.Context(key=jax.random.key(0))
+        ctx.paths, ctx.shapes = paths_of(layer, scope), shapes
+        with forward_context.forward(ctx), substituting(scope):
+            args, kwargs = rebuild(values[: len(specs)])
+            return copy._call_arrays(args, kwargs)
+
+    with untouched_metrics(layer):
+        for given in (specs, [_one_row(spec) for spec in specs]):
+            with contextlib.suppress(Exception):  # an earlier trace told of mistakes
+                return jax.make_jaxpr(run)(*given, *params), shapes
+    return None
+
+
+@contextlib.contextmanager
+def untouched_metrics(root: Any) -> Iterator[None]:
+    """Metrics that the layers update hold no tracers after the trace in the block."""
+    with contextlib.ExitStack() as stack:
+        for metric in held_metrics(root):
+            stack.enter_context(metric.kept())
+        yield
+
+
+def _one_row(spec: Any) -> jax.ShapeDtypeStruct:
+    sizes = tuple(d if isinstance(d, int) else 1 for d in spec.shape)
+    return jax.ShapeDtypeStruct(sizes, spec.dtype)
+
+
+@contextlib.contextmanager
+def intact(root: Any) -> Iterator[None]:
+    """If the block raises, no layer below ``root`` stays built or changed by it."""
+    layers = [m for _, m in iter_modules(root) if hasattr(m, "_meta")]
+    before = [
+        (layer, dict(vars(layer)), len(layer._meta.value.calls))
+        for layer in layers
+        if layer is root or not layer.built
+    ]
+    try:
+        yield
+    except Exception:
+        for layer, attributes, calls in before:
+            vars(layer).clear()
+            vars(layer).update(attributes)
+            del layer._meta.value.calls[calls:]
+        raise
+
+
+def build_for(layer: Any, x: Any, *, training: bool | None = None) -> None:
+    """Builds a layer for inputs like a batch's, of any number of rows.
+
+    Args:
+        layer: The layer.
+        x: Specs of the batch's inputs.
+        training: What its call is told, if it is.
+    """
+    free = jax.tree.map(
+        lambda s: jax.ShapeDtypeStruct((dim(0), *s.shape[1:]), s.dtype), x
+    )
+    leaves, treedef = jax.tree.flatten(free)
+    rebuild = lambda values: ((treedef.unflatten(values),), {})  # noqa: E731
+    infer(layer, rebuild, leaves, training=training)
+
+
+def with_masks(rebuild, specs: list, masks: list) -> tuple[Any, list]:
+    """``rebuild`` and ``specs`` of a call, with those of the masks of its values.
+
+    Args:
+        rebuild: Makes the arguments of the call from values.
+        specs: Those of the values.
+        masks: For each value its mask, or a spec of it, or ``None``.
+    """
+    places = [i for i, mask in enumerate(masks) if mask is not None]
+    if not places:
+        return rebuild, specs
+
+    def attach(values):
+        values, given = list(values[: len(specs)]), values[len(specs) :]
+        if (ctx := forward_context.current()) is not None:
+            for i, mask in zip(places, given, strict=True):
+                ctx.set_mask(values[i], mask)
+        return rebuild(values)
+
+    return attach, [*specs, *(spec_like(masks[i]) for i in places)]
+
+
+def infer(
+    layer: Any, rebuild, specs: list, *, training: bool | None = None
+) -> tuple[Any, list]:
+    """Output specs for input specs; builds every layer that the call reaches.
+
+    With them come the specs of the outputs' masks, ``None`` where there is no mask.
+
+    The call is traced on a copy. Layers that the copy met unbuilt are then built in the
+    original, outside of the trace, and those that nobody held are held, until a trace
+    meets none. If one of them cannot be built, none is.
+
+    Args:
+        layer: The layer.
+        rebuild: Makes the arguments of the call from values.
+        specs: Those of the values.
+        training: What the call is told, if it is.
+    """
+    wake()
+    with intact(layer), untouched_metrics(layer):
+        return _infer(layer, rebuild, specs, training)
+
+
+def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any, list]:
+    args, kwargs = rebuild(specs)
+    info = type(layer)._call_info
+    if not layer.built:
+        layer._build(info.shapes(layer, args, kwargs))
+    while True:
+        graphdef, state, rest = nnx.split(layer, nnx.Variable, ...)
+        abstract, treedef = jax.tree.flatten(state)
+        traces: list[dict[str, tuple]] = []  # of each: layers met unbuilt, and shapes
+        found: list[Discovery] = []
+
+        def run(*values, graph=(graphdef, treedef, rest), traces=traces, found=found):
+            graphdef, treedef, rest = graph
+            state = jax.tree.unflatten(treedef, values[len(specs) :])
+            copy = nnx.merge(graphdef, state, rest)
+            ctx = forward_context.Context(
+                key=jax.random.key(0), discovering=True, training=bool(training)
+            )
+            ctx.asked = training is not None
+            found.append(discovery := Discovery(layer, copy, ctx))
+            try:
+                with forward_context.forward(ctx), substituting(discovery.scope):
+                    args, kwargs = rebuild(values[: len(specs)])
+                    outputs = copy._call_arrays(args, kwargs)
+                    return outputs, ctx.attached(outputs)[1]
+            finally:
+                met: dict[str, tuple] = {}
+                for module_id, shapes in ctx.builds or ():
+                    if module_id in ctx.paths:
+                        met.setdefault(ctx.paths[module_id], shapes)
+                traces.append(met)
+
+        params, result = [spec_like(v) for v in abstract], (None, [])
+        failed: Exception | None = None
+        try:
+            where = f"layer {layer.name!r}"
+            result = trace_shapes(run, [*specs, *params], where=where)
+        except Exception as error:
+            failed = error
+        if any([discovery.settle() for discovery in found]):
+            continue
+        # A layer that is met first within another trace is built outside of it.
+        if failed and not (isinstance(failed, NotBuiltError) and any(traces)):
+            raise failed
+        unbuilt = _joined(traces)
+        if not unbuilt:
+            layer._meta.value.traced = (rebuild, specs)
+            return result
+        originals = dict(iter_modules(layer))
+        for path, shapes in unbuilt.items():
+            if not originals[path].built:
+                originals[path]._build(shapes)
+
+
+def _joined(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
+    """The shapes that each layer is built for.
+
+    The first trace knows what is unknown. Those behind it are trials of several sizes,
+    where the layer was not reached with symbols: what differs is unknown.
+    """
+    found = dict(traces[0])
+    for trial in traces[1:]:
+        for path, shapes in trial.items():
+            if path not in traces[0]:
+                found[path] = common_sizes(found.get(path, shapes), shapes)
+    return found
+
+
+def clone(layer: Any) -> Any:
+    """A layer of the same configuration with copies of the weights."""
+    made = fresh_clone(layer)
+    pairs = {path: w for path, w, _ in iter_weights(layer)}
+    own = {path: w for path, w, _ in iter_weights(made)}
+    if own.keys() != pairs.keys():  # of one layer that was quantized or adapted
+        return twin(layer)
+    modules = dict(iter_modules(layer))
+    for path, module in iter_modules(made):
+        for name in ("_trainable", "_policy", "_own_policy"):  # of layers in layers
+            if hasattr(module, name):
+                setattr(module, name, getattr(modules[path], name))
+    for path, weight in own.items():
+        weight.set_raw_value(own_copy(pairs[path].get_value()))
+        if pairs[path].get_metadata().get("frozen"):
+            weight.set_metadata("frozen", True)
+    return made
+
+
+def fresh_clone(layer: Any) -> Any:
+    """A layer of the same configuration and changes with fresh weights.
+
+    Classes of the user's need not be registered: those of its parts are taken.
+    """
+    with registry.custom_objects(own_classes(layer)), making_clone():
+        made = type(layer).from_config(layer.get_config())
+    if layer.built and not made.built and layer._meta.value.traced is not None:
+        infer(made, *layer._meta.value.traced)
+    if changes := getattr(layer, "changes", None):  # by quantize() or add_lora()
+        made.repeat_changes(changes)
+    return made
+
+
+def own_classes(module: Any) -> dict[str, type]:
+    """The classes of a module's parts that are the user's, by name."""
+    parts = [part for _, part in iter_modules(module)]
+    graphs = [getattr(part, "graph", None) for part in parts]
+    nodes = [node for graph in graphs for node in getattr(graph, "nodes", ())]
+    parts += [node.target for node in nodes if not isinstance(node.target, str)]
+    kinds = {type(part) for part in parts}
+    classes = {getattr(kind, "stands_for", kind) for kind in kinds}  # quantized layers'
+    own = filter(is_foreign, classes)
+    return {c.__name__: c for c in own if not c.__module__.startswith("flax.")}

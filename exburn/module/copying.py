@@ -1,0 +1,110 @@
+"""Copies of a module, and what of one stands for what of the other."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+
+from exburn.core.substitution import Substitution
+from exburn.module.traversal import (
+    REACHED,
+    corresponding,
+    iter_modules,
+    own_weights,
+    survey,
+)
+from exburn.module.variable import OwnState, Static, Weight, as_weight, own_copy
+
+__all__ = ["paths_of", "set_owner", "standing_for", "twin"]
+
+
+def standing_for(
+    original: Any,
+    copied: Any,
+    *,
+    meet: Callable[[Any], Any] | None = None,
+    note: Callable[[Any], None] | None = None,
+) -> Substitution:
+    """The substitution under which a copy of a module runs.
+
+    Args:
+        original: The module.
+        copied: The copy, or the module itself.
+        meet, note: As of ``Substitution``.
+    """
+    scope = Substitution(corresponding(original, copied), meet=meet, note=note)
+    for holder in survey(copied)[1]:
+        held = vars(holder)[REACHED]
+        for name, part in holder._meta.value.reached.items():
+            if name not in held:
+                continue
+            if isinstance(part, nnx.Module):
+                scope.add(corresponding(part, held[name]))
+            else:
+                scope.add([(part, held[name])])
+    return scope
+
+
+def paths_of(original: Any, scope: Substitution, prefix: str = "") -> dict[int, str]:
+    """``id(module) -> path`` for the copy's modules: those paths that the original has.
+
+    Args:
+        original: The module.
+        scope: What stands for its parts.
+        prefix: Its own path.
+    """
+    return {id(scope.find(m)): path for path, m in iter_modules(original, prefix)}
+
+
+def twin(module: Any) -> Any:
+    """A copy of a module that shares neither variables, arrays nor bookkeeping.
+
+    Unlike ``clone`` it needs no configuration. Symbolic calls are not copied.
+    """
+    graphdef, state = nnx.split(module)
+    result = nnx.merge(graphdef, jax.tree.map(own_copy, state))
+    for one, two in list(corresponding(module, result)):
+        if isinstance(one, Weight):
+            two.set_metadata("place", copy.copy(one.get_metadata()["place"]))
+            as_weight(two)
+        elif not isinstance(one, nnx.Variable):
+            _order_like(one, two)
+            for name, value in list(vars(two).items()):
+                if isinstance(value, OwnState):
+                    object.__setattr__(two, name, value.renewed())
+            if hasattr(two, "_meta"):
+                object.__setattr__(two, "_meta", Static(_fresh(one._meta.value)))
+    for _, part in iter_modules(result):
+        if hasattr(part, "_meta"):
+            set_owner(part)
+    return result
+
+
+def set_owner(layer: Any) -> None:
+    """Notes in a copied layer's weights that they are this layer's."""
+    for _, weight in own_weights(layer):
+        if isinstance(weight, Weight):
+            weight.get_metadata()["place"].owner = weakref.ref(layer)
+
+
+def _fresh(meta: Any) -> Any:
+    """The bookkeeping of a layer's twin."""
+    fresh = copy.copy(meta)
+    fresh.traced, fresh.clone = meta.traced, meta.clone
+    fresh.initial = type(meta.initial)()
+    fresh.reached = dict(meta.reached)
+    return fresh
+
+
+def _order_like(first: Any, second: Any) -> None:
+    """Puts attributes in the order of the first: ``nnx.merge`` sorts them by name."""
+    mine, other = vars(first), vars(second)
+    ordered = {key: other[key] for key in mine if key in other}
+    rest = {key: value for key, value in other.items() if key not in ordered}
+    other.clear()
+    other.update(ordered | rest)

@@ -1,0 +1,139 @@
+"""A pure call of a layer: its weights come in as arrays, and go out again."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn.core import forward_context
+from exburn.core.forward_context import advanced, key_of
+from exburn.core.substitution import substituting
+from exburn.errors import DTypeError, ShapeError
+from exburn.module.copying import paths_of, standing_for
+from exburn.module.layer.seeds import iter_variables
+from exburn.module.traversal import iter_weights
+
+__all__ = ["Bound", "bound", "stateless_call"]
+
+
+@dataclasses.dataclass
+class Bound:
+    """A copy of a layer that holds given arrays, and the pass that runs through it.
+
+    Attributes:
+        copy: The copy.
+        ctx: The pass.
+    """
+
+    copy: Any
+    ctx: forward_context.Context
+    _rest: list[Any]
+
+    @property
+    def rest(self) -> list[Any]:
+        """Values of its ``non_trainable_variables`` now."""
+        drew = self.ctx.drew
+        return [
+            jnp.asarray(advanced(v) if drew else v) if is_seed else v.get_value()
+            for v, is_seed in self._rest
+        ]
+
+
+@contextlib.contextmanager
+def bound(
+    layer: Any, trained: Any, rest: Any, *, training: bool, op: str
+) -> Iterator[Bound]:
+    """A block within which a copy of a layer can be called on given arrays.
+
+    Args:
+        layer: A built layer; it stays as it is.
+        trained: Values in the order of its ``trainable_variables``.
+        rest: The same for ``non_trainable_variables``.
+        training: Whether layers such as dropout are active.
+        op: The operation named in errors.
+
+    Raises:
+        ShapeError: The number of values or a shape differs.
+        DTypeError: A seed is not of unsigned integers.
+    """
+    weights = list(iter_variables(layer))
+    values: dict[str, Any] = {}
+    for kind, given, learned in (
+        ("trainable_variables", trained, True),
+        ("non_trainable_variables", rest, False),
+    ):
+        own = [(path, weight) for path, weight, learns in weights if learns is learned]
+        values |= _checked(f"{layer.name}.{op}", kind, own, list(given))
+    outer = forward_context.current()
+    copy: Any = nnx.merge(*nnx.split(layer), copy=True)
+    scope = standing_for(layer, copy)
+    held = {path: scope.find(weight) for path, weight, _ in iter_weights(layer)}
+    seeds = {path: value for path, value in values.items() if path not in held}
+    for path, value in seeds.items():
+        dtype = getattr(value, "dtype", type(value).__name__)
+        if dtype != np.uint32:
+            raise DTypeError(
+                f"{layer.name}.{op}",
+                f"{path} must be uint32, received {dtype}",
+                hint="Pass what the last call returned, as it is.",
+            )
+    for path, weight in held.items():
+        weight.set_raw_value(values[path])
+    key = outer and outer.key
+    if key is None and seeds and not forward_context.in_key_scope():
+        key = key_of(next(iter(seeds.values())))  # draws depend on paths, too
+    ctx = forward_context.Context(training=training, key=key)
+    if outer is not None:
+        ctx._draws = outer._draws  # a second call in one step draws anew
+    ctx.paths, ctx.root = paths_of(layer, scope), copy
+    others = [path for path, _, learns in weights if not learns]
+    after = [(seeds.get(path, held.get(path)), path in seeds) for path in others]
+    with forward_context.forward(ctx), substituting(scope):
+        yield Bound(copy, ctx, after)
+
+
+def stateless_call(
+    layer: Any, trained: Any, rest: Any, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Any, list, list]:
+    """Outputs, the other variables afterwards, and the losses that were added.
+
+    Args:
+        layer, trained, rest: As of ``bound``.
+        args, kwargs: What it is called with.
+
+    Raises:
+        ShapeError: The number of values or a shape differs.
+    """
+    outer, training = forward_context.current(), bool(kwargs.get("training"))
+    with bound(layer, trained, rest, training=training, op="stateless_call") as run:
+        run.ctx.asked = kwargs.get("training") is not None
+        outputs = run.copy._call_arrays(args, kwargs)
+        result = outputs, run.rest, run.copy.losses
+    if outer is not None:  # a loss or a metric may follow
+        outer.attach(outputs, run.ctx.attached(outputs)[1])
+    return result
+
+
+def _checked(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
+    if len(own) != len(given):
+        raise ShapeError(
+            op,
+            f"{kind} must hold {len(own)} arrays, received {len(given)}",
+            {"variables": ", ".join(path for path, _ in own)},
+            hint=f"Pass those of the layer: layer.{kind}.",
+        )
+    values = [v.get_value() if hasattr(v, "get_value") else v for v in given]
+    for (path, weight), value in zip(own, values, strict=True):
+        if np.shape(value) != tuple(weight.shape):
+            raise ShapeError(
+                op,
+                f"{path} has shape {tuple(weight.shape)}, received {np.shape(value)}",
+                hint=f"Pass {kind} in the order of the layer's.",
+            )
+    return {path: value for (path, _), value in zip(own, values, strict=True)}

@@ -1,0 +1,123 @@
+"""Streams of seeds, and the keys of single draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.core import forward_context
+from exburn.core.forward_context import SEED_STATE, advanced, key_of
+from exburn.core.registry import register_builtin
+from exburn.errors import ArgumentError
+from exburn.module.variable import Buffer
+
+__all__ = ["SeedGenerator", "draw_key"]
+
+
+@register_builtin
+class SeedGenerator:
+    """A stream of seeds.
+
+    Args:
+        seed: Where the stream starts; a random place by default.
+        name: Kept for Keras code.
+
+    Raises:
+        ArgumentError: ``seed`` is no integer.
+
+    Example:
+        >>> from exburn.random import normal
+        >>> generator = SeedGenerator(42)
+        >>> a, b = normal((3,), seed=generator), normal((3,), seed=generator)
+        >>> bool((a == b).any())
+        False
+        >>> bool((a == normal((3,), seed=SeedGenerator(42))).all())
+        True
+    """
+
+    def __init__(self, seed: int | None = None, name: str | None = None):
+        self.name = name or "seed_generator"
+        self._given = seed
+        if seed is None:
+            seed = int(jax.random.bits(forward_context.Context().random_key(self.name)))
+        self._seed = _check_seed(seed)
+        self.state = Buffer(_words(self._seed, 0), label=SEED_STATE)
+
+    def next(self, ordered: bool = True) -> jax.Array:
+        """The next seed: the two words of a PRNG key of JAX, as in Keras.
+
+        Args:
+            ordered: Kept for Keras code.
+
+        Raises:
+            ArgumentError: The call is compiled by someone else, and there is no key.
+        """
+        return jax.random.key_data(self._next_key())
+
+    def _next_key(self) -> jax.Array:
+        key = _step_key(f"generator {self._seed}")
+        if key is not None:
+            return key
+        if forward_context.tracing():
+            return forward_context.Context().random_key(
+                self.name
+            )  # raises, and says why
+        words = np.asarray(self.state.get_value())
+        after = jax.device_put(advanced(words))
+        self.state.set_raw_value(after, _unsafe_bypass_check=True)
+        return key_of(words)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": self._given, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        return cls(**config)
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ArgumentError(
+            "random", f"a seed is an integer or a SeedGenerator, received {seed!r}"
+        )
+    return int(seed)
+
+
+def _words(seed: int, count: int) -> jax.Array:
+    return jax.device_put(np.array([seed & 0xFFFFFFFF, count], np.uint32))
+
+
+def _step_key(stream: str) -> jax.Array | None:
+    """A key of the pass under way or of ``key_scope``; ``None`` if there is neither."""
+    ctx = forward_context.current()
+    if ctx is not None and ctx.key is not None:
+        return ctx.random_key(stream)
+    if forward_context.in_key_scope():
+        return forward_context.Context().random_key(stream)
+    return None
+
+
+def draw_key(seed: Any = None) -> jax.Array:
+    """The PRNG key for one draw.
+
+    Args:
+        seed: ``None``, an integer, a :class:`SeedGenerator`, a key of JAX, or
+            the words of one.
+    """
+    if isinstance(seed, SeedGenerator):
+        return seed._next_key()
+    if isinstance(seed, jax.Array):
+        typed = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+        if typed:
+            return seed
+        return key_of(seed) if seed.shape == (2,) else jax.random.wrap_key_data(seed)
+    if seed is None:
+        return (forward_context.current() or forward_context.Context()).random_key(
+            "random"
+        )
+    seed = _check_seed(seed)
+    key = _step_key(f"seed {seed}")
+    return key_of(_words(seed, 0)) if key is None else key

@@ -1,0 +1,395 @@
+"""What the programs run on, told honestly.
+
+Everything here asks JAX, and an accelerator counts only when JAX offers it. A Metal
+device must also finish a small computation, because the plug-in ``jax-metal`` still
+registers one beside versions of JAX that it cannot serve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import os
+import platform
+import sys
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ArgumentError
+from exburn.runtime.huge_pages import huge_pages
+
+__all__ = [
+    "chosen_device",
+    "chosen_platform",
+    "cuda_available",
+    "default_device",
+    "device",
+    "device_info",
+    "device_name",
+    "device_of",
+    "host",
+    "metal_available",
+    "wake",
+    "waking",
+]
+
+# Names that `jax.devices` takes → what ExBurn calls them. CUDA and ROCm devices both
+# say that their platform is "gpu"; asking by name is what tells them apart.
+_PLATFORMS = {
+    "cuda": "cuda",
+    "rocm": "rocm",
+    "METAL": "metal",
+    "mps": "metal",
+    "tpu": "tpu",
+    "cpu": "cpu",
+}
+_LABELS = {"cuda": "CUDA", "rocm": "ROCm", "metal": "Metal", "tpu": "TPU"}
+_GPUS = frozenset({"cuda", "rocm", "metal", "gpu"})
+_LAST_JAX_FOR_JAX_METAL = (0, 5)
+
+
+def device_name() -> str:
+    """Names the device that arrays are put on by default.
+
+    Returns:
+        The backend and the hardware, with a count where JAX sees several, such as
+        ``"CUDA (NVIDIA H200)"``, ``"Metal (Apple M2)"`` or ``"CPU (x86_64, 2 cores)"``;
+        ``"none (…)"`` with the reason where JAX has no device that works.
+
+    Example:
+        >>> device_name() == device_info()["name"]
+        True
+    """
+    return device_info()["name"]
+
+
+def default_device() -> str:
+    """Tells which kind of device arrays are put on by default.
+
+    Returns:
+        ``"gpu"`` (CUDA, ROCm or Metal), ``"tpu"``, ``"cpu"``, or ``"none"`` where JAX
+        has no device that works. ``jax.config.jax_default_device`` is honoured.
+
+    Example:
+        >>> default_device() == device_info()["device"]
+        True
+    """
+    return device_info()["device"]
+
+
+def cuda_available() -> bool:
+    """Tells whether JAX offers an NVIDIA GPU.
+
+    Example:
+        >>> cuda_available() == ("cuda" in device_info()["available_backends"])
+        True
+    """
+    return bool(_devices("cuda"))
+
+
+def metal_available() -> bool:
+    """Tells whether JAX offers an Apple GPU and that GPU computes.
+
+    Example:
+        >>> metal_available() == ("metal" in device_info()["available_backends"])
+        True
+    """
+    return any(_failure(d) is None for d in _devices("METAL") + _devices("mps"))
+
+
+def device_of(device: Any, op: str) -> Any:
+    """A JAX device from ``"cpu"``, ``"gpu"``, ``"gpu:1"``, or one as it is.
+
+    Raises:
+        ArgumentError: There is no such device here.
+
+    Example:
+        >>> device_of("cpu:0", "compile").platform
+        'cpu'
+    """
+    if device is None or isinstance(device, jax.Device):
+        return device
+    kind, _, number = str(device).partition(":")
+    names = {"gpu": ("gpu", "METAL", "mps"), "metal": ("METAL", "mps")}
+    found = []
+    for name in names.get(kind, (kind,) if kind else ()):
+        try:
+            found += jax.local_devices(backend=name)
+        except RuntimeError:  # this process has no such platform
+            continue
+    if (number and not number.isdecimal()) or int(number or 0) >= len(found):
+        raise ArgumentError(
+            op,
+            f"device must be one of this process, received {device!r}",
+            {"devices": ", ".join(map(str, jax.local_devices()))},
+            hint="exburn.doctor() tells what is missing.",
+        )
+    return found[int(number or 0)]
+
+
+def device(device_name: Any) -> contextlib.AbstractContextManager[Any]:
+    """A block whose arrays and eager computations are on a device.
+
+    Training and prediction go by ``compile(device=…)``.
+
+    Args:
+        device_name: ``"cpu"``, ``"gpu"``, ``"gpu:1"``, in any case, or a JAX device.
+
+    Raises:
+        ArgumentError: There is no such device here.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> with device("cpu:0"):
+        ...     x = jnp.ones(3)
+        >>> [found.platform for found in x.devices()]
+        ['cpu']
+    """
+    named = device_name
+    if isinstance(named, str):
+        named = named.lower().removeprefix("/").removeprefix("device:")
+        named = named.replace("cuda", "gpu")
+    return jax.default_device(device_of(named, "device"))
+
+
+def device_info() -> dict[str, Any]:
+    """Describes the devices of this process; never raises.
+
+    Returns:
+        A dictionary with
+
+        - ``device``: ``"gpu"``, ``"tpu"``, ``"cpu"``, ``"none"``: as `default_device`;
+        - ``name``: as `device_name`;
+        - ``gpu_available``: whether any GPU works, in use or not;
+        - ``backend``: of the default device: ``"cuda"``, ``"rocm"``, ``"metal"``,
+          ``"tpu"``, ``"cpu"``, another plug-in's name, or None;
+        - ``available_backends``: all that work, the default one first;
+        - ``device_kind``: the hardware as its driver names it, or None;
+        - ``count``: how many devices the default backend has;
+        - ``memory_bytes``, ``memory_in_use_bytes``: what JAX may use on the default
+          device and what it uses now, or None where the backend does not tell;
+        - ``notes``: what is wrong or missing, each with what to do about it.
+
+    Example:
+        >>> info = device_info()
+        >>> info["backend"] in info["available_backends"]
+        True
+        >>> info["gpu_available"] or info["device"] != "gpu"
+        True
+    """
+    try:
+        device = _default()
+        problem = _failure(device)
+    except RuntimeError as error:  # JAX could not start the platform it was told to use
+        device, problem = None, _first_line(error)
+    if device is None or problem is not None:
+        backends = _available_backends(None)
+        return {
+            "device": "none",
+            "name": f"none ({problem})",
+            "gpu_available": not _GPUS.isdisjoint(backends),
+            "backend": None,
+            "available_backends": backends,
+            "device_kind": None,
+            "count": 0,
+            "memory_bytes": None,
+            "memory_in_use_bytes": None,
+            "notes": _notes(problem, backends),
+        }
+    backend = _backend(device)
+    backends = _available_backends(backend)
+    count = len(jax.devices(device.platform))
+    total, in_use = _memory(device)
+    return {
+        "device": "gpu" if backend in _GPUS else backend,
+        "name": _name(device, backend, count),
+        "gpu_available": not _GPUS.isdisjoint(backends),
+        "backend": backend,
+        "available_backends": backends,
+        "device_kind": device.device_kind,
+        "count": count,
+        "memory_bytes": total,
+        "memory_in_use_bytes": in_use,
+        "notes": _notes(None, backends),
+    }
+
+
+def chosen_device() -> Any:
+    """Where JAX puts new arrays now, in this thread; None for its first device."""
+    return jax.config.jax_default_device  # type: ignore[attr-defined]
+
+
+def chosen_platform() -> str:
+    """The platform of the device that JAX puts new arrays on now, in this thread.
+
+    ``"gpu"`` for those of CUDA, by whichever name it was chosen.
+    """
+    chosen = chosen_device()
+    name = getattr(chosen, "platform", chosen) or jax.default_backend()
+    return "gpu" if name == "cuda" else name
+
+
+def host() -> Any:
+    """JAX's device for the host's processor; ``None`` if JAX was told to have none."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+_waking: list[threading.Thread] = []
+
+
+@functools.cache
+def wake() -> None:
+    """Has a thread take the GPU's memory and start XLA, while a model is built.
+
+    JAX does the one when the first array is put there, the other when the first program
+    is compiled, a tenth of a second. Python's interpreter is free then. XLA notes eight
+    bytes on the host for every 256 of that memory, 3.3 GB for the 105 of an H200, which
+    took 1.4 s page by page and takes 0.5 with `huge_pages`.
+    """
+    if chosen_platform() != "gpu":
+        return
+    device = chosen_device()
+
+    def work() -> None:
+        # If it fails, whoever needs the device is told.
+        with contextlib.suppress(RuntimeError), jax.default_device(device):
+            memory, _ = _memory(_first(device))
+            with huge_pages((memory or 0) // 256 * 8):
+                jax.device_put(np.zeros(1, np.float32))
+            jax.jit(lambda: ()).lower().compile()
+
+    thread = threading.Thread(target=work, name="exburn-wake")
+    thread.start()
+    _waking.append(thread)
+
+
+def waking() -> bool:
+    """Whether the GPU that JAX puts new arrays on is being started by ``wake``."""
+    while _waking and not _waking[0].is_alive():
+        del _waking[0]
+    return bool(_waking) and chosen_platform() == "gpu"
+
+
+def _default() -> Any:
+    return _first(jax.config.values["jax_default_device"])
+
+
+def _first(chosen: Any) -> Any:
+    """A device that was chosen, or the first one of a platform, or of JAX's own."""
+    if chosen is not None and not isinstance(chosen, str):
+        return chosen
+    process = jax.process_index()
+    devices = jax.devices(chosen) if chosen else jax.devices()
+    return next(d for d in devices if d.process_index == process)
+
+
+def _devices(name: str) -> list[Any]:
+    try:
+        return list(jax.devices(name))
+    except RuntimeError:  # no such platform in this process
+        return []
+
+
+def _backend(device: Any) -> str:
+    for name, backend in _PLATFORMS.items():
+        if device in _devices(name):
+            return backend
+    return device.platform.lower()
+
+
+def _available_backends(default: str | None) -> list[str]:
+    found = [default] if default else []
+    for name, backend in _PLATFORMS.items():
+        if backend in found:
+            continue
+        if any(_failure(device) is None for device in _devices(name)):
+            found.append(backend)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _failure(device: Any) -> str | None:
+    """Why a Metal device cannot compute; None for one that can, and for all others."""
+    if device.platform.lower() not in ("metal", "mps"):
+        return None
+    try:
+        one = jax.device_put(np.float32(1), device)
+        np.asarray(jax.jit(lambda x: x + x)(one))
+    except Exception as error:  # plug-ins fail with whatever their driver raises
+        return _first_line(error)
+    return None
+
+
+def _memory(device: Any) -> tuple[int | None, int | None]:
+    try:
+        stats = device.memory_stats() or {}
+    except (RuntimeError, NotImplementedError):  # the plug-in does not tell
+        stats = {}
+    return stats.get("bytes_limit"), stats.get("bytes_in_use")
+
+
+def _name(device: Any, backend: str, count: int) -> str:
+    if backend == "cpu":
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+        cores = cores or os.cpu_count() or 1
+        return f"CPU ({platform.machine()}, {cores} core{'s' if cores > 1 else ''})"
+    label = _LABELS.get(backend) or str(device.platform)
+    kind = str(device.device_kind)
+    name = label if kind.lower() in (label.lower(), "mps") else f"{label} ({kind})"
+    return f"{count} × {name}" if count > 1 else name
+
+
+def _notes(problem: str | None, backends: list[str]) -> list[str]:
+    notes = []
+    if problem:
+        notes.append(f"JAX has no working default device: {problem}")
+    # A platform that JAX was told not to look at is not missing.
+    free = not jax.config.values["jax_platforms"]
+    metal = _installed("jax-metal")
+    if metal and jax.__version_info__[:2] > _LAST_JAX_FOR_JAX_METAL:
+        last = ".".join(map(str, _LAST_JAX_FOR_JAX_METAL))
+        notes.append(
+            f"jax-metal {metal} is installed beside jax {jax.__version__}, but works "
+            f"only up to jax {last}; its successor is jax-mps: "
+            "pip uninstall jax-metal && pip install 'exburn[metal]'"
+        )
+    elif (
+        free and _apple_gpu() and "metal" not in backends and not _installed("jax-mps")
+    ):
+        notes.append(
+            "This Mac's GPU is not used, because no JAX plug-in for Metal is "
+            "installed: pip install 'exburn[metal]'"
+        )
+    if free and _nvidia_driver() and "cuda" not in backends:
+        notes.append(
+            "An NVIDIA driver is loaded, but JAX offers no CUDA device: "
+            "pip install 'exburn[cuda]' (or 'exburn[cuda12]' for a CUDA 12 driver)"
+        )
+    return notes
+
+
+def _installed(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _apple_gpu() -> bool:
+    return sys.platform == "darwin" and platform.machine() == "arm64"
+
+
+def _nvidia_driver() -> bool:
+    return os.path.exists("/proc/driver/nvidia/version")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

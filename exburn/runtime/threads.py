@@ -1,0 +1,149 @@
+"""Work that a thread does ahead of whoever needs its results."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+import jax
+
+from exburn.runtime.device import chosen_device
+
+__all__ = ["Prefetch"]
+
+T = TypeVar("T")
+_POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
+_GLANCE = 0.5  # seconds after which a wait for an item is told of
+_PATIENCE = 1.0  # seconds that Ctrl-C waits for an item under way
+
+
+class Prefetch(Generic[T]):
+    """An iterator whose items are made by a thread, a few of them ahead.
+
+    The thread starts at once. It waits while ``depth`` items are ready, so that a slow
+    consumer costs no memory. Its exceptions are raised where the items are taken, with
+    their own traceback. JAX's default device is that of the thread that made this.
+
+    Args:
+        make: Makes the iterable; called in the thread.
+        depth: Items that may wait.
+        waiting: Called twice a second while an item is not there yet.
+
+    Example:
+        >>> with Prefetch(lambda: range(3)) as items:
+        ...     list(items)
+        [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Iterable[T]],
+        depth: int = 2,
+        waiting: Callable[[], None] = lambda: None,
+    ):
+        self._waiting = waiting
+        # Of C: Ctrl-C within `queue.Queue`, which is Python, can leave its lock held.
+        self._items: queue.SimpleQueue[tuple[Any, BaseException | None]]
+        self._items, self._places = queue.SimpleQueue(), queue.SimpleQueue()
+        for _ in range(depth):
+            self._places.put(None)
+        self._unwanted = threading.Event()
+        self._over = False
+        # `jax.default_device(…)` holds in one thread only: here, not in the other one.
+        device = chosen_device()
+        # The thread holds no reference to this object: should Ctrl-C come where nobody
+        # has the object yet, or any more, it is dropped and the thread ends, too.
+        weakref.finalize(self, self._unwanted.set)
+        self._thread = threading.Thread(
+            target=_work,
+            args=(make, self._items, self._places, self._unwanted, device),
+            name="exburn-feed",
+            daemon=True,
+        )
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C while it starts
+            self._unwanted.set()
+            raise
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._over:
+            raise StopIteration
+        item, error = self._next()
+        if error is None:
+            return item
+        self._over = True
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: no cycle
+
+    def _next(self) -> tuple[Any, BaseException | None]:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                item = self._items.get(timeout=_GLANCE)
+                self._places.put(None)
+                return item
+            self._waiting()
+
+    def close(self, patience: float | None = None) -> None:
+        """Ends the thread, as soon as it has made the item at hand.
+
+        Args:
+            patience: Seconds to wait for that; for ever if ``None``.
+        """
+        self._over = True
+        self._unwanted.set()
+        self._places.put(None)  # it may be waiting for one
+        self._thread.join(patience)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._items.get_nowait()
+        self._items.put((None, StopIteration()))  # another thread may wait for an item
+
+    def __enter__(self) -> Prefetch[T]:
+        return self
+
+    def __exit__(self, kind: type | None, *_) -> None:
+        self.close(_PATIENCE if kind is KeyboardInterrupt else None)
+
+
+def _work(
+    make: Callable[[], Iterable[Any]],
+    items: queue.SimpleQueue,
+    places: queue.SimpleQueue,
+    unwanted: threading.Event,
+    device: Any,
+) -> None:
+    """Puts ``(item, error)`` into a queue, until one of the two ends it."""
+
+    def put(item: Any, error: BaseException | None) -> bool:
+        while not unwanted.is_set():
+            with contextlib.suppress(queue.Empty):
+                places.get(timeout=_POLL)
+                break
+        if not unwanted.is_set():
+            items.put((item, error))
+        return not unwanted.is_set()
+
+    source: Any = None
+    try:
+        with jax.default_device(device):
+            source = make()
+            for item in source:
+                if not put(item, None):
+                    return
+                del item  # else this thread would hold one more
+        put(None, StopIteration())
+    except BaseException as error:
+        put(None, error)
+    finally:
+        if hasattr(source, "close"):
+            source.close()

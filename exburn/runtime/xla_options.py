@@ -1,0 +1,132 @@
+"""What XLA is told when it compiles programs."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import jax
+
+from exburn.runtime.cost_model import Cost
+from exburn.runtime.device import host
+
+__all__ = [
+    "FEWER_PRODUCTS",
+    "SCHEDULER",
+    "TRITON",
+    "YNNPACK",
+    "compiler_options",
+    "convolutional",
+    "known_options",
+]
+
+FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
+SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
+TRITON = "xla_gpu_enable_triton_gemm"
+YNNPACK = "xla_cpu_experimental_ynn_fusion_type"
+
+_KIND = "LIBRARY_FUSION_TYPE_"
+_CPU: dict[str, Any] = {
+    # XLA leaves to YNNPACK what this lists, and convolutions, in whose gradients it is
+    # slow: with XLA's own a small convnet trains 2.7 times as fast, one of dilated
+    # images 5.9 times, and both compile sooner.
+    YNNPACK: f"{_KIND}DOT,{_KIND}REDUCE,{_KIND}INDIVIDUAL_DOT",
+}
+_GPU: dict[str, Any] = {
+    # While XLA tries kernels, it puts 8 MiB before and behind each of their operands,
+    # to see whether they write there: most of the peak of memory of small models.
+    "xla_gpu_redzone_padding_bytes": 1 << 20,
+    # Two compilers to choose from for each elementwise kernel: a sixth of the time that
+    # many small layers take to compile, for 1 % of their steps' at most.
+    "xla_gpu_experimental_enable_fusion_autotuner": False,
+    # For each of thousands of kernels that it tries, XLA would read a table of how long
+    # the sums of several GPUs take, to schedule them beside other work: half of the
+    # processor time that convolutions take to compile. There is one GPU.
+    "xla_gpu_enable_analytical_sol_latency_estimator": False,
+    SCHEDULER: False,
+    # For small models. cuBLAS offers six to eight ways to multiply two matrices, the
+    # likeliest first. For 214 products of such models the best of the first two and of
+    # Triton's took 0.13 % longer than the best of all; to try all was a sixth of the
+    # time that 50 layers compiled.
+    FEWER_PRODUCTS: 2,
+    # Where all products but a few are pointwise convolutions. cuBLAS' kernels are as
+    # quick as Triton's there, each of which XLA compiles to try it: a third of the time
+    # that the step of a ResNet-50 in halves compiled. Models of few operations keep
+    # Triton's, which compute what is around a product, too: without them a small
+    # convnet took 1.09 times as long.
+    TRITON: False,
+}
+_SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
+_FEW_PRODUCTS, _FEW_EQUATIONS = 0.1, 32  # of all operations, and of a forward pass
+
+
+def convolutional(cost: Cost | None) -> bool:
+    """Whether a model's products are pointwise convolutions, but for a few.
+
+    Args:
+        cost: Of a forward pass, if that is known, in which these are convolutions.
+
+    Example:
+        >>> convolutional(Cost(1e9, convolutions=53, equations=500, products=1e6))
+        True
+        >>> convolutional(Cost(1e9, convolutions=1, equations=500, products=9e8))
+        False
+    """
+    if cost is None or not cost.convolutions or cost.equations <= _FEW_EQUATIONS:
+        return False
+    return cost.products <= _FEW_PRODUCTS * cost.flops
+
+
+def compiler_options(
+    cost: Cost | None, platform: str, training: bool = True
+) -> dict[str, Any] | None:
+    """Options for the programs of a model.
+
+    Args:
+        cost: Cost of the forward pass of one batch, if that is known.
+        platform: ``"cpu"``, ``"gpu"`` …
+        training: Whether they are those that train. In halves the others are a tenth
+            slower without Triton's kernels, of which they try a third as many.
+
+    Returns:
+        Those of them that this version of XLA knows, and ``XLA_FLAGS`` does not set.
+
+    Example:
+        >>> print(compiler_options(Cost(1e9), "cpu"))
+        None
+    """
+    if platform == "cpu" and (cost is None or cost.convolutions):
+        wanted = _CPU
+    elif platform == "gpu":
+        halves = cost is not None and cost.halves > 0
+        fitting = {
+            FEWER_PRODUCTS: cost is not None and cost.flops < _SMALL_FLOPS,
+            TRITON: convolutional(cost) and (training or not halves),
+        }
+        wanted = {k: value for k, value in _GPU.items() if fitting.get(k, True)}
+    else:
+        return None
+    given, known = os.environ.get("XLA_FLAGS", ""), known_options(platform)
+    free = known - {name for name in wanted if f"--{name}" in given}
+    return {name: value for name, value in wanted.items() if name in free}
+
+
+@functools.cache
+def known_options(platform: str) -> set[str]:
+    """Those of our options that this version of XLA has: else nothing would compile.
+
+    The host's compiler is asked: it is of the same version, and need not be waited for.
+    """
+    options = dict(_CPU if platform == "cpu" else _GPU)
+    while True:
+        try:
+            with jax.default_device(host()):
+                jax.jit(lambda: ()).lower().compile(options)
+        except jax.errors.JaxRuntimeError as error:
+            strange = [name for name in options if name in str(error)]
+            if not strange:
+                raise
+            del options[strange[0]]
+        else:
+            return set(options)

@@ -1,0 +1,139 @@
+"""Writing checkpoints beside the training, and what happens when the disk refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exburn.core.checks import check_count
+from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning, warn
+from exburn.saving.checkpoint.directory import CheckpointDirectory
+
+__all__ = ["CheckpointWriter"]
+
+
+class CheckpointWriter:
+    """Adds checkpoints to a folder and deletes old ones, one after another.
+
+    Args:
+        path: The folder.
+        keep: How many of the newest stay.
+        best: ``"min"`` or ``"max"``: the one with the best score stays, too.
+        background: Writes in a thread. An error then comes out of the next call.
+        on_error: ``"raise"``, or ``"warn"`` to go on without the checkpoint.
+
+    Raises:
+        ArgumentError: An argument that can never work.
+        CheckpointError: With ``on_error="raise"``, what could not be written.
+
+    Example:
+        >>> import tempfile
+        >>> writer = CheckpointWriter(tempfile.mkdtemp(), keep=1)
+        >>> writer.open()
+        >>> for step in (1, 2):
+        ...     writer.save({"w": np.ones(3)}, {}, step=step)
+        >>> writer.close()
+        >>> [c.step for c in writer.directory.checkpoints()]
+        [2]
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        keep: int = 1,
+        best: str | None = None,
+        background: bool = True,
+        on_error: str = "raise",
+    ):
+        if on_error not in ("raise", "warn"):
+            raise ArgumentError(
+                "checkpoint",
+                f"on_error must be 'raise' or 'warn', received {on_error!r}",
+            )
+        self.directory = CheckpointDirectory(path)
+        self.keep, self.best = check_count("checkpoint", "keep", keep), best
+        self.background, self.on_error = background, on_error
+        self.damaged: set[Path] = set()
+        self._pool: ThreadPoolExecutor | None = None
+        self._job: Future | None = None
+
+    def open(self) -> None:
+        """Takes the folder and removes what a killed process left in it."""
+        self._guarded(self.directory.open)
+
+    def save(
+        self,
+        arrays: Mapping[str, Any],
+        run: Mapping[str, Any],
+        *,
+        wait: bool = False,
+        **place: Any,
+    ) -> None:
+        """Writes a checkpoint, after the one before it is finished.
+
+        Args:
+            arrays: Arrays by name, on the device or the host, that nobody changes.
+            run: JSON values.
+            wait: Returns when it is on disk.
+            **place: See ``CheckpointDirectory.write``.
+        """
+        self.wait()
+
+        def write() -> None:
+            host = {name: np.asarray(array) for name, array in arrays.items()}
+            self.directory.write(host, run, **place)
+            self.directory.prune(
+                self.keep,
+                best=self.best,
+                run_id=place.get("run_id", ""),
+                damaged=self.damaged,
+            )
+            self.damaged = set()
+
+        if wait or not self.background:
+            self._guarded(write)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="exburn-checkpoint")
+        self._job = self._pool.submit(write)
+
+    @property
+    def failed(self) -> bool:
+        """Whether ``wait`` has an error to tell, now."""
+        job = self._job
+        return job is not None and job.done() and job.exception() is not None
+
+    def wait(self) -> None:
+        """Returns when nothing is being written; tells the error of what was."""
+        job, self._job = self._job, None
+        if job is not None:
+            self._guarded(job.result)
+
+    def remove(self) -> None:
+        """Deletes all checkpoints, and the folder."""
+        self.wait()
+        self._guarded(self.directory.remove)
+
+    def close(self) -> None:
+        """Waits, and lets go of the folder."""
+        try:
+            self.wait()
+        finally:
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                pool.shutdown()
+            self.directory.close()
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except CheckpointError as error:
+            if self.on_error == "raise":
+                raise
+            warn(f"{error}\nThe training goes on.", CheckpointWarning)

@@ -1,0 +1,1 @@
+"""Points of a run that it can be resumed from."""

@@ -1,0 +1,1 @@
+"""Batches as chunks on the device: from arrays and from streams."""

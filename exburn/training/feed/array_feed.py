@@ -1,0 +1,350 @@
+"""Chunks of batches from arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.core.forward_context import path_hash
+from exburn.data import ArrayDataset, map_leaves
+from exburn.errors import ExBurnError
+from exburn.module.building import spec_like
+from exburn.runtime.device import chosen_platform
+from exburn.runtime.threads import Prefetch
+from exburn.runtime.transfer import kept
+from exburn.training.feed.chunk import LITTLE, Chunk
+from exburn.training.feed.gather import HostGather
+from exburn.training.feed.plan import balanced, bucket, power_of_two, shared
+
+__all__ = ["ArrayFeed", "row_order"]
+
+_FEW = 16  # steps of a chunk whose numbers of rows stay on the device
+
+
+class ArrayFeed:
+    """Chunks from arrays: gathered on the device, or on the host by a thread.
+
+    Args:
+        dataset: The arrays.
+        batch_size: Rows of a step.
+        most_steps: Length of a chunk, about; with ``fixed`` exactly.
+        shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
+        exact_rows: The last, short batch is a chunk of its own, at its own size.
+        resident: Whether the arrays live on the device.
+        few_shapes: Rounds sizes up, so that data of many sizes share programs.
+        fixed: Whether the length was asked for, by a callback or the user.
+        steps: Steps of an epoch, if fewer than there are: the next epoch goes on where
+            it stopped.
+        group: Steps whose gradients make one update, if chunks shall be whole groups of
+            them; ``most_steps`` is a multiple of it. What does not fill a group, before
+            the first one of an epoch and after the last, comes step by step.
+        phase: Steps of a group that were done before the first epoch.
+        joined: How many batches a step of evaluation or prediction stands for.
+        reason: Why the arrays are where they are.
+        earlier: Epochs of earlier runs: the first of the shuffled orders is that of the
+            one after them.
+        first: Number of the first epoch: without shuffling it begins with the first
+            row, whatever its number.
+    """
+
+    ended = None  # arrays always give an epoch's batches
+
+    def __init__(
+        self,
+        dataset: ArrayDataset,
+        batch_size: int,
+        most_steps: int,
+        *,
+        shuffle: bool | str = False,
+        exact_rows: bool = False,
+        resident: bool = False,
+        few_shapes: bool = False,
+        fixed: bool = False,
+        steps: int | None = None,
+        group: int = 1,
+        phase: int = 0,
+        joined: int = 1,
+        reason: str = "",
+        earlier: int = 0,
+        first: int = 0,
+    ):
+        self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
+        self.reason, self._passed = reason, earlier if shuffle else -first
+        self.group, self.joined = group, joined
+        self.size, self._rows_of_one = dataset.size, batch_size // joined
+        full = min(batch_size, self.size)
+        self.batch_size = full
+        if few_shapes and not exact_rows:
+            self.batch_size = min(batch_size, power_of_two(full))
+        self.steps = math.ceil(self.size / self.batch_size)
+        self.steps = min(self.steps, steps) if steps is not None else self.steps
+        covered = min(self.steps * self.batch_size, self.size)
+        self.samples = covered
+        rest = covered - (self.steps - 1) * self.batch_size
+        self.tail = rest if exact_rows and rest < self.batch_size else 0
+        whole = self.steps - bool(self.tail)
+        # Groups of an epoch; there can be one less where epochs begin within a group.
+        even = self.steps % group == 0
+        groups = max((whole - (-phase % group if even else 0)) // group, 1)
+        most = most_steps // group
+        self.length = min(groups, most) if fixed else balanced(groups, most)
+        if few_shapes:
+            self.length = min(bucket(groups), most) if fixed else shared(groups, most)
+        chunks = math.ceil(groups / self.length)
+        padded = chunks * self.length != groups or not even
+        self.length *= group
+        short = rest < self.batch_size and not self.tail
+        many = few_shapes and not exact_rows
+        self.counted = padded or short or many
+        self.padded = padded or many
+        self._whole = whole
+        self._device: Any = None
+        self.waiting: Callable[[], None] = lambda: None
+        self._gatherer = HostGather()
+        self._ahead: tuple[tuple, Prefetch] | None = None
+        self._drawn: tuple[int, int, np.ndarray] | None = None
+        self._checked = dataset.check is None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the batches of an epoch depend on, besides seed and epoch."""
+        names = ("size", "batch_size", "steps", "shuffle")
+        facts = {name: getattr(self, name) for name in names}
+        if not self.shuffle and self._passed:
+            facts["first"] = -self._passed
+        return facts
+
+    def position(self, *, begin: bool) -> None:
+        """Every epoch begins anew: there is no position to note."""
+
+    def epoch(
+        self,
+        seed: int,
+        epoch: int,
+        phase: int = 0,
+        start: int = 0,
+        *,
+        last: bool = True,
+    ) -> Generator[Chunk, None, None]:
+        """The epoch's chunks; the order is a function of seed and epoch alone.
+
+        Args:
+            seed, epoch: What the order depends on.
+            phase: Steps of a group of accumulated gradients that were done before it.
+            start: Steps of the epoch to leave out: a resumed run has done them.
+            last: Whether no epoch follows; else the next one's first chunks are made
+                while the device still works on this one. ``close`` drops them.
+        """
+        if self.resident:
+            drawn, self._drawn = self._drawn, None
+            if drawn is None or drawn[:2] != (seed, epoch):
+                drawn = seed, epoch, self._order(seed, epoch)
+            yield from self._resident(drawn[2], phase, start)
+            if not last:  # while the device still works on this epoch
+                self._drawn = seed, epoch + 1, self._order(seed, epoch + 1)
+            return
+        wanted = (seed, epoch, phase, start)
+        alone = last and self.steps <= self.length
+        if self._ahead is None and (alone or self._is_little()):
+            # At once, by the program's call: there is nothing to overlap.
+            yield from self._streamed(*wanted, send=False)
+            return
+        if self._ahead is None or self._ahead[0] != wanted:
+            self._drop_ahead()
+            self._ahead = wanted, self._prefetch(*wanted)
+        (_, chunks), self._ahead = self._ahead, None
+        with chunks:
+            yield from chunks
+        if not last:
+            wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
+            self._ahead = wanted, self._prefetch(*wanted)
+
+    def _is_little(self) -> bool:
+        """Whether a step is made more quickly than a thread would hand it over."""
+        nbytes = self.dataset.nbytes // self.size * self.batch_size
+        little = self.length == 1 and nbytes <= LITTLE
+        return little and chosen_platform() == "cpu"
+
+    def first_specs(self) -> Chunk:
+        """The first chunk of an epoch, with specs in the place of data."""
+        rows = np.zeros(self.size, np.int32)
+        index, count, steps, samples, grouped = next(self._blocks(rows, 0, 0))
+        lead = (self.size,) if self.resident else index.shape
+        data = jax.tree.map(
+            lambda v: jax.ShapeDtypeStruct(lead + v.shape[1:], v.dtype),
+            self.dataset.tree,
+        )
+        index = index if self.resident else None
+        count = jax.tree.map(spec_like, count)
+        return Chunk(data, index, count, steps, samples, grouped)
+
+    def waited(self) -> float:
+        """Seconds spent before the first epoch: none, the arrays are there."""
+        return 0.0
+
+    def close(self) -> None:
+        """Drops what was made for an epoch that does not come, and ends all threads."""
+        self._drop_ahead()
+        self._gatherer.close()
+        self._device = None
+
+    def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead[1].close()
+
+    def _prefetch(self, seed: int, epoch: int, phase: int, start: int) -> Prefetch:
+        return Prefetch(
+            lambda: self._streamed(seed, epoch, phase, start),
+            waiting=lambda: self.waiting(),
+        )
+
+    def _order(self, seed: int, epoch: int) -> np.ndarray:
+        """Numbers of an epoch's rows; those of one pass through all, or a part of it.
+
+        An epoch of fewer steps goes on where the one before stopped: no row is left out
+        for good.
+        """
+        epoch += self._passed
+        if self.samples == self.size:
+            return self._pass(seed, epoch)
+        start, first = divmod(epoch * self.samples, self.size)
+        last = (epoch * self.samples + self.samples - 1) // self.size
+        passes = [self._pass(seed, number) for number in range(start, last + 1)]
+        return np.concatenate(passes)[first : first + self.samples]
+
+    def _pass(self, seed: int, number: int) -> np.ndarray:
+        return row_order(self.size, self.batch_size, self.shuffle, seed, number)
+
+    def _pieces(self, phase: int, start: int) -> Iterator[tuple[int, int, int, bool]]:
+        """(first step, steps, length with padding, whether groups) of each chunk.
+
+        The chunks after ``start`` are those that would follow it anyway: other ones
+        could differ in the last bit.
+        """
+        lead = min(-phase % self.group, self._whole)
+        end = lead + (self._whole - lead) // self.group * self.group
+        for step in range(start, lead):
+            yield step, 1, 1, False
+        for step in range(lead, end, self.length):
+            stop = min(step + self.length, end)
+            first = max(step, start)
+            while first < stop and (first - lead) % self.group:
+                yield first, 1, 1, False
+                first += 1
+            if first < stop:
+                whole = self.padded or first == step
+                length = self.length if whole else stop - first
+                yield first, stop - first, length, self.group > 1
+        for step in range(max(start, end), self._whole):
+            yield step, 1, 1, False
+
+    def _blocks(
+        self, rows: np.ndarray, phase: int, begin: int
+    ) -> Iterator[tuple[np.ndarray, Any, int, int, bool]]:
+        """(row numbers [k, batch], count [k] or None, batches, samples, grouped)."""
+        b = self.batch_size
+        for start, steps, k, grouped in self._pieces(phase, begin):
+            part = rows[start * b : (start + steps) * b]
+            if not self.counted:
+                yield part.reshape(k, b), None, steps * self.joined, len(part), grouped
+                continue
+            block = np.full(k * b, rows[0], np.int32)
+            block[: len(part)] = part
+            count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
+            padded = self.padded and grouped == (self.group > 1)
+            count = (count, count > 0) if padded else (count,)
+            batches = -(-len(part) // self._rows_of_one)
+            yield block.reshape(k, b), count, batches, len(part), grouped
+        if self.tail and begin <= self._whole:
+            part = rows[self._whole * b : self._whole * b + self.tail]
+            yield part[None], None, 1, len(part), False
+
+    def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
+        if self._device is None:
+            self._check(self.dataset.tree)
+            tree = self.dataset.tree
+            if chosen_platform() == "cpu":
+                # JAX takes some arrays as they are, and would see some changes.
+                tree = map_leaves(self._copied, tree, "")
+            self._device = jax.device_put(tree)
+        for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
+            yield Chunk(self._device, index, _sent(count), steps, samples, grouped)
+
+    def _copied(self, _: str, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        out = self._gatherer.empty(leaf.shape, leaf.dtype)
+        self._gatherer.copy(leaf, out)
+        return out
+
+    def _check(self, rows: tuple) -> None:
+        """Looks at rows, unless all of them were looked at before."""
+        if self._checked or self.dataset.check is None:
+            return
+        try:
+            self.dataset.check(rows)
+        except ExBurnError:
+            self.dataset.check(self.dataset.tree)  # tells the rows by their own numbers
+            raise
+
+    def _streamed(
+        self, seed: int, epoch: int, phase: int, begin: int, *, send: bool = True
+    ) -> Iterator[Chunk]:
+        rows, ordered = self._order(seed, epoch), not self.shuffle
+        blocks = self._blocks(rows, phase, begin)
+        with self._gatherer.reusing() as reuse:
+            for index, count, steps, samples, grouped in blocks:
+                flat = index.reshape(-1)
+                straight = ordered and samples == len(flat)
+                straight = straight and flat[-1] - flat[0] == samples - 1
+                host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
+                shape, count = index.shape, _sent(count)
+                data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
+                if send:
+                    data, count = jax.device_put((data, count))
+                self._check(host)  # while they are on their way
+                yield Chunk(data, None, count, steps, samples, grouped)
+                if send and not straight:
+                    reuse(host, data)
+                del host, data  # not held while the next one is made
+        self._checked = self._checked or self.samples == self.size
+
+
+def row_order(
+    rows: int, batch_size: int, shuffle: bool | str, seed: int, number: int
+) -> np.ndarray:
+    """The order of the rows in a pass through all of them.
+
+    Args:
+        rows: How many there are.
+        batch_size: Rows of a step.
+        shuffle: ``True``, ``False``, or ``"batch"`` to shuffle whole batches only.
+        seed: Seed of the order.
+        number: Number of the pass.
+
+    Example:
+        >>> row_order(5, 2, "batch", 0, 0)[-1].item()
+        4
+    """
+    if not shuffle:
+        return np.arange(rows, dtype=np.int32)
+    key = [seed, path_hash("shuffle", number)]
+    rng = np.random.Generator(np.random.Philox(key=key))
+    if shuffle == "batch":
+        blocks = rng.permutation(rows // batch_size)
+        order = (blocks[:, None] * batch_size + np.arange(batch_size)).reshape(-1)
+        rest = np.arange(rows // batch_size * batch_size, rows)
+        return np.concatenate([order, rest]).astype(np.int32)
+    return rng.permutation(rows).astype(np.int32)
+
+
+def _sent(count: Any) -> Any:
+    """Counts of few steps, which are the same ones for each epoch, are sent once."""
+    if count is None or len(count[0]) > _FEW:
+        return count
+    return tuple(kept(tuple(v.tolist()), v.dtype) for v in count)

@@ -1,0 +1,185 @@
+"""Cuts a data set into chunks for a prepared module's programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.data import ArrayDataset, StreamDataset
+from exburn.module.building import spec_like
+from exburn.runtime.transfer import kept
+from exburn.training import memory
+from exburn.training.checkpoint.resume import Resume
+from exburn.training.feed.base import ArrayFeed, Chunk, Feed, StreamFeed
+from exburn.training.feed.gather import HostGather
+from exburn.training.feed.merged_batches import merged_batches
+from exburn.training.feed.plan import chunk_steps, grouped, loader_steps
+from exburn.training.prepare import Preparation
+
+__all__ = ["make_feed", "phase_of", "single_chunk"]
+
+
+def make_feed(
+    prepared: Preparation,
+    dataset: ArrayDataset | StreamDataset,
+    batch_size: int,
+    *,
+    training: bool,
+    shuffle: bool | str = False,
+    steps: int | None = None,
+    most: int | None = None,
+    reused: bool = False,
+    resume: Resume | None = None,
+    resident: bool | None = None,
+    earlier: int = 0,
+    first: int = 0,
+    use: str | None = None,
+) -> Feed:
+    """Plans the chunks of a run.
+
+    Args:
+        prepared: The module, prepared for the data.
+        dataset: The data.
+        batch_size: Rows of a step.
+        training: Whether programs of training take the chunks.
+        shuffle: As for ``ArrayFeed``; of a loader that can be shuffled, the batches.
+        steps: Steps of an epoch, if not all.
+        most: Longest chunk that callbacks allow.
+        reused: Whether the data are gone through more than once.
+        resume: The run that is taken up, if one is: it keeps its plan.
+        resident: Whether arrays stay on the device; chosen if ``None``.
+        earlier: Epochs of earlier runs, whose orders are left out.
+        first: Number of the run's first epoch.
+        use: ``"test"`` or ``"predict"`` for programs of evaluation or prediction.
+    """
+    exact = prepared.exact_rows(training)
+    plan = resume.plan if resume is not None and most is None else None
+    allowed = training and most is None
+    fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
+    if isinstance(dataset, StreamDataset):
+        seed = prepared.seed if shuffle else None  # without one, a loader keeps order
+        dataset.earlier = earlier
+        batch = dataset.peek(seed)
+        x = jax.tree.map(spec_like, batch[0])
+        size = sum(v.nbytes for v in jax.tree.leaves(batch))
+        longest = most or _steps(prepared, x, size, False, training, use)
+        if not fixed:
+            known = steps if steps is not None else dataset.batches
+            longest = min(longest, loader_steps(known))
+        longest, group = _grouped(prepared, longest, allowed, plan)
+        return StreamFeed(
+            dataset,
+            longest,
+            steps=steps,
+            anew=not training,
+            exact_rows=exact,
+            seed=seed,
+            group=group,
+            fixed=fixed,
+        )
+    rows = min(batch_size, dataset.size)
+    joined = 1
+    if use is not None and most is None and steps is None:
+        joined = merged_batches(prepared, dataset, rows, use)
+    rows = min(joined * batch_size, dataset.size)
+    resident, reason = _place(dataset, resident, reused)
+    x = jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
+    )
+    size = max(1, dataset.nbytes // dataset.size * rows)
+    longest = most or _steps(prepared, x, size, resident, training, use)
+    longest, group = _grouped(prepared, longest, allowed, plan)
+    return ArrayFeed(
+        dataset,
+        joined * batch_size,
+        longest,
+        shuffle=shuffle,
+        exact_rows=exact,
+        resident=resident,
+        few_shapes=not training and not resident,
+        fixed=fixed,
+        steps=steps,
+        group=group,
+        phase=phase_of(prepared, group, 0 if resume is None else resume.batch),
+        joined=joined,
+        reason=reason,
+        earlier=earlier,
+        first=first,
+    )
+
+
+def _place(dataset: ArrayDataset, asked: bool | None, reused: bool) -> tuple[bool, str]:
+    """Whether the arrays are to stay on the device, and why."""
+    if asked is not None:
+        return asked, f"resident={asked} was given"
+    if not reused:
+        return False, "they are gone through once"
+    if dataset.on_device:
+        return True, "they are there already"
+    fits = memory.fits_device(dataset.nbytes)
+    verb = "fit" if fits else "do not fit"
+    size = f"{dataset.nbytes / 2**20:,.1f} MiB"
+    return fits, f"{size} {verb} into a quarter of its free memory"
+
+
+def _steps(
+    prepared: Preparation,
+    x: Any,
+    batch_bytes: int,
+    resident: bool,
+    training: bool,
+    use: str | None,
+) -> int:
+    asked = prepared.steps_per_execution
+    if asked != "auto":
+        return int(asked)
+    if prepared.eager:
+        return 1
+    cost, platform = prepared.cost(x), jax.default_backend()
+    fetched = use == "predict"
+    return chunk_steps(cost, platform, batch_bytes, resident, training, fetched)
+
+
+def _grouped(
+    prepared: Preparation, steps: int, allowed: bool, plan: dict[str, int] | None
+) -> tuple[int, int]:
+    """Steps of a chunk, and of them those that make one update.
+
+    A resumed run keeps its plan, and so its last bits.
+    """
+    if plan is not None and plan["group"] in (1, prepared.optimizer.accumulate):
+        return plan["length"], plan["group"]
+    group = prepared.optimizer.accumulate if allowed else 1
+    state = prepared.opt_state
+    missing = state is not None and "accumulated" not in state
+    if group == 1 or missing or prepared.owns("train"):
+        return steps, 1
+    whole = grouped(steps, group)
+    return (whole, group) if whole else (steps, 1)
+
+
+def phase_of(prepared: Preparation, group: int, done: int) -> int:
+    """Steps of a group of accumulated gradients that waited for its others when
+    the epoch began, of which ``done`` steps are done."""
+    state = prepared.current_opt_state() if group > 1 else None
+    sums = None if state is None else state.get("accumulated")
+    return 0 if sums is None else (int(sums["batches"]) - done) % group
+
+
+def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
+    """A batch as a chunk of one step, filled up to some number of rows.
+
+    Args:
+        batch: ``(x, y, sample_weight)``.
+        rows: As many as it has, or more.
+        exact: Whether the program takes all of them for real ones.
+    """
+    size = jax.tree.leaves(batch)[0].shape[0]
+    if rows != size:
+        with HostGather(threads=1) as gatherer:
+            batch = gatherer.take(batch, np.minimum(np.arange(rows), size - 1))
+    # The program's call sends them: that costs less than ``jax.device_put``.
+    data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
+    return Chunk(data, None, None if exact else (kept((size,)),), 1, size)

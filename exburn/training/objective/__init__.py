@@ -1,0 +1,1 @@
+"""What a program minimizes and measures: losses, metrics, their totals."""

@@ -1,0 +1,499 @@
+"""What a model is trained for: losses, their weights, and metrics, per output."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn import losses, metrics
+from exburn.core.forward_context import key_scope
+from exburn.errors import DataError
+from exburn.kernels.cross_entropy import is_long, spare_after, weighing_rows
+from exburn.runtime.device import chosen_device
+from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
+from exburn.training.check import noted, on_host
+from exburn.training.objective.arguments import (
+    check_metrics,
+    check_scales,
+    get_losses,
+    loss_name,
+)
+from exburn.training.objective.by_output import (
+    arrays_by_output,
+    flattened,
+    is_nested,
+    losses_by_output,
+    metrics_by_output,
+    names_of,
+    nested_names,
+    unused,
+)
+from exburn.training.objective.stateful_metrics import OwnMetrics
+
+__all__ = ["Objective"]
+
+_OWN = "metrics of the model"  # key of their states among the totals
+_BUILT = (  # what `build` makes
+    *("terms", "meters", "output_names", "exact_rows", "own", "logged"),
+    *("_form", "_stems", "_prefixes", "_built_for"),
+)
+_KEPT = 8  # fresh totals that stay on the device, for batches of several forms
+
+
+@dataclasses.dataclass
+class _Term:
+    output: int
+    name: str
+    given: losses.Loss
+    place: int  # of its weight among the objective's
+    probabilities: bool  # whether the output ends in a softmax or sigmoid
+
+    @property
+    def loss(self) -> losses.Loss:
+        """The loss as it is now: its settings may change."""
+        change = getattr(self.given, "with_from_logits", None)
+        return change(False) if change and self.probabilities else self.given
+
+
+@dataclasses.dataclass
+class _Meter:
+    output: int
+    name: str
+    metric: metrics.Metric
+    weighted: bool
+
+
+class Objective:
+    """The losses and metrics of ``compile``, matched to a model's outputs.
+
+    Attributes:
+        exact_rows: A loss or metric reduces over rows by itself, so a padded last batch
+            would change it: the last batch then runs at its own size.
+    """
+
+    def __init__(
+        self, loss=None, loss_weights=None, metrics=None, weighted_metrics=None
+    ):
+        self._loss, self._loss_weights = get_losses(loss), loss_weights
+        self._loss_names = get_losses(loss, each=loss_name)
+        check_scales(loss_weights)
+        self._metrics, self._weighted = metrics, weighted_metrics
+        check_metrics(metrics)
+        check_metrics(weighted_metrics)
+        self.terms: list[_Term] = []
+        self._scales: list[float] = []  # the weights of the terms' losses, always here
+        self.meters: list[_Meter] = []
+        self.output_names: list[str] = []
+        self._form: Any = None  # of the outputs, if they are nested
+        self._stems: list[str] = []  # of the names of the outputs' losses in logs
+        self._prefixes: list[str] = []  # of the names of their metrics
+        self._op = "fit"  # that the targets were given to
+        self.exact_rows = False
+        self.own = OwnMetrics()  # those that the model updates
+        self.logged: list[str] | None = None  # if the model says what is
+        self._built_for: Any = (None, None)
+        self._fresh: dict[Any, Any] = {}  # fresh totals on the device, by what for
+
+    # ------------------------------------------------------------------ building
+    def build(
+        self,
+        pred_spec: Any,
+        y_spec: Any,
+        w_spec: Any,
+        names,
+        probabilities,
+        op: str = "fit",
+    ) -> None:
+        """Matches losses and metrics to outputs, and checks every shape.
+
+        Args:
+            pred_spec: Specs of the model's outputs.
+            y_spec, w_spec: Specs of targets and sample weights, or ``None``.
+            names: Output names of a functional model, or ``None``.
+            probabilities: For each output whether it ends in a softmax or sigmoid; or
+                a function that tells, called if other shapes were built before.
+            op: The operation named in errors.
+        """
+        self._op = op
+        form = repr((pred_spec, y_spec)), repr(w_spec)
+        before, told = self._built_for
+        if form == before and (callable(probabilities) or probabilities == told):
+            return
+        self._built_for = None, None  # until this build succeeds
+        if callable(probabilities):
+            probabilities = probabilities()
+        preds = jax.tree.leaves(pred_spec)
+        self.output_names = list(names or names_of(pred_spec))
+        self._form = pred_spec if is_nested(pred_spec) else None
+        named = bool(names) or (isinstance(pred_spec, Mapping) and self._form is None)
+        named = named and len(preds) > 1
+        self._stems = self.output_names if named else [""] * len(preds)
+        self._prefixes = [f"{stem}_" if stem else "" for stem in self._stems]
+        if self._form is not None:
+            self._stems = nested_names(pred_spec, names)
+        targets = self.split_targets(y_spec)
+        weights = self.split_weights(w_spec)
+        self.exact_rows = False
+        with key_scope(lambda: jax.random.key(0)):  # traces draw, maybe
+            self.terms = self._terms(preds, targets, weights, probabilities)
+            self.meters = self._meters(preds, targets)
+        by_name = isinstance(self._loss, Mapping) and isinstance(pred_spec, Mapping)
+        if by_name and self._form is None:
+            order = {name: i for i, name in enumerate(self._loss)}
+            self.terms.sort(key=lambda t: order[self.output_names[t.output]])
+        self._built_for = form, probabilities
+
+    def built(self) -> dict[str, Any]:
+        """What was made of the last shapes; for ``recall``."""
+        return {name: vars(self)[name] for name in _BUILT}
+
+    def may_recall(self, built: dict[str, Any]) -> bool:
+        """Whether it is still good: metrics may have learnt other shapes since then."""
+        then, now = built["_built_for"][0], self._built_for[0]
+        same = then is not None and now is not None and then[0] == now[0]
+        return same or not any(m.metric.learns_shapes for m in built["meters"])
+
+    def recall(self, built: dict[str, Any]) -> None:
+        """Goes back to what was made of other shapes."""
+        vars(self).update(built)
+
+    @property
+    def loss_weights(self) -> Any:
+        """Those of ``compile``, or set since: they hold from the next batch on."""
+        return self._loss_weights
+
+    @loss_weights.setter
+    def loss_weights(self, loss_weights: Any) -> None:
+        check_scales(loss_weights)
+        before, self._loss_weights = self._loss_weights, loss_weights
+        try:
+            self._weigh()
+        except Exception:
+            self._loss_weights = before
+            raise
+
+    def _weigh(self) -> None:
+        """Sets the weights of the losses, for outputs that are known."""
+        if self.output_names:
+            self._scales[:] = [scale for *_, scale in self._losses()]
+
+    def _losses(self) -> Iterator[tuple[int, Any, Any, float]]:
+        """Each loss, with the number of its output before it, its label and weight."""
+        return losses_by_output(
+            self._flat("loss", self._loss),
+            self._flat("loss", self._loss_names),
+            self._flat("loss_weights", self._loss_weights),
+            self.output_names,
+        )
+
+    def _terms(self, preds, targets, weights, probabilities) -> list[_Term]:
+        terms = []
+        self._weigh()
+        names, taken = self.output_names, {"loss"}
+        for place, (i, loss, label, _) in enumerate(self._losses()):
+            if loss is None or targets[i] is None:
+                if (
+                    loss is not None
+                    and targets[i] is None
+                    and any(t is not None for t in targets)
+                ):
+                    raise DataError(
+                        self._op,
+                        "every output with a loss needs targets: those of "
+                        f"{names[i]!r} are missing",
+                        hint=f"Pass y[{names[i]!r}], or compile without a loss for it.",
+                    )
+                continue
+            given, ends = loss, bool(probabilities and probabilities[i])
+            loss = _Term(i, label, given, place, ends).loss
+            with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
+                loss.check_shapes(targets[i], preds[i])
+                values = jax.eval_shape(loss.call, targets[i], preds[i])
+            whole = loss.per_sample is False and loss.masks_rows
+            scalar = values.ndim == 0 or loss.per_sample is False
+            self.exact_rows |= scalar and not whole
+            self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
+            stem = self._stems[i]
+            name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
+            terms.append(_Term(i, unused(name, taken), given, place, ends))
+            if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
+                raise DataError(
+                    self._op,
+                    f"sample_weight has rank {len(weights[i].shape)}, the loss of "
+                    f"{names[i]!r} has rank {len(values.shape)}",
+                    hint="One number weighs each row: sample_weight of shape (rows,).",
+                )
+        return terms
+
+    def _meters(self, preds, targets) -> list[_Meter]:
+        found: list[_Meter] = []
+        names = self.output_names
+        taken = {"loss", *self.parts}
+        for spec, weighted in ((self._metrics, False), (self._weighted, True)):
+            spec = self._flat("metrics", spec)
+            for i, given in enumerate(metrics_by_output(spec, names)):
+                for identifier in given:
+                    if targets[i] is None:
+                        continue
+                    label = getattr(identifier, "name", None) or getattr(
+                        identifier, "__name__", identifier
+                    )
+                    with noted(f"in metric {label!r}", targets[i], preds[i]):
+                        metric = metrics.resolve(identifier, targets[i], preds[i])
+                        metric.build(targets[i], preds[i])
+                        jax.eval_shape(metric.compute, metric.init())
+                    self.exact_rows |= getattr(metric, "per_sample", True) is False
+                    self.exact_rows |= metric_mixes_rows(metric, targets[i], preds[i])
+                    prefix = self._prefixes[i]
+                    name = prefix + metric.name
+                    if weighted and name in taken:
+                        name = f"{prefix}weighted_{metric.name}"
+                    found.append(_Meter(i, unused(name, taken), metric, weighted))
+        return found
+
+    # ------------------------------------------------------------------ data
+    def split_targets(self, y: Any) -> list[Any]:
+        """Targets for each output, ``None`` where there are none."""
+        return self._split("y", y)
+
+    def split_weights(self, w: Any) -> list[Any]:
+        """Sample weights for each output; one array serves all of them."""
+        if hasattr(w, "shape"):
+            return [w] * len(self.output_names)
+        return self._split("sample_weight", w)
+
+    def _split(self, what: str, tree: Any) -> list[Any]:
+        if not self.given:  # what compute_loss makes of them is its own affair
+            tree = None
+        losses = self._flat("loss", self._loss)
+        tree = self._flat(what, tree)
+        return arrays_by_output(self._op, what, tree, self.output_names, losses)
+
+    def _flat(self, what: str, tree: Any) -> Any:
+        """What was given for nested outputs, as a list; else as it is."""
+        if self._form is None or not isinstance(tree, Mapping | list | tuple):
+            return tree
+        return flattened(what, tree, self._form) if tree else tree
+
+    def check_targets(self, y: Any, pred_spec: Any) -> None:
+        """Checks the targets' values on the host."""
+        preds = jax.tree.leaves(pred_spec)
+        targets = self.split_targets(y)
+        for term in self.terms:
+            target = on_host(targets[term.output])
+            if target is not None:
+                term.loss.check_targets(target, preds[term.output])
+
+    # ------------------------------------------------------------------ computing
+    def loss(self, y, outputs, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
+        """The weighted sum of the losses, and each of them by name.
+
+        ``outputs`` are the model's, and for each of them what ``Context.filled`` has.
+        """
+        preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        total, parts = jnp.zeros((), jnp.float32), {}
+        for term in self.terms:
+            i = term.output
+            pred, classes = _seen_by(term.loss, targets[i], preds[i], filled[i])
+            place = noted(f"in loss {term.loss.name!r}", targets[i], pred)
+            with place, spare_after(classes):
+                value = term.loss(
+                    targets[i],
+                    pred,
+                    sample_weight=weights[i],
+                    mask=masks[i],
+                    row_mask=row_mask,
+                ).astype(jnp.float32)
+            parts[term.name] = value
+            total = total + self._scales[term.place] * value
+        return total, parts
+
+    def init(self) -> dict[str, Any]:
+        """Fresh totals."""
+        zero = np.zeros((), np.float32)
+        state: dict[str, Any] = {"loss": {"total": zero, "rows": zero}}
+        for name in self.parts:
+            state[name] = {"total": zero, "rows": zero}
+        for meter in self.meters:
+            state[meter.name] = meter.metric.init()
+        return state | ({_OWN: self.own.init()} if self.own.names else {})
+
+    def fresh(self) -> dict[str, Any]:
+        """Fresh totals on the device, the same ones each time: none consumes them."""
+        wanted = self._built_for, self.own, chosen_device()
+        totals = self._fresh.get(wanted)
+        # A program that failed may have deleted them.
+        if totals is None or any(v.is_deleted() for v in jax.tree.leaves(totals)):
+            while len(self._fresh) >= _KEPT:
+                del self._fresh[next(iter(self._fresh))]
+            totals = self._fresh[wanted] = jax.device_put(self.init())
+        return totals
+
+    def update(
+        self, totals, loss, parts, y, outputs, w, masks, row_mask, rows, *, graded=False
+    ):
+        """Totals after one batch of ``rows`` real rows.
+
+        Args:
+            graded: The gradients of these losses were computed, in the same program.
+        """
+        preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
+        totals = dict(totals)
+        values = {"loss": loss, **parts}
+        for name in ("loss", *self.parts):  # that of a single loss is not logged
+            if name in values:
+                old, value = totals[name], _mean(values[name], row_mask)
+                totals[name] = {
+                    "total": old["total"] + value * rows,
+                    "rows": old["rows"] + rows,
+                }
+        if not self.meters:
+            return totals
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        factors: dict[int, Any] = {}
+        for term in self.terms if graded else ():
+            i = term.output
+            pred, classes = _seen_by(term.loss, targets[i], preds[i], filled[i])
+            with spare_after(classes):
+                factors[i] = term.loss.row_factors(
+                    targets[i], pred, weights[i], masks[i], row_mask
+                )
+        for meter, weight in self._weighed(weights, masks, row_mask):
+            i = meter.output
+            pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
+            place = noted(f"in metric {meter.name!r}", targets[i], pred)
+            with place, spare_after(classes), weighing_rows(factors.get(i)):
+                totals[meter.name] = meter.metric.update(
+                    totals[meter.name], targets[i], pred, sample_weight=weight
+                )
+        return totals
+
+    def measure(self, y: Any, outputs: Any, w: Any, masks: list[Any]) -> None:
+        """Updates the metrics of ``compile`` themselves with a batch."""
+        preds = jax.tree.leaves(outputs)
+        targets, weights = self.split_targets(y), self.split_weights(w)
+        for meter, weight in self._weighed(weights, masks, None):
+            i = meter.output
+            given = {} if weight is None else {"sample_weight": weight}
+            with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
+                meter.metric.update_state(targets[i], preds[i], **given)
+
+    def _weighed(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
+        """Each metric, and what weighs the rows of its output; ``None``: nothing."""
+        for meter in self.meters:
+            given = weights[meter.output] if meter.weighted else None
+            mask, rank = masks[meter.output], meter.metric.values_rank
+            if mask is not None and rank is not None and mask.ndim > max(rank, 1):
+                mask = None  # of steps, where the metric has values of whole rows
+            yield meter, _meter_weight(given, mask, row_mask)
+
+    def states(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """The states of the metrics that the model updates."""
+        return totals.get(_OWN, {})
+
+    def with_states(self, totals: dict[str, Any], states: Any) -> dict[str, Any]:
+        """The totals with others in their place."""
+        return {**totals, _OWN: states} if states else totals
+
+    def results(self, totals) -> dict[str, jax.Array]:
+        """Running means of the losses, and the metrics' values."""
+        meters = {m.name: m.metric for m in self.meters}
+        means = {
+            name: meters[name].compute(state)
+            if name in meters
+            else state["total"] / jnp.maximum(state["rows"], 1.0)
+            for name, state in totals.items()
+            if name != _OWN
+        }
+        # One that is called "loss" takes the place of the engine's, as in Keras.
+        found = means | self.own.results(self.states(totals))
+        return {name: found[name] for name in found if self._logs(name)}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs, in the order of what ``evaluate`` returns, Keras'."""
+        meters = [m.name for m in self.meters]
+        plain, last = ([], sorted(meters)) if any(self._prefixes) else (meters, [])
+        names = ["loss", *plain, *self.parts, *self.own.names, *last]
+        return [name for name in dict.fromkeys(names) if self._logs(name)]
+
+    def _logs(self, name: str) -> bool:
+        return self.logged is None or name in self.logged
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What holds the numbers of losses, their weights and metrics, by name."""
+        given = {"loss": self._loss, "loss_weights": self._scales}
+        return given | {meter.name: meter.metric for meter in self.meters}
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the losses, where there are several."""
+        return [t.name for t in self.terms] if len(self.terms) > 1 else []
+
+    @property
+    def is_built(self) -> bool:
+        """Whether losses and metrics are matched to outputs."""
+        return self._built_for[0] is not None
+
+    @property
+    def given(self) -> bool:
+        """Whether ``compile`` was given a loss or a metric."""
+        return any((self._loss, self._metrics, self._weighted))
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether ``compile`` was given metrics."""
+        return bool(self._metrics or self._weighted)
+
+    @property
+    def wants_targets(self) -> bool:
+        return self._loss is not None
+
+
+def _seen_by(reader: Any, target: Any, pred: Any, filled: Any) -> tuple[Any, Any]:
+    """An output as a loss or metric reads it: with spare classes where it may.
+
+    Returns:
+        The array, and its number of classes if there are spare ones after them.
+    """
+    # Not by inheritance: a subclass may count the classes.
+    may = vars(type(reader)).get("takes_spare_classes")
+    if filled is None or may is None or not may(reader, target, pred):
+        return pred, None
+    if isinstance(reader, metrics.Metric) and not is_long(filled):
+        # Else XLA puts the metric into the kernel of the loss's gradient, whose memory
+        # traffic then takes half as long again.
+        filled = jax.lax.optimization_barrier(filled)
+    return filled, pred.shape[-1]
+
+
+def _mean(value: jax.Array, row_mask: Any) -> jax.Array:
+    """The mean over the real rows of a loss that keeps them apart."""
+    value = jax.lax.stop_gradient(value)
+    if value.ndim and row_mask is not None:
+        row_mask = row_mask.reshape(-1, *[1] * (value.ndim - 1))
+    return value.mean(where=row_mask) if value.ndim else value
+
+
+def _meter_weight(weight, mask, row_mask):
+    """Sample weights of a metric: given weights × mask × real rows."""
+    for extra in (mask, row_mask):
+        if extra is None:
+            continue
+        extra = extra.astype(jnp.float32)
+        if weight is None:
+            weight = extra
+            continue
+        rank = max(weight.ndim, extra.ndim)
+        weight, extra = (
+            v.reshape(v.shape + (1,) * (rank - v.ndim)) for v in (weight, extra)
+        )
+        weight = jnp.where(extra > 0, weight * extra, 0.0)
+    return weight

@@ -1,0 +1,317 @@
+"""Where the arrays of a module in training are, and whom they are shown to."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.callbacks.contract import CallbackList
+from exburn.core import forward_context
+from exburn.errors import BusyError
+from exburn.module.building import spec_like
+from exburn.module.layer import Layer
+from exburn.module.traversal import iter_modules
+from exburn.optimizers import LossScaleOptimizer
+from exburn.runtime.donation import own_leaves
+from exburn.runtime.placement import together
+from exburn.training.module import Arrays, SplitModule
+from exburn.training.overrides import overrides
+from exburn.training.state import TrainState, seed_data
+
+__all__ = ["StateHolder"]
+
+
+class StateHolder:
+    """The arrays of a module and its optimizer, wherever they are.
+
+    Between runs the module holds its own. During a run they are in a ``TrainState``
+    that programs consume and replace, and the module gets them for the time of a hook.
+
+    Args:
+        module: The module; an ``nnx.Module``.
+        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
+        seed: Seed of shuffling and random layers; the process' seed if ``None``.
+        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
+
+    Attributes:
+        state: The state of the run under way, or ``None``.
+        opt_state: The optimizer's state between runs.
+        step: Batches done since ``compile``, between runs.
+        epochs: Epochs begun since then.
+        shown: Averaged parameters that the module shows instead of its own.
+        hooked: Whether a hook that may change settings has run since this was set.
+    """
+
+    def __init__(
+        self, module: Any, optimizer: Any, seed: int | None, auto_scale_loss: bool
+    ):
+        self.module, self.optimizer = module, optimizer
+        self._seed, self._auto_scale_loss = seed, auto_scale_loss
+        self.state: TrainState | None = None
+        self.opt_state: Any = None
+        self._was_read = False  # whether others may hold arrays of it
+        self.step = self.epochs = 0
+        self.shown: Arrays | None = None
+        self._split: SplitModule | None = None
+        self._run_split: SplitModule | None = None  # that the state is of, in a run
+        self.hooked = False
+        self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
+        self._training = threading.Lock()
+        self._lent_to: int | None = None  # the thread whose hook may use the module
+        self._runner: int | None = None  # the one that trains it, or did so last
+        self._told: CallbackList | None = None
+        if optimizer is not None:
+            optimizer.bind(self.current_opt_state, self._set_opt_state)
+            self.scale_loss()
+
+    @property
+    def seed(self) -> int:
+        return forward_context.global_seed() if self._seed is None else self._seed
+
+    def reseed(self, seed: int) -> None:
+        """Goes on with the seed of another run."""
+        self._seed = seed
+
+    def earlier(self, first: int) -> int:
+        """Epochs of earlier runs, whose orders one that begins at ``first`` leaves out.
+
+        A loop of short runs sees the orders of a long one, and so does a run that goes
+        on with the numbers of the one before.
+        """
+        return max(self.epochs - first, 0)
+
+    @property
+    def split(self) -> SplitModule:
+        """The module, split; there is one once it is prepared."""
+        assert self._split is not None
+        return self._split
+
+    # ------------------------------------------------------------------ one at a time
+    @contextlib.contextmanager
+    def training(self, op: str) -> Iterator[None]:
+        """In the block, programs may consume the module's arrays.
+
+        Raises:
+            BusyError: Others do so already, in this thread or in another one.
+        """
+        if not self._training.acquire(blocking=False):
+            raise _busy(op)
+        self._runner = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._training.release()
+
+    def check_free(self, op: str, *, train: bool = False) -> None:
+        """Raises if the module's arrays cannot be used now.
+
+        Args:
+            op: The operation named in the error.
+            train: Whether it is one that consumes them. Others may run in hooks.
+
+        Raises:
+            BusyError: The module is being trained.
+        """
+        lent = self._lent_to == threading.get_ident()
+        if self._training.locked() if train else self.state is not None and not lent:
+            raise _busy(op)
+
+    # ------------------------------------------------------------------ optimizer
+    def current_opt_state(self) -> Any:
+        """The optimizer's state, of the run under way if there is one."""
+        self._was_read = True
+        return self.opt_state if self.state is None else self.state.opt_state
+
+    def _set_opt_state(self, value: Any) -> None:
+        if self.state is None:
+            self.opt_state = value
+        elif self._runner != threading.get_ident():  # the run may consume it meanwhile
+            raise _busy("optimizer")
+        else:
+            self.state = together(self.state.replace(opt_state=value))
+
+    def scale_loss(self) -> bool:
+        """Puts a LossScaleOptimizer around that of a module that needs one.
+
+        A model's own step must scale its loss itself, so it gets none by itself.
+
+        Returns:
+            Whether the optimizer is another one now.
+        """
+        optimizer = self.optimizer
+        if optimizer is None or optimizer.scales_loss or not self._auto_scale_loss:
+            return False
+        if overrides(self.module, "train_step"):
+            return False
+        if not any(
+            isinstance(module, Layer) and module.compute_dtype == "float16"
+            for _, module in iter_modules(self.module)
+        ):
+            return False
+        self.optimizer = LossScaleOptimizer(optimizer)
+        if self.opt_state is not None:
+            self.opt_state = self.optimizer.around(self.opt_state)
+        self.optimizer.bind(self.current_opt_state, self._set_opt_state)
+        return True
+
+    def take_over(self, other: StateHolder) -> None:
+        """Goes on with the optimizer's state of another one, if they share it."""
+        mine, others = (
+            getattr(live.optimizer, "inner_optimizer", live.optimizer)
+            for live in (self, other)
+        )
+        if mine is others:
+            self.opt_state, self._was_read = other.opt_state, other._was_read
+
+    def refit_state(self, split: SplitModule | None = None) -> None:
+        """Fits the optimizer's state to other options or parameters.
+
+        Parameters that stay keep their slots.
+
+        Args:
+            split: The module as it is from now on; as it was if ``None``.
+        """
+        split = split or self._split
+        if self.opt_state is not None and split is not None:
+            self.opt_state = self.refitted(self.opt_state, split.read()[0])
+
+    def refitted(self, opt_state: Any, params: Arrays) -> Any:
+        """The optimizer's state for parameters: fresh, but for slots that it has.
+
+        Args:
+            opt_state: A state for the same parameters, or for others.
+            params: All that are to be trained.
+        """
+        specs = self.optimizer.init(jax.tree.map(spec_like, params))
+        if jax.tree.map(np.shape, specs) == jax.tree.map(np.shape, opt_state):
+            return opt_state
+        kept = dict(jax.tree_util.tree_leaves_with_path(opt_state))
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: (
+                kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
+            ),
+            self.optimizer.init(params),
+        )
+
+    # ------------------------------------------------------------------ arrays
+    @property
+    def arrays(self) -> tuple[Arrays, Arrays, Arrays]:
+        """Parameters, frozen ones and others, of a prepared module or a run under way.
+
+        For their shapes: those of a run may be consumed.
+        """
+        return self.split.peek() if self.state is None else self.live_arrays()
+
+    def live_arrays(self) -> tuple[Arrays, Arrays, Arrays]:
+        """What the module shows: the state's arrays, or averaged parameters."""
+        state = self.state
+        assert state is not None
+        params = state.params if self.shown is None else self.shown
+        return params, state.frozen, state.others
+
+    def held_bytes(self, kind: str) -> int:
+        """Bytes of what is on the device already and a program would work on."""
+        held: list[Any] = [self.arrays]
+        if kind == "train":
+            held.append(self.current_opt_state())
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(held))
+
+    def restore(self, state: TrainState) -> None:
+        """Goes on from another state of the run under way."""
+        self.state = state
+
+    def own(self, state: TrainState) -> TrainState:
+        """A state that programs may consume: of arrays that nobody else holds.
+
+        Where somebody does, module and state get copies.
+        """
+        self.split.own(state.params, state.frozen, state.others)
+        if not self._was_read:
+            return state
+        self.opt_state = state.opt_state  # not an earlier one, which shares arrays
+        self.opt_state, self._was_read = own_leaves(self.opt_state), False
+        return state.replace(opt_state=self.opt_state)
+
+    def adopt(self, state: TrainState, step: int | None = None) -> None:
+        """Gives the module and the optimizer the arrays of a state.
+
+        Args:
+            state: The state.
+            step: Its batches done; read from the device if ``None``.
+        """
+        split = self._run_split or self.split
+        split.write(state.params, state.frozen, state.others)
+        self.opt_state = state.opt_state
+        self.step = int(state.step) if step is None else step
+        if isinstance(state.step, jax.Array) and not state.step.committed:
+            self._place = (self.step, self.seed), (state.step, state.seed)
+
+    def take_place(self) -> tuple[Any, Any]:
+        """Batches done and the key data of the seed, on the device.
+
+        They are there already after a run, and consumed by the next one; unless they
+        are bound to a device, which the model may have left.
+        """
+        place, self._place = self._place, None
+        now = self.step, self.seed
+        if place is not None and place[0] == now:
+            return place[1]
+        return jax.device_put((np.int32(self.step), seed_data(self.seed)))
+
+    def end_run(self) -> None:
+        """Gives the arrays of the run under way back to the module."""
+        state, self.state = self.state, None
+        assert state is not None
+        self.adopt(state)
+        self._run_split = None
+
+    def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
+        """Runs a hook; unless it is light, it sees and may change the weights."""
+        thread = threading.get_ident()
+        if light or self._lent_to == thread:
+            hook(*args)
+            return
+        self.hooked = True
+        split = self._run_split or self.split
+        split.write(*self.live_arrays())
+        self._lent_to = thread
+        try:
+            hook(*args)
+        finally:
+            self._lent_to = None
+        changed, state = split.changed(*self.live_arrays()), self.state
+        assert state is not None
+        if changed is not None:
+            params, frozen, others = changed
+            if self.shown is not None and split.changed(self.shown) is None:
+                params = state.params
+            state = state.replace(params=params, frozen=frozen, others=others)
+            state = together(state)
+        self.state = self.own(state)
+
+    @contextlib.contextmanager
+    def telling(self, callbacks: CallbackList) -> Iterator[None]:
+        """In the block, callbacks are told of compilations."""
+        before, self._told = self._told, callbacks
+        try:
+            yield
+        finally:
+            self._told = before
+
+    def _compiles(self, program: str) -> None:
+        if self._told is not None:
+            self._told.on_compile(program)
+
+
+def _busy(op: str) -> BusyError:
+    return BusyError(
+        op,
+        "the model is being trained, and its arrays are in use",
+        hint="Wait until the other call returns. Callbacks may evaluate and predict in "
+        "on_epoch_end and their other hooks, and train a model.clone().",
+    )

@@ -1,0 +1,1 @@
+"""Changes of a whole model: adapters, quantization."""

@@ -1,0 +1,206 @@
+"""Choosing weights on data, block by block: each gets what the rounded ones give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+
+from exburn.errors import ArgumentError, DataError, ExBurnError
+from exburn.module.selection import layer_paths
+from exburn.transforms.quantization.awq import round_by_awq
+from exburn.transforms.quantization.blocks import Blocks, within
+from exburn.transforms.quantization.convert import exchange
+from exburn.transforms.quantization.gptq import round_by_gptq
+from exburn.transforms.quantization.plan import Plan, Target
+from exburn.transforms.quantization.probing import probe, running
+from exburn.transforms.quantization.quantized_layers import input_rows
+
+__all__ = ["Calibration", "calibrate"]
+
+_Step = str | Callable[[Any], Any]  # the path of a layer, or a function
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What weights are chosen on.
+
+    Attributes:
+        tokens: int32 ``[samples, 1, length]``.
+        blocks: The layers that they go through.
+    """
+
+    tokens: np.ndarray
+    blocks: Blocks
+
+    def check(self, model: Any) -> None:
+        """Raises a ``DataError``, or a layer's own, if the tokens do not fit it."""
+        steps, tables = (*self.blocks.before, *self.blocks.paths), {}
+        copied = nnx.merge(*nnx.split(model))
+        try:
+            jax.eval_shape(
+                lambda x: _flow(model, copied, x, steps, tables), self.tokens[0]
+            )
+        except ExBurnError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                "quantize",
+                "the blocks cannot be called one after the other on tokens",
+                {
+                    "tokens": self.tokens.shape[1:],
+                    "cause": str(error).partition("\n")[0],
+                },
+            ) from error
+        low, high = self.tokens.min(), self.tokens.max()
+        for name, rows in tables.items():
+            if low < 0 or high >= rows:
+                raise DataError(
+                    "quantize",
+                    f"the table of {name!r} has rows for tokens from 0 to {rows - 1}",
+                    {"tokens": f"from {low} to {high}"},
+                )
+
+
+def calibrate(model: Any, plan: Plan, calibration: Calibration) -> None:
+    """Carries a plan out in place, with weights that are chosen on data.
+
+    Args:
+        model: The model.
+        plan: The plan; its settings have a configuration.
+        calibration: The data.
+
+    Raises:
+        ArgumentError: Inputs of a layer are not finite, depend on each other, or are
+            those of a loop's steps.
+    """
+    blocks = calibration.blocks
+    left = {target.path: target for target in plan.targets}
+    x = _outputs(model, blocks.before, jnp.asarray(calibration.tokens))
+    for number, block in enumerate(blocks.paths):
+        found = [t for path, t in left.items() if within(path, block) and t.schemes]
+        watched = _watch(model, block, found, x, plan.settings.dtype) if found else {}
+        for target in found:
+            (name,) = target.schemes
+            parts = _round(target, name, watched[target.path], plan.settings.config)
+            exchange(left.pop(target.path), plan.settings, {name: parts})
+        if number + 1 < len(blocks.paths):
+            x = _outputs(model, (block,), x)
+    for target in left.values():  # that only compute in another dtype
+        exchange(target, plan.settings)
+
+
+def _round(target: Target, name: str, found: np.ndarray, config: Any) -> tuple:
+    """The parts of a layer's weight, from what was found out about its inputs."""
+    if not np.isfinite(found).all():
+        raise ArgumentError(
+            "quantize", f"{target.path}: its inputs hold NaN or infinity on this data"
+        )
+    weight, scheme = np.asarray(getattr(target.layer, name)), target.schemes[name]
+    if config.mode == "awq":
+        return round_by_awq(weight, scheme, found, points=config.num_grid_points)
+    return round_by_gptq(
+        weight,
+        scheme,
+        found,
+        damping=config.hessian_damping,
+        by_size=config.activation_order,
+        symmetric=config.symmetric,
+        per_channel=config.per_channel,
+    )
+
+
+# ------------------------------------------------------------------- on the device
+def _flow(
+    model: Any,
+    copied: Any,
+    x: Any,
+    steps: tuple[_Step, ...],
+    tables: dict[str, int] | None = None,
+) -> Any:
+    """What a copy's layers and functions give, one after the other.
+
+    ``tables`` gets the rows of the tables that ``x`` itself is looked up in, by name.
+    """
+    layers, given = {"": copied, **layer_paths(copied)}, x
+    with running(model, copied) as ctx:
+        for step in steps:
+            if isinstance(step, str):
+                x = layers[step]._call_arrays((x,), {})
+            else:
+                x = step(x)
+            x = x[0] if isinstance(x, list | tuple) else x  # as Keras
+        if tables is not None:
+            for ids, rows, name in ctx.lookups:
+                if ids is given and rows is not None:
+                    tables[name] = rows
+    return x
+
+
+def _outputs(model: Any, steps: tuple[_Step, ...], x: Any) -> Any:
+    """What the steps give for each sample, ``[samples, 1, …]``."""
+    if not steps:
+        return x
+    graph, state = nnx.split(model)
+
+    def run(state, x):
+        return lax.map(lambda one: _flow(model, nnx.merge(graph, state), one, steps), x)
+
+    return jax.jit(run)(state, x)
+
+
+def _watch(
+    model: Any, block: str, targets: list[Target], x: Any, mode: str
+) -> dict[str, np.ndarray]:
+    """What the inputs of layers are like in a block, by path.
+
+    For gptq ``2 XᵀX / rows``, ``[columns, columns]``; for awq the largest magnitudes,
+    ``[columns]``. Zeros of a layer that was not called.
+    """
+    graph, state = nnx.split(model)
+    columns = {t.path: next(iter(t.schemes.values())).columns for t in targets}
+
+    def one(state, total, sample):
+        copied = nnx.merge(graph, state)
+        layers = layer_paths(copied)
+        records = {path: probe(layers[path]) for path in columns}
+        _flow(model, copied, sample, (block,))
+        for path, record in records.items():
+            for args, kwargs, _ in record:
+                value = args[0] if args else next(iter(kwargs.values()))
+                rows = input_rows(layers[path], value).astype(jnp.float32)
+                seen, so_far = total[path]
+                total[path] = seen + len(rows), _join(so_far, rows, mode)
+        return total
+
+    def run(state, x):
+        start = {
+            path: (jnp.zeros(()), jnp.zeros((n,) if mode == "awq" else (n, n)))
+            for path, n in columns.items()
+        }
+        return lax.scan(lambda s, v: (one(state, dict(s), v), None), start, x)[0]
+
+    try:
+        found = jax.device_get(jax.jit(run)(state, x))
+    except jax.errors.UnexpectedTracerError as error:
+        raise ArgumentError(
+            "quantize",
+            "layers are called within a loop of JAX's own, which hides their inputs",
+            {"block": block or model.name, "layers": ", ".join(columns)},
+            hint="Choose others with filters=….",
+        ) from error
+    if mode == "awq":
+        return {path: largest for path, (_, largest) in found.items()}
+    return {path: 2 * gram / max(seen, 1) for path, (seen, gram) in found.items()}
+
+
+def _join(so_far: Any, rows: Any, mode: str) -> Any:
+    if mode == "awq":
+        return jnp.maximum(so_far, jnp.abs(rows).max(0))
+    return so_far + jnp.matmul(rows.T, rows, precision="highest")
