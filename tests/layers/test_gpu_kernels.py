@@ -145,7 +145,7 @@ def test_other_axes_are_left_to_xla(kernels):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bias", [pytest.param(True, marks=pytest.mark.longest), False])
 def test_attentions_gradients_are_joined(request, bias):
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal((2, 32, 16)), "bfloat16")

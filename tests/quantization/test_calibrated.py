@@ -261,7 +261,7 @@ def kernel_of_keras(config, kernel, x):
 @pytest.mark.parametrize(
     "kind, options",
     [
-        ("GPTQConfig", {"group_size": -1}),
+        pytest.param("GPTQConfig", {"group_size": -1}, marks=pytest.mark.longest),
         ("GPTQConfig", {"group_size": 16, "weight_bits": 3}),
         ("GPTQConfig", {"group_size": -1, "activation_order": True}),
         ("GPTQConfig", {"symmetric": True, "weight_bits": 8}),

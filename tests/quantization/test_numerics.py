@@ -174,7 +174,12 @@ def zoo():
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "dtype", [pytest.param("int8", marks=pytest.mark.longest), "int4", "float8"]
+    "dtype",
+    [
+        pytest.param("int8", marks=pytest.mark.longest),
+        pytest.param("int4", marks=pytest.mark.longest),
+        "float8",
+    ],
 )
 def test_every_layer_computes_with_the_stored_weights(zoo, dtype):
     model, x = zoo
