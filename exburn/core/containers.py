@@ -16,7 +16,14 @@ from flax import nnx
 
 from exburn.errors import ArgumentError
 
-__all__ = ["CONTAINERS", "PartSet", "entries", "in_order", "may_hold_parts"]
+__all__ = [
+    "CONTAINERS",
+    "PartSet",
+    "entries",
+    "in_order",
+    "made_at",
+    "may_hold_parts",
+]
 
 CONTAINERS = (list, tuple, dict)
 _SETS = (set, frozenset)
@@ -97,7 +104,7 @@ def in_order(value: Any) -> Any:
         ArgumentError: The keys of a dict with parts cannot be sorted.
     """
     if isinstance(value, _SETS) and any(isinstance(v, _PARTS) for v in value):
-        return PartSet(sorted(value, key=_age))
+        return PartSet(sorted(value, key=made_at))
     if not may_hold_parts(value):
         return value
     if type(value) is dict:
@@ -122,7 +129,9 @@ def in_order(value: Any) -> Any:
     return value
 
 
-def _age(part: Any) -> int:
-    """When a layer was made; 0 for what does not tell."""
-    meta = getattr(part, "_meta", None)
+def made_at(part: Any) -> int:
+    """When a layer or a weight was made: a ``moment``, 0 for what does not tell."""
+    if isinstance(part, nnx.Variable):
+        return getattr(part.get_metadata().get("place"), "made_at", 0)
+    meta = vars(part).get("_meta") if isinstance(part, nnx.Module) else None
     return 0 if meta is None else meta.value.made_at

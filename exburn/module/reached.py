@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.core import forward_context
+from exburn.core.containers import made_at
 from exburn.core.substitution import substituting
 from exburn.errors import UnheldLayerError
 from exburn.module.copying import paths_of, standing_for, twin
@@ -25,7 +26,6 @@ from exburn.module.traversal import (
     REACHED,
     children,
     iter_modules,
-    made_at,
     own_weights,
 )
 from exburn.module.variable import Weight

@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 from jax.core import Tracer
 
-from exburn.core.containers import CONTAINERS, entries
+from exburn.core.containers import CONTAINERS, entries, made_at
 from exburn.module.variable import Weight
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "is_abstract",
     "iter_modules",
     "iter_weights",
-    "made_at",
     "module_paths",
     "own_weights",
     "parts",
@@ -88,14 +87,6 @@ def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
         return key in reached, max(since, made_at(part))
 
     return sorted(found, key=known)
-
-
-def made_at(part: Any) -> int:
-    """When a layer or a weight was made: a ``moment``, 0 for what does not tell."""
-    if isinstance(part, Weight):
-        return part.get_metadata()["place"].made_at
-    meta = vars(part).get("_meta") if isinstance(part, nnx.Module) else None
-    return 0 if meta is None else meta.value.made_at
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
