@@ -176,7 +176,7 @@ def child(works: str, peer: str, epochs: int, shrink: int) -> None:
 def measured(
     works: list[str], peer: str, epochs: int, shrink: int, seconds: float
 ) -> Iterator[dict]:
-    """What a process of its own says of each cell, as it says it."""
+    """The results of cells, each measured in a process of its own."""
     command = [sys.executable, __file__, "--child", ",".join(works), peer]
     command += ["--epochs", str(epochs), "--shrink", str(shrink)]
     # The next process needs the memory that this one would keep from it.

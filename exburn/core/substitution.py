@@ -1,4 +1,4 @@
-"""What stands for the parts of a module while a copy of it runs.
+"""Substitutes for the parts of a module while a copy of it runs.
 
 Programs run a copy of a module that holds their arrays. Code reaches layers and weights
 by attributes, which lead through the copy, and by other ways, which lead to the

@@ -15,7 +15,7 @@ _MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
 
 
 def get_matmul_precision() -> str | None:
-    """What :func:`set_matmul_precision` set; ``None`` leaves it to the device."""
+    """The precision of matrix products; ``None`` leaves it to the device."""
     return jax.config.values["jax_default_matmul_precision"]
 
 

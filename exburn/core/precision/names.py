@@ -46,12 +46,12 @@ def standardize_dtype(dtype: Any) -> str:
 
 
 def is_float(dtype: Any) -> bool:
-    """Whether the dtype is a real floating-point one, bfloat16 included."""
+    """Tells a real floating-point dtype, bfloat16 included, from others."""
     return jnp.issubdtype(np.dtype(dtype), jnp.floating)
 
 
 def lowest_of(dtype: Any) -> Any:
-    """What no value of the dtype is below, as a NumPy scalar of it.
+    """The least value of a dtype, as a NumPy scalar of it.
 
     Example:
         >>> lowest_of("int8"), lowest_of("bool"), lowest_of("float32")

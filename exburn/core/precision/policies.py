@@ -125,7 +125,7 @@ class DTypePolicy:
         return self.replace(output=None) if self.output else self
 
     def replace(self, **changes: Any) -> Precision:
-        """The same dtypes, but those given."""
+        """A policy with some of its dtypes replaced."""
         return Precision(**{**self._fields, **changes})
 
     @property
@@ -163,7 +163,7 @@ class DTypePolicy:
 
     @property
     def identifier(self) -> str | dict[str, Any]:
-        """What ``DTypePolicy.of`` makes this policy from again; JSON-able.
+        """A name or fields, JSON-able, that ``DTypePolicy.of`` makes it from again.
 
         Example:
             >>> Precision.of("mixed_float16").identifier
@@ -176,7 +176,7 @@ class DTypePolicy:
         return {field: v for field, v in self._fields.items() if v is not None}
 
     def get_config(self) -> dict[str, Any]:
-        """What ``from_config`` makes this policy from again."""
+        """The arguments of ``from_config`` that make the policy again."""
         known = self.identifier
         return {"name": known} if isinstance(known, str) else known
 
