@@ -162,12 +162,9 @@ class Calling(Buildable):
         return adopt(ctx.running, layer)
 
     def _call_symbols(self, args, kwargs):
-        args, kwargs = jax.tree.map(
-            lambda v: with_given_mask(v) if isinstance(v, Symbol) else v,
-            (args, kwargs),
-            is_leaf=is_whole,
-        )
         leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
+        leaves = [with_given_mask(v) if isinstance(v, Symbol) else v for v in leaves]
+        args, kwargs = jax.tree.unflatten(treedef, leaves)
         is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
         given = [v for v in leaves if isinstance(v, Symbol)]
 
