@@ -1,4 +1,4 @@
-"""Long rows of scores are read by a kernel on a GPU; here it is interpreted."""
+"""Tests of ``exburn.kernels.cross_entropy_gpu``."""
 
 import functools
 
@@ -6,48 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kernels.rows import CLASSES, batch, readings
 
 import exburn
-from exburn.kernels import cross_entropy, cross_entropy_gpu, memory_bound
+from exburn.kernels import cross_entropy, cross_entropy_gpu
 
-CLASSES = 5_000  # no whole number of the kernel's blocks
-
-
-@pytest.fixture
-def kernel(monkeypatch):
-    """Lets the kernel read everything, and counts its calls."""
-    calls = []
-
-    def options(*_, **__):
-        calls.append(1)
-        return {"interpret": True}
-
-    monkeypatch.setattr(cross_entropy, "runs_kernels", lambda: True)
-    monkeypatch.setattr(memory_bound, "ELEMENTS", 0)
-    monkeypatch.setattr(cross_entropy_gpu, "options", options)
-    return calls
-
-
-def batch(dtype):
-    rng = np.random.default_rng(0)
-    scores = jnp.asarray(3 * rng.standard_normal((6, CLASSES)), dtype)
-    highest = jnp.argmax(scores, axis=-1)
-    labels = jnp.where(jnp.arange(6) % 2 == 0, highest, rng.integers(0, CLASSES, 6))
-    # The last two rows: the label ties with a class before it, and with one after it.
-    first, later = int(highest[4]), int(highest[5])
-    scores = scores.at[4, (first + 1) % CLASSES].set(scores[4, first])
-    scores = scores.at[5, (later + 1) % CLASSES].set(scores[5, later])
-    labels = labels.at[4].set((first + 1) % CLASSES).at[5].set(later)
-    return scores, labels.astype(jnp.int32)
-
-
-def readings(scores, labels):
-    def loss(scores):
-        return exburn.losses.CrossEntropy()(labels, scores)
-
-    hits = exburn.metrics.sparse_categorical_accuracy(labels, scores)
-    value, gradient = jax.value_and_grad(loss)(scores)
-    return float(value), np.asarray(gradient, np.float32), np.asarray(hits)
+WEIGHTED = [
+    {"sample_weight": jnp.array([1.0, 0.0, 2.0, -1.0, 0.5, 3.0])},
+    {"mask": jnp.array([True, False, True, True, False, True])},
+    {"row_mask": jnp.arange(6) < 4, "sample_weight": jnp.arange(6.0)},
+]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -61,20 +29,6 @@ def test_the_kernel_agrees_with_the_plain_form(request, dtype):
     np.testing.assert_allclose(found[1], gradient, atol=1e-6, rtol=4e-3)
     np.testing.assert_array_equal(found[2], hits)
     assert hits.tolist() == [1, 0, 1, 0, 0, 1]
-
-
-def test_spare_columns_change_nothing(kernel):
-    scores, labels = batch("bfloat16")
-    value, gradient, hits = readings(scores, labels)
-    # Spare columns hold more than any class; they make the last block end elsewhere.
-    wide = jnp.pad(scores, [(0, 0), (0, 1_120)], constant_values=50)
-    with cross_entropy.spare_after(CLASSES):
-        found = readings(wide, labels)
-    assert len(kernel) == 4
-    np.testing.assert_allclose(found[0], value, rtol=1e-6)
-    np.testing.assert_allclose(found[1][:, :CLASSES], gradient, atol=1e-6, rtol=4e-3)
-    assert not found[1][:, CLASSES:].any()
-    np.testing.assert_array_equal(found[2], hits)
 
 
 def test_labels_that_are_no_class_and_rows_with_nan(kernel):
@@ -93,13 +47,6 @@ def test_other_scores_are_read_by_xla(kernel):
     readings(scores, labels)
     readings(scores.astype("bfloat16")[:, :100], labels % 100)
     assert not kernel
-
-
-WEIGHTED = [
-    {"sample_weight": jnp.array([1.0, 0.0, 2.0, -1.0, 0.5, 3.0])},
-    {"mask": jnp.array([True, False, True, True, False, True])},
-    {"row_mask": jnp.arange(6) < 4, "sample_weight": jnp.arange(6.0)},
-]
 
 
 @pytest.mark.parametrize("given", WEIGHTED)
