@@ -9,7 +9,6 @@ from tests.losses.arrays import (
 )
 from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
 from tests.losses.reference import (
-    OVER_BATCH,
     PAIRS,
     by_reduction,
     check_value_and_gradient,
@@ -47,8 +46,8 @@ def test_config_round_trip(loss, y_true, y_pred):
 
 @pytest.mark.parametrize(
     ("name", "options", "y_true", "y_pred"),
-    CASES + OVER_BATCH,
-    ids=[*IDS, "Dice", "Tversky"],
+    CASES,
+    ids=IDS,
 )
 def test_value_and_gradient(name, options, y_true, y_pred):
     check_value_and_gradient(name, options, y_true, y_pred)
