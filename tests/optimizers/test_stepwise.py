@@ -1,4 +1,4 @@
-"""Optimizers written for Keras, with ``build`` and ``update_step``, beside Keras'."""
+"""Tests of ``exburn.optimizers.stepwise``."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Variables of one name, and variables without a gradient, as in Keras."""
+"""Tests of ``exburn.optimizers.live``."""
 
 import keras as peer
 import numpy as np
@@ -8,21 +8,6 @@ import exburn
 from exburn.errors import ArgumentError
 
 ONES = np.ones((2, 2), "float32")
-
-
-def decayed(library):
-    """Two variables of equal names, the second of which is excluded."""
-    first, second = library.Variable(2.0), library.Variable(2.0)
-    optimizer = library.optimizers.Adam(1.0, weight_decay=0.004)
-    optimizer.exclude_from_weight_decay(var_list=[second])
-    zero = np.zeros((), "float32")
-    optimizer.apply_gradients([(zero, first), (zero, second)])
-    return float(first.value), float(second.value)
-
-
-def test_the_variable_given_is_excluded_and_not_its_namesake():
-    assert decayed(exburn) == pytest.approx(decayed(peer))
-    assert decayed(exburn) == pytest.approx((2 * 0.996, 2.0))
 
 
 @pytest.mark.parametrize(
