@@ -1,4 +1,4 @@
-"""The record of `fit`."""
+"""Tests of ``exburn.callbacks.contract.history``."""
 
 import json
 import sys
@@ -14,6 +14,16 @@ ROWS = [
     {"loss": 0.5, "accuracy": 0.8},
     {"loss": 0.4, "accuracy": 0.9, "val_loss": 0.6},
 ]
+
+
+class Interrupting(dict):
+    """Logs whose reading is interrupted, as by Ctrl-C, after the first name."""
+
+    def items(self):
+        for index, item in enumerate(super().items()):
+            if index:
+                raise KeyboardInterrupt
+            yield item
 
 
 def test_it_records_as_keras_does(model, drive):
@@ -35,16 +45,6 @@ def test_another_fit_begins_a_new_record(model, drive):
     drive([history], model, ROWS)
     drive([history], model, ROWS[:1], start=7)
     assert history.epoch == [7] and history.history["loss"] == [0.9]
-
-
-class Interrupting(dict):
-    """Logs whose reading is interrupted, as by Ctrl-C, after the first name."""
-
-    def items(self):
-        for index, item in enumerate(super().items()):
-            if index:
-                raise KeyboardInterrupt
-            yield item
 
 
 @pytest.mark.parametrize("finished", [0, 2])

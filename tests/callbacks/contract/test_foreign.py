@@ -1,5 +1,6 @@
-"""Callbacks that derive from Keras' own."""
+"""Tests of ``exburn.callbacks.contract.foreign``."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -7,8 +8,6 @@ import exburn
 from exburn import layers
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import CallbackError
-
-keras = pytest.importorskip("keras")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((64, 4)).astype(np.float32)
@@ -19,6 +18,20 @@ def classifier(**settings):
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", "mse", seed=0, **settings)
     return model
+
+
+class Epochs(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append((epoch, self.params["epochs"], sorted(logs or ())))
+
+
+class Batches(Epochs):
+    def on_batch_end(self, batch, logs=None):
+        self.calls.append(batch)
 
 
 def test_early_stopping_of_keras_stops_and_restores():
@@ -38,20 +51,6 @@ def test_a_schedule_of_keras_sets_the_learning_rate():
     halve = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
     model.fit(X, Y, epochs=3, callbacks=[halve], verbose=0)
     assert model.optimizer.learning_rate == pytest.approx(0.01 / 8)
-
-
-class Epochs(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.calls.append((epoch, self.params["epochs"], sorted(logs or ())))
-
-
-class Batches(Epochs):
-    def on_batch_end(self, batch, logs=None):
-        self.calls.append(batch)
 
 
 def test_only_those_with_batch_hooks_make_single_steps():

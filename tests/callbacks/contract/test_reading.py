@@ -1,4 +1,4 @@
-"""Hooks of batches that do not look at their logs do not wait for the device."""
+"""Tests of ``exburn.callbacks.contract.reading``."""
 
 import functools
 
@@ -39,18 +39,6 @@ class Hooks(exburn.callbacks.Callback):
         seen.append(more)
 
 
-@pytest.mark.parametrize("name", [n for n in vars(Hooks) if not n.startswith("_")])
-def test_whether_a_hook_may_look(name):
-    assert reads_logs(getattr(Hooks(), name)) == (name != "counted")
-
-
-def test_whether_a_function_may_look():
-    assert not reads_logs(lambda batch, logs: seen.append(batch))
-    assert reads_logs(lambda batch, logs: seen.append(logs))
-    assert reads_logs(functools.partial(Hooks().counted))
-    assert reads_logs(seen.append)
-
-
 def trained(callbacks, run="fit"):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((32, 4)).astype(np.float32), rng.integers(0, 3, 32)
@@ -89,6 +77,18 @@ class Stepping(Looking):
 
     def on_test_batch_end(self, batch, logs=None):
         self.logs.append(batch)
+
+
+@pytest.mark.parametrize("name", [n for n in vars(Hooks) if not n.startswith("_")])
+def test_whether_a_hook_may_look(name):
+    assert reads_logs(getattr(Hooks(), name)) == (name != "counted")
+
+
+def test_whether_a_function_may_look():
+    assert not reads_logs(lambda batch, logs: seen.append(batch))
+    assert reads_logs(lambda batch, logs: seen.append(logs))
+    assert reads_logs(functools.partial(Hooks().counted))
+    assert reads_logs(seen.append)
 
 
 @pytest.mark.parametrize("run", ["fit", "evaluate"])

@@ -1,17 +1,13 @@
-"""`Callback`, `CallbackList` and functions as callbacks."""
+"""Tests of ``exburn.callbacks.contract.sequence``."""
 
 import inspect
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-import exburn.callbacks
 from exburn.callbacks import EarlyStopping, LambdaCallback, ReduceLROnPlateau
-from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
-from exburn.errors import CallbackError, UnknownNameError
-
-keras = pytest.importorskip("keras")
+from exburn.callbacks.contract import Callback, CallbackList, History
+from exburn.errors import CallbackError
 
 HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
 
@@ -25,35 +21,6 @@ def recorder(*hooks, **attributes):
 
     body = {name: hook(name) for name in hooks}
     return type("Recorder", (Callback,), {**body, **attributes})(), calls
-
-
-def test_it_has_every_public_name_of_keras_callback():
-    names = {name for name in dir(keras.callbacks.Callback()) if name[0] != "_"}
-    assert names <= set(dir(Callback()))
-
-
-@pytest.mark.parametrize(
-    "hook", [h for h in HOOKS if hasattr(keras.callbacks.Callback, h)]
-)
-def test_hooks_have_keras_arguments(hook):
-    theirs = inspect.signature(getattr(keras.callbacks.Callback, hook))
-    ours = inspect.signature(getattr(Callback, hook))
-    assert list(ours.parameters) == list(theirs.parameters)
-
-
-def test_constructors_take_keras_arguments():
-    for name in (
-        "BackupAndRestore CSVLogger EarlyStopping LambdaCallback LearningRateScheduler "
-        "ModelCheckpoint OrbaxCheckpoint ProgbarLogger ReduceLROnPlateau TerminateOnNaN"
-    ).split():
-        theirs = inspect.signature(getattr(keras.callbacks, name)).parameters.values()
-        ours = inspect.signature(getattr(exburn.callbacks, name)).parameters
-        for parameter in theirs:
-            if parameter.kind is not parameter.VAR_KEYWORD:
-                assert ours[parameter.name].default == parameter.default, (
-                    name,
-                    parameter,
-                )
 
 
 def test_every_hook_reaches_an_overriding_callback_with_its_arguments():
@@ -169,28 +136,6 @@ def test_light_lists_do_not_need_the_weights():
     assert CallbackList([batches]).light
 
 
-def test_a_function_gets_the_logs_and_may_stop(model, drive):
-    seen = []
-
-    def watch(logs):
-        seen.append(dict(logs))
-        return {**logs, "stop_training": logs["loss"] < 0.5}
-
-    rows = [{"loss": 0.9}, {"loss": 0.4}, {"loss": 0.3}]
-    assert drive([watch], model, rows) == [0, 1]
-    times = [{k: e.pop(k) for k in list(e) if k.endswith("_ms")} for e in seen]
-    assert seen == [{"loss": 0.9, "epoch": 0}, {"loss": 0.4, "epoch": 1}]
-    assert times[0].keys() == {"epoch_time_ms", "total_time_ms", "eta_ms"}
-    assert 0 < times[0]["epoch_time_ms"] <= times[0]["total_time_ms"]
-    assert times[0]["eta_ms"] == pytest.approx(2 * times[0]["total_time_ms"])
-    assert times[1]["total_time_ms"] > times[0]["total_time_ms"]
-
-
-def test_what_a_function_returns_otherwise_is_ignored(model, drive):
-    drive([lambda logs: 1, lambda logs: {"loss": 0}, lambda logs: "x"], model, [{}])
-    assert model.stop_training is False
-
-
 def test_nested_lists_are_flattened():
     first, second, third = History(), Callback(), Callback()
     callbacks = CallbackList([first, [second, (CallbackList([third]),)]])
@@ -266,87 +211,3 @@ def test_state_goes_by_class_and_position():
         CallbackList([EarlyStopping()]).load_state_dict(state)
     with pytest.raises(CallbackError, match="no state to restore"):
         Callback().load_state_dict({"x": 1})
-
-
-def test_lambda_callback_takes_every_hook_and_nothing_else():
-    for hook in HOOKS:
-        seen = []
-        callback = LambdaCallback(**{hook: seen.append})
-        assert CallbackList([callback]).listens(hook)
-        getattr(callback, hook)(1)
-        assert seen == [1]
-    with pytest.raises(UnknownNameError, match="Did you mean 'on_epoch_end'"):
-        LambdaCallback(on_epoch_ends=print)
-    with pytest.raises(CallbackError, match="must be a function"):
-        LambdaCallback(on_epoch_end=3)
-
-
-KERAS_CODE = '''
-class LossWatcher(BASE):
-    """As in Keras' guide on writing callbacks."""
-
-    def __init__(self, patience=0):
-        super().__init__()
-        self.patience = patience
-        self.best_weights = None
-
-    def set_params(self, params):
-        super().set_params(params)
-        self.epochs = params["epochs"]
-
-    def set_model(self, model):
-        super().set_model(model)
-        self.ready = self.model is model
-
-    def on_train_begin(self, logs=None):
-        self.wait = 0
-        self.stopped_epoch = 0
-        self.best = np.inf
-        self.batches = 0
-
-    def on_batch_end(self, batch, logs=None):
-        self.batches += 1
-
-    def on_epoch_end(self, epoch, logs=None):
-        current = logs.get("loss")
-        if np.less(current, self.best):
-            self.best = current
-            self.wait = 0
-            self.best_weights = self.model.get_weights()
-        else:
-            self.wait += 1
-            if self.wait >= self.patience:
-                self.stopped_epoch = epoch
-                self.model.stop_training = True
-                self.model.set_weights(self.best_weights)
-        self.model.optimizer.learning_rate = 0.5 * self.model.optimizer.learning_rate
-'''
-
-
-def test_keras_user_code_works_when_its_base_class_is_changed(model, drive):
-    namespace = {"BASE": Callback, "np": np}
-    exec(KERAS_CODE, namespace)
-    watcher = namespace["LossWatcher"](patience=1)
-    rows = [{"loss": v} for v in (0.5, 0.4, 0.6, 0.1)]
-    assert drive([watcher], model, rows) == [0, 1, 2]
-    assert watcher.ready and watcher.epochs == 4 and watcher.batches == 12
-    assert watcher.stopped_epoch == 2
-    assert model.weights[0].tolist() == [2, 2]
-    assert model.optimizer.learning_rate == 0.0125
-
-
-def test_a_subclass_that_forgets_super_init_works(model, drive):
-    class Forgetful(Callback):
-        def __init__(self):
-            self.seen = []
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.seen.append(self.params["epochs"])
-
-    forgetful = Forgetful()
-    drive([forgetful], model, [{}, {}])
-    assert forgetful.seen == [2, 2]
-
-
-def test_function_callback_is_what_a_list_makes_of_a_function():
-    assert isinstance(CallbackList([print]).callbacks[0], FunctionCallback)
