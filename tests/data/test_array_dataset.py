@@ -1,4 +1,4 @@
-"""Arrays as a data set: conversion, checks, splits; streams in test_streams.py."""
+"""Tests of ``exburn.data.array_dataset``: arrays, their checks, parts and splits."""
 
 import tracemalloc
 from collections import namedtuple
@@ -53,7 +53,6 @@ def traced():
 
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
-
 
 BAD = {
     "unequal lengths": ((X, Y[:3]), DataError, "x and y must have the same number"),
@@ -188,9 +187,6 @@ def test_take_never_wraps_or_clamps(indices):
         as_dataset(jnp.arange(10)).take(indices)
 
 
-# --- NaN --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("make", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
 def test_non_finite_values_are_named(value, make):
@@ -262,9 +258,6 @@ def test_checks_copy_no_data():
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < x.nbytes / 2
-
-
-# --- split ------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,4 +1,4 @@
-"""Data frames and sparse matrices, from the real libraries."""
+"""Tables of pandas and polars."""
 
 import numpy as np
 import pytest
@@ -74,40 +74,6 @@ def test_nan_in_a_frame_is_found(table):
         check_finite(data.tree)
 
 
-def test_pandas_categories():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"c": pandas.Categorical(["a", "b"])})
-    with pytest.raises(DTypeError, match="get_dummies"):
-        as_dataset(frame)
-    assert as_dataset(pandas.get_dummies(frame)).tree[0].shape == (2, 2)
-
-
-def test_pandas_rows_go_by_position():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [0, 1]}, index=[7, 3])
-    data = as_dataset(frame[["a"]], frame["b"])
-    assert data.take([1])[0].tolist() == [[2.0]]
-
-
-def test_polars_lazy_categories_and_arrays():
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame({"a": [1.0]})
-    with pytest.raises(DTypeError, match="collect"):
-        as_dataset(frame.lazy())
-    with pytest.raises(DTypeError, match="to_physical"):
-        as_dataset(polars.Series(["a", "b"], dtype=polars.Categorical))
-    with pytest.raises(DTypeError, match="list.to_array"):
-        as_dataset(polars.Series([[1.0], [2.0]]))
-    rows = polars.Series(
-        [[1.0, 2.0], [3.0, 4.0]], dtype=polars.Array(polars.Float32, 2)
-    )
-    assert as_dataset(rows).tree[0].tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(DTypeError, match=r"Pass it alone, as an input: frame\['a'\]"):
-        as_dataset(polars.DataFrame({"a": rows, "b": [1.0, 2.0]}))
-    with pytest.raises(DTypeError, match="cannot become an array.*\n.*\n.*cause: "):
-        as_dataset(polars.Series([1, 2], dtype=polars.Int128))
-
-
 def test_a_layer_takes_what_is_an_array_by_its_own_account(table):
     layer = layers.Dense(2)
     layer(np.ones((1, 2)))
@@ -117,35 +83,3 @@ def test_a_layer_takes_what_is_an_array_by_its_own_account(table):
     np.testing.assert_array_equal(own, plain)
     with pytest.raises(DTypeError, match="received DataFrame"):
         layer(table.DataFrame({"a": [1.0], "b": [2.0]}))
-
-
-def test_sparse_arrays_of_jax():
-    from jax.experimental import sparse
-
-    eye = np.eye(3, dtype="float32")
-    for make in (sparse.BCOO.fromdense, sparse.BCSR.fromdense):
-        for got in as_dataset(make(eye), make(eye)).tree[:2]:
-            np.testing.assert_array_equal(got, eye)
-        (rows,) = as_dataset(iter([make(eye)])).iterate()
-        np.testing.assert_array_equal(rows[0], eye)
-
-
-def test_scipy_sparse(monkeypatch):
-    sparse = pytest.importorskip("scipy.sparse")
-    from exburn.datasets.adapters import scipy_sparse
-
-    eye, none = np.eye(3), np.zeros((3, 1))
-    for kind in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
-        for make in (f"{kind}_array", f"{kind}_matrix"):
-            make = getattr(sparse, make)
-            x, y, weights = as_dataset({"s": make(eye)}, make(none), make(none)).tree
-            for got, meant in ((x["s"], eye), (y, none), (weights, none[:, 0])):
-                assert type(got) is np.ndarray and got.dtype == np.float32
-                np.testing.assert_array_equal(got, meant)
-            (rows,) = as_dataset(iter([make(eye)])).iterate()
-            np.testing.assert_array_equal(rows[0], eye)
-            with pytest.raises(DTypeError, match=r"toarray\(\)"):
-                layers.Dense(2)(make(eye))
-    monkeypatch.setattr(scipy_sparse, "LIMIT", 71)
-    with pytest.raises(DataError, match="GiB when dense"):
-        as_dataset(sparse.csr_matrix(np.eye(3)))

@@ -1,15 +1,56 @@
-"""Data that come in batches, and adapters that teach ExBurn other types."""
+"""Tests of ``exburn.data.stream_dataset``."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.datasets.countdown import Countdown
 
-from exburn.data import ArrayDataset, StreamDataset, as_dataset, register_adapter
-from exburn.data.adapting import ADAPTERS
-from exburn.errors import ArgumentError, DataError, DTypeError, ShapeError
+from exburn.data import StreamDataset, as_dataset
+from exburn.errors import DataError, DTypeError, ShapeError
 
 X, Y = np.zeros((4, 2), np.float32), np.zeros(4, np.float32)
+
+
+def _in_turn(arrays):
+    for number in range(30):
+        array = arrays[number % len(arrays)]
+        array[:] = number
+        yield array
+
+
+def _slices():
+    whole = np.repeat(np.arange(30, dtype=np.float32), 2)
+    yield from np.split(whole, 30)
+    whole[:] = -1
+
+
+def _late():
+    """New arrays first, and then the last of them again and again."""
+    for number in range(30):
+        if number < 20:
+            array = np.zeros(2, np.float32)
+        array.flags.writeable = True
+        array[:] = number
+        array.flags.writeable = False
+        yield array
+
+
+STREAMS = {
+    "unequal": ([(X, Y), (X, Y[:2])], DataError, "same number of rows"),
+    "too many": ([(X, Y, Y, Y)], DataError, "tuple of 4 parts"),
+    "nothing": ([()], DataError, "tuple of 0 parts"),
+    "None": ([None], DataError, "lacks inputs"),
+    "strings": ([(np.array(["a"]), Y[:1])], DTypeError, "strings"),
+    "a row": ([(X[0], Y[0])], ShapeError, "is a single row: it holds a number"),
+    "a row of numbers": ([(X[0], 1.0)], ShapeError, "Batch the rows: DataLoader("),
+    "a row of columns": ([{"a": 1.0, "b": 2}], ShapeError, "is a single row"),
+    "a row and its target": ([(X[0], Y[:1])], DataError, "has to batch its rows"),
+    "rank": ([(X, Y), (X[..., None], Y)], DataError, "another structure or rank"),
+    "structure": ([(X, Y), ({"a": X}, Y)], DataError, "another structure or rank"),
+    "lost y": ([(X, Y), X], DataError, "another structure or rank"),
+    "empty": ([(X, Y), (X[:0], Y[:0])], DataError, "is empty"),
+    "weights": ([(X, Y, -Y - 1)], DataError, "not negative"),
+}
 
 
 def test_stream_pads_batches_to_three_parts_and_converts():
@@ -35,30 +76,6 @@ def test_peek_loses_nothing():
         assert stream.peek()[0][0, 0] == 0
         assert [x[0, 0] for x, _, _ in stream.iterate(0)] == [0, 1, 2]
         assert opened == [0]
-
-
-def _in_turn(arrays):
-    for number in range(30):
-        array = arrays[number % len(arrays)]
-        array[:] = number
-        yield array
-
-
-def _slices():
-    whole = np.repeat(np.arange(30, dtype=np.float32), 2)
-    yield from np.split(whole, 30)
-    whole[:] = -1
-
-
-def _late():
-    """New arrays first, and then the last of them again and again."""
-    for number in range(30):
-        if number < 20:
-            array = np.zeros(2, np.float32)
-        array.flags.writeable = True
-        array[:] = number
-        array.flags.writeable = False
-        yield array
 
 
 @pytest.mark.parametrize(
@@ -183,24 +200,6 @@ def test_no_batches(reiterable):
         list(stream.iterate())
 
 
-STREAMS = {
-    "unequal": ([(X, Y), (X, Y[:2])], DataError, "same number of rows"),
-    "too many": ([(X, Y, Y, Y)], DataError, "tuple of 4 parts"),
-    "nothing": ([()], DataError, "tuple of 0 parts"),
-    "None": ([None], DataError, "lacks inputs"),
-    "strings": ([(np.array(["a"]), Y[:1])], DTypeError, "strings"),
-    "a row": ([(X[0], Y[0])], ShapeError, "is a single row: it holds a number"),
-    "a row of numbers": ([(X[0], 1.0)], ShapeError, "Batch the rows: DataLoader("),
-    "a row of columns": ([{"a": 1.0, "b": 2}], ShapeError, "is a single row"),
-    "a row and its target": ([(X[0], Y[:1])], DataError, "has to batch its rows"),
-    "rank": ([(X, Y), (X[..., None], Y)], DataError, "another structure or rank"),
-    "structure": ([(X, Y), ({"a": X}, Y)], DataError, "another structure or rank"),
-    "lost y": ([(X, Y), X], DataError, "another structure or rank"),
-    "empty": ([(X, Y), (X[:0], Y[:0])], DataError, "is empty"),
-    "weights": ([(X, Y, -Y - 1)], DataError, "not negative"),
-}
-
-
 @pytest.mark.parametrize("case", STREAMS)
 def test_a_bad_batch_is_a_typed_error(case):
     batches, error, text = STREAMS[case]
@@ -225,52 +224,3 @@ def test_an_error_of_the_source_says_where():
     with pytest.raises(OSError, match="disk gone") as caught:
         list(as_dataset(batches()).iterate(3))
     assert caught.value.__notes__ == ["while reading batch 1 of epoch 3 (generator)"]
-
-
-class Celsius:
-    def __init__(self, values):
-        self.values = values
-
-
-class CelsiusAdapter:
-    def accepts(self, value):
-        return isinstance(value, Celsius)
-
-    def to_array(self, value, *, name, op):
-        return np.asarray(value.values) + 273.15
-
-
-class Tape:
-    pass
-
-
-class TapeAdapter:
-    def accepts(self, value):
-        return isinstance(value, Tape)
-
-    def load(self, value):
-        return ArrayDataset(X, Y)
-
-
-@pytest.fixture
-def registry():
-    kept = list(ADAPTERS)
-    yield ADAPTERS
-    ADAPTERS[:] = kept
-
-
-def test_a_user_can_add_adapters(registry):
-    before = len(registry)
-    assert register_adapter(CelsiusAdapter) is CelsiusAdapter
-    register_adapter(TapeAdapter)
-    register_adapter(TapeAdapter)  # replaces itself
-    assert len(registry) == before + 2
-    data = as_dataset({"t": Celsius([0.0])}, Celsius([1.0]))
-    assert data.tree[1][0] == np.float32(274.15)
-    assert as_dataset(Celsius([0.0])).size == 1
-    assert as_dataset(Tape()).size == 4
-
-
-def test_an_adapter_needs_its_methods(registry):
-    with pytest.raises(ArgumentError, match="an adapter needs accepts"):
-        register_adapter(Tape)
