@@ -1,7 +1,9 @@
 """An op on a table of cases: Keras' values, and the same shapes on symbols."""
 
 import functools
+import importlib
 import operator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -55,6 +57,13 @@ class Cases(dict):
         if name in WITHOUT_SYMBOLS | NOT_COMPILED:
             return self.call(keras().ops, name, i)
         return jax.jit(lambda: self.call(keras().ops, name, i))()
+
+
+def every_case():
+    """The cases of all files of tests in this folder."""
+    files = sorted(Path(__file__).parent.glob("test_*.py"))
+    modules = [importlib.import_module(f"tests.ops.{path.stem}") for path in files]
+    return {k: v for m in modules for k, v in getattr(m, "CASES", {}).items()}
 
 
 def check_values(cases, name, i, golden):

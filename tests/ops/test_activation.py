@@ -8,6 +8,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import layers, ops
 
 CASES = Cases(
     {
@@ -57,3 +60,15 @@ def test_batches_of_unknown_size(name):
 )
 def test_batches_of_unknown_size_stay_unknown(name):
     check_unknown_batch(CASES, name, first_is_unknown=True)
+
+
+def test_sparsemax_is_a_distribution():
+    rows = ops.sparsemax(ROWS)
+    np.testing.assert_allclose(rows.sum(-1), 1, rtol=1e-6)
+    assert (rows == 0).any() and (rows >= 0).all()
+
+
+def test_a_softmax_of_one_value_warns():
+    for softmax in (ops.softmax, layers.Softmax()):
+        with pytest.warns(UserWarning, match="Is sigmoid meant"):
+            assert softmax(ROWS[:, :1]).tolist() == [[1], [1], [1], [1]]

@@ -7,6 +7,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -48,3 +51,14 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 @pytest.mark.parametrize("name", ["ctc_loss", "ctc_decode"])
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.ctc_decode(ROWS[None], [4], "best"), errors.UnknownNameError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -18,6 +18,10 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import Input, Model, errors, ops
+from exburn.module.layer import Layer
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -90,3 +94,35 @@ def test_batches_of_unknown_size(name):
 @pytest.mark.parametrize("name", ("copy ravel flipud fliplr view").split())
 def test_batches_of_unknown_size_stay_unknown(name):
     check_unknown_batch(CASES, name, first_is_unknown=True)
+
+
+class Tokens(Layer):
+    """Asks for the batch size in ``call``, as much Keras code does."""
+
+    def build(self, input_shape):
+        self.token = self.add_weight((1, 1, input_shape[-1]), "ones", name="token")
+
+    def call(self, x):
+        batch = ops.shape(x)[0]
+        token = ops.broadcast_to(self.token, (batch, 1, ops.shape(x)[-1]))
+        steps = ops.arange(ops.shape(x)[1])
+        x = x + ops.cast(steps, x.dtype)[None, :, None]
+        return ops.concatenate([token, x, ops.zeros((batch, 1, x.shape[-1]))], axis=1)
+
+
+def test_sizes_are_usable_inside_a_layer():
+    x = Input((5, 3))
+    model = Model(x, Tokens()(x))
+    assert model.output_shape == (None, 7, 3)
+    assert model(np.zeros((2, 5, 3), "float32")).shape == (2, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.reshape(ROWS, (None, -1)), errors.ShapeError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -1,11 +1,14 @@
 """Tests of ``exburn.ops.attention``, beside Keras' and on symbols."""
 
+import numpy as np
 import pytest
 from tests.ops.cases import (
     Draws,
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+
+from exburn import ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -46,3 +49,14 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 @pytest.mark.parametrize("name", ["dot_product_attention"])
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+def test_attention_with_capped_logits():
+    q = np.random.default_rng(0).normal(size=(2, 5, 4, 8)).astype("float32") * 5
+    free = ops.dot_product_attention(q, q, q, is_causal=True)
+    loose = ops.dot_product_attention(q, q, q, is_causal=True, attn_logits_soft_cap=1e9)
+    capped = ops.dot_product_attention(
+        q, q, q, is_causal=True, attn_logits_soft_cap=1.0
+    )
+    np.testing.assert_allclose(loose, free, rtol=1e-4, atol=1e-4)
+    assert not np.allclose(capped, free, atol=0.1)

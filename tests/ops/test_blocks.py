@@ -7,6 +7,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import RGB, ROWS
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -49,3 +52,19 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 )
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.depth_to_space(RGB, 0), errors.ArgumentError),
+(lambda: ops.depth_to_space(RGB, 2), errors.ShapeError),
+(lambda: ops.space_to_depth(RGB, 3), errors.ShapeError),
+(lambda: ops.rearrange(ROWS, "a b -> a"), errors.ArgumentError),
+(lambda: ops.rearrange(ROWS, "a (b c) -> a b c"), errors.ArgumentError),
+(lambda: ops.rearrange(ROWS, "a (b c) -> a b c", b=4), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

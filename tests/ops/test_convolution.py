@@ -9,6 +9,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import RGB
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -55,3 +58,16 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 )
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.conv(RGB, RGB[..., :2]), errors.ShapeError),
+(lambda: ops.conv(RGB, RGB[0]), errors.ShapeError),
+(lambda: ops.conv_transpose(RGB, RGB, 2, "same", 2), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

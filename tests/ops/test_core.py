@@ -1,5 +1,7 @@
 """Tests of ``exburn.ops.core``, beside Keras' and on symbols."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.ops.cases import (
@@ -13,6 +15,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import Input, errors, ops
 
 CASES = Cases(
     {
@@ -61,3 +66,34 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 @pytest.mark.parametrize("name", ["stop_gradient", "convert_to_tensor"])
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name, first_is_unknown=True)
+
+
+def test_shape_of_a_symbol_goes_into_reshape():
+    x = Input((4, 3))
+    assert ops.shape(x) == (None, 4, 3)
+    assert ops.reshape(x, (ops.shape(x)[0], 12)).shape == (None, 12)
+    assert ops.size(x).shape == ()
+    assert (ops.ndim(x), ops.dtype(x), ops.is_tensor(x)) == (3, "float32", False)
+    assert ops.convert_to_tensor(x) is x
+    assert ops.convert_to_tensor(x, "int32").dtype == "int32"
+
+
+def test_all_that_follows_a_place():
+    assert ops.slice(Input((5,)), (2, 1), (-1, -1)).shape == (None, 4)
+    rest = ops.slice(ROWS, jnp.array([1, 2]), (-1, 3))
+    np.testing.assert_array_equal(rest, ROWS[1:, 2:5])
+    with pytest.raises(errors.ArgumentError, match="-1 needs a beginning"):
+        jax.jit(lambda begin: ops.slice(ROWS, begin, (-1, 3)))(jnp.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.convert_to_tensor([1], sparse=True), errors.ArgumentError),
+(lambda: ops.unstack(ROWS, num=3), errors.ShapeError),
+(lambda: ops.scatter_update(ROWS, [[0]], ROWS, "mean"), errors.UnknownNameError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -11,6 +11,8 @@ from tests.ops.cases import (
 )
 from tests.ops.check import Cases, check_symbols, check_values
 
+from exburn import ops
+
 CASES = Cases(
     {
         "array": [case(np.concatenate([X, S]))],
@@ -48,3 +50,10 @@ def test_values_are_those_of_keras(name, i, golden):
 @pytest.mark.parametrize(("name", "i"), CASES.rows)
 def test_shapes_of_symbols_are_those_of_arrays(name, i):
     check_symbols(CASES, name, i)
+
+
+def test_numbers_taken_out_may_be_changed():
+    x = ops.ones(3)
+    numbers = ops.convert_to_numpy(x)
+    numbers[0] = 5
+    assert x.tolist() == [1, 1, 1]

@@ -11,6 +11,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 CASES = Cases(
     {
@@ -48,3 +51,16 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 @pytest.mark.parametrize("name", ["one_hot", "multi_hot"])
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.one_hot([1], 3, sparse=True), errors.ArgumentError),
+(lambda: ops.binary_crossentropy(ROWS, ROWS[:, :1]), errors.ShapeError),
+(lambda: ops.sparse_categorical_crossentropy([1], ROWS), errors.ShapeError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

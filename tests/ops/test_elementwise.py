@@ -1,5 +1,6 @@
 """Tests of ``exburn.ops.elementwise``, beside Keras' and on symbols."""
 
+import jax
 import numpy as np
 import pytest
 from tests.ops.cases import (
@@ -14,6 +15,10 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import ops
+from exburn.layers import Dense
 
 CASES = Cases(
     {
@@ -86,3 +91,32 @@ def test_batches_of_unknown_size(name):
 )
 def test_batches_of_unknown_size_stay_unknown(name):
     check_unknown_batch(CASES, name, first_is_unknown=True)
+
+
+def test_custom_gradient_with_keras_upstream_argument():
+    @ops.custom_gradient
+    def log1pexp(x):
+        e = ops.exp(x)
+
+        def grad(*args, upstream=None):
+            (upstream,) = args if upstream is None else (upstream,)
+            return upstream * (1 - 1 / (1 + e))
+
+        return ops.log(1 + e), grad
+
+    assert float(jax.grad(log1pexp)(100.0)) == 1.0
+    layer = Dense(1)
+    layer(ROWS)
+    assert float(log1pexp(layer.bias)[0]) == pytest.approx(np.log(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("values", [[123, 235, -15], [1, 2, 3]])
+def test_whole_numbers_are_rounded_to_tens(values):
+    rounded = ops.round(np.array(values, "int32"), -1)
+    assert rounded.dtype == "int32"
+    assert rounded.tolist() == np.round(values, -1).tolist()
+
+
+def test_bounds_of_truth_values_are_floats():
+    for op in (ops.floor, ops.ceil, ops.rsqrt):
+        assert op(np.array([True])).dtype == "float32"

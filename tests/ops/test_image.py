@@ -1,11 +1,15 @@
 """Tests of ``exburn.ops.image``, beside Keras' and on symbols."""
 
+import numpy as np
 import pytest
 from tests.ops.cases import (
     IMAGES,
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 CASES = Cases(
     {
@@ -40,3 +44,15 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 )
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.image.crop_images(ROWS[..., None], 1), errors.ArgumentError),
+(lambda: ops.image.rgb_to_hsv(np.ones((2, 2, 3), int)), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -11,6 +11,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -44,3 +47,14 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 @pytest.mark.parametrize("name", ["top_k"])
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.segment_sum(ROWS, [0, 1]), errors.ShapeError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -12,6 +12,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 CASES = Cases(
     {
@@ -46,3 +49,20 @@ def test_values_are_those_of_keras(name, i, golden):
 @pytest.mark.parametrize(("name", "i"), CASES.rows)
 def test_shapes_of_symbols_are_those_of_arrays(name, i):
     check_symbols(CASES, name, i)
+
+
+def test_eig():
+    matrix = ROWS[:, :4]
+    values, vectors = ops.eig(matrix)
+    np.testing.assert_allclose(matrix @ vectors, values * vectors, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.cholesky([[1.0, 2.0], [2.0, 1.0]]), errors.DataError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

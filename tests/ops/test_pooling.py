@@ -1,5 +1,6 @@
 """Tests of ``exburn.ops.pooling``, beside Keras' and on symbols."""
 
+import numpy as np
 import pytest
 from tests.ops.cases import (
     IMAGES,
@@ -9,6 +10,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -54,3 +58,21 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 )
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+def test_pools_step_by_their_size():
+    image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
+    assert ops.max_pool(image, 2).ravel().tolist() == [5, 7, 13, 15]
+    assert ops.average_pool(image, (2, 4)).ravel().tolist() == [3.5, 11.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.max_pool(ROWS, 2), errors.ShapeError),
+(lambda: ops.max_pool(ROWS[..., None], 2, padding="causal"), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -1,5 +1,7 @@
 """Tests of ``exburn.ops.reduction``, beside Keras' and on symbols."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.ops.cases import (
@@ -18,6 +20,9 @@ from tests.ops.cases import (
     case,
 )
 from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
 
 draws = Draws()
 floats, ints = draws.floats, draws.ints
@@ -87,3 +92,22 @@ def test_shapes_of_symbols_are_those_of_arrays(name, i):
 )
 def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.histogram(ROWS, 0), errors.ArgumentError),
+(lambda: ops.histogram(ROWS, range=(2, 1)), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_bincount_in_compiled_code_needs_a_length():
+    with pytest.raises(errors.ArgumentError, match="minlength"):
+        jax.jit(ops.bincount)(jnp.arange(3))
+    counts = jax.jit(lambda x: ops.bincount(x, minlength=4))(jnp.arange(3))
+    assert counts.tolist() == [1, 1, 1, 0]

@@ -1,4 +1,4 @@
-"""``utils``: pictures of models."""
+"""Tests of ``exburn.utils.drawing``."""
 
 import sys
 import types

@@ -1,42 +1,15 @@
-"""``FeatureSpace`` beside the layers and formulas that it stands for.
-
-Keras' own needs TensorFlow, so that it cannot run here.
-"""
+"""Tests of ``exburn.utils.feature_space``."""
 
 import copy
 
 import numpy as np
 import pytest
+from tests.utils.spaces import KINDS, NUMBERS, TABLE, one_hot
 
 import exburn
 from exburn import layers
-from exburn.errors import (
-    ArgumentError,
-    DataError,
-    NotBuiltError,
-    UnknownNameError,
-)
+from exburn.errors import ArgumentError, NotBuiltError, UnknownNameError
 from exburn.utils import FeatureSpace
-
-TABLE = {
-    "age": [20.0, 40.0, 30.0, 22.0],
-    "town": ["Delft", "Ghent", "Delft", "Bonn"],
-    "id": np.array([7, 9, 7, 2**40]),
-}
-NUMBERS = {
-    "age": np.array([20.0, 40.0, 30.0, 22.0], np.float32),
-    "rooms": np.array([1, 2, 2, 5]),
-    "height": np.array([0.0, 1.0, 2.0, 3.0], np.float32),
-}
-KINDS = {
-    "age": "float_normalized",
-    "rooms": "integer_categorical",
-    "height": FeatureSpace.float_discretized(4),
-}
-
-
-def one_hot(numbers, depth):
-    return np.eye(depth, dtype=np.float32)[np.asarray(numbers).reshape(-1)]
 
 
 def test_a_vector_has_the_features_by_name_and_the_crosses_behind_them():
@@ -72,80 +45,6 @@ def test_a_vector_has_the_features_by_name_and_the_crosses_behind_them():
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "column", "expected"),
-    [
-        ("float", [1, 2], [[1.0], [2.0]]),
-        ("float_rescaled", [1.0, 2.0], [[1.0], [2.0]]),
-        (FeatureSpace.float_rescaled(0.5, 1.0), [2.0, 4.0], [[2.0], [3.0]]),
-        ("float_normalized", [1.0, 3.0], [[-1.0], [1.0]]),
-        (
-            FeatureSpace.float_discretized(None, [0.0, 1.0]),
-            [-1.0, 0.5],
-            one_hot([0, 1], 3),
-        ),
-        ("integer_categorical", [5, 6], one_hot([2, 1], 3)),
-        ("string_categorical", ["a", "b"], one_hot([2, 1], 3)),
-        (
-            FeatureSpace.string_categorical(num_oov_indices=2, max_tokens=3),
-            ["a", "a"],
-            one_hot([2, 2], 3),
-        ),
-        ("integer_hashed", [3, 4], one_hot(layers.Hashing(32)([3, 4]), 32)),
-        (
-            FeatureSpace.string_hashed(7),
-            ["x", "y"],
-            one_hot(layers.Hashing(7)(["x", "y"]), 7),
-        ),
-        (
-            FeatureSpace.feature(
-                "string", layers.TextVectorization(output_mode="multi_hot"), "float"
-            ),
-            ["b a", "a"],
-            [[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]],
-        ),
-        (
-            FeatureSpace.feature(
-                "int32", layers.CategoryEncoding(3, output_mode="count"), "float"
-            ),
-            [[1, 1], [0, 2]],
-            [[0.0, 2.0, 0.0], [1.0, 0.0, 1.0]],
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_kinds_of_features(kind, column, expected):
-    space = FeatureSpace({"x": kind})
-    space.adapt({"x": column})
-    np.testing.assert_array_equal(space({"x": column}), expected)
-
-
-def test_discretized_features_have_as_many_bins_as_they_are_told():
-    space = FeatureSpace({"x": "float_discretized"}, num_discretization_bins=4)
-    space.adapt({"x": np.arange(8.0)})
-    assert space({"x": np.arange(8.0)}).argmax(1).tolist() == [0, 1, 1, 2, 2, 3, 3, 3]
-    assert space.preprocessors["x"].bin_boundaries == (1.0, 3.0, 5.0)
-
-
-def test_numbers_of_categories_in_a_dict():
-    space = FeatureSpace(
-        {
-            "town": FeatureSpace.string_categorical(output_mode="int"),
-            "id": FeatureSpace.integer_categorical(output_mode="int"),
-        },
-        crosses=[FeatureSpace.cross(("town", "id"), 6, output_mode="int")],
-        output_mode="dict",
-    )
-    table = {"town": TABLE["town"], "id": TABLE["id"]}
-    space.adapt(table)
-    found = space(table)
-    assert list(found) == ["id", "town", "town_X_id"]
-    assert {v.shape for v in found.values()} == {(4, 1)}
-    assert {v.dtype.kind for v in found.values()} == {"i"}
-    single = space({"town": "Ghent", "id": 9})
-    assert single["id"].tolist() == found["id"][1].tolist()
-
-
 def test_parts_have_keras_names():
     space = FeatureSpace(
         {"a": "float", "b": "string_hashed", "c": FeatureSpace.float_rescaled()},
@@ -160,30 +59,6 @@ def test_parts_have_keras_names():
     assert space.crosses[0].name == "b_X_a" and "b_X_a" in space.crosses_by_name
     assert space.crossers["b_X_a"].num_bins == 32
     assert space.encoded_features is None
-
-
-# ---------------------------------------------------------------------- data
-def _sources():
-    rows = [{k: v[i] for k, v in NUMBERS.items()} for i in range(4)]
-    halves = [{k: v[i : i + 2] for k, v in NUMBERS.items()} for i in (0, 2)]
-    labels = np.zeros((4, 1))
-    return {
-        "rows": exburn.utils.Stream(lambda epoch: iter(rows), 4),
-        "batches": halves,
-        "iterator": iter(halves),
-        "pairs": [(half, labels[:2]) for half in halves],
-        "lists": {k: v.tolist() for k, v in NUMBERS.items()},
-        "more": NUMBERS | {"target": labels},
-    }
-
-
-@pytest.mark.parametrize("source", sorted(_sources()))
-def test_what_adapt_reads(source):
-    known = FeatureSpace(KINDS)
-    known.adapt(NUMBERS)
-    space = FeatureSpace(KINDS)
-    space.adapt(_sources()[source])
-    np.testing.assert_allclose(space(NUMBERS), known(NUMBERS), rtol=1e-6, atol=1e-7)
 
 
 def test_datasets_are_mapped():
@@ -204,7 +79,6 @@ def test_datasets_are_mapped():
     assert np.isfinite(history.history["loss"]).all()
 
 
-# ---------------------------------------------------------------------- models
 def test_a_model_begins_with_the_columns(tmp_path):
     space = FeatureSpace(KINDS)
     space.adapt(NUMBERS)
@@ -244,7 +118,6 @@ def test_a_model_begins_with_words():
     np.testing.assert_allclose(found, space(table) @ kernel + bias, atol=1e-5)
 
 
-# ---------------------------------------------------------------------- files
 def test_files_have_what_was_learned(tmp_path):
     space = FeatureSpace(
         {
@@ -284,7 +157,6 @@ def test_a_space_that_learns_nothing_needs_no_data(tmp_path):
     np.testing.assert_array_equal(again({"a": [1.0, 2.0], "b": [1, 2]}), found)
 
 
-# ---------------------------------------------------------------------- errors
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -304,41 +176,3 @@ def test_bad_arguments(arguments, error):
         FeatureSpace(**arguments)
     with pytest.raises(ValueError):  # as in Keras
         FeatureSpace(**arguments)
-
-
-def test_bad_features():
-    with pytest.raises(ArgumentError, match="output_mode"):
-        FeatureSpace.feature("float32", layers.Rescaling(2.0), "two_hot")
-    with pytest.raises(ArgumentError, match="is a layer"):
-        FeatureSpace.feature("float32", abs, "float")
-    for kind, message in (
-        (FeatureSpace.integer_categorical(output_mode="int"), "cannot be joined"),
-        (FeatureSpace.feature("float32", layers.Rescaling(2.0), "one_hot"), "integers"),
-        (
-            FeatureSpace.feature("string", layers.TextVectorization(), "one_hot"),
-            "how many categories",
-        ),
-    ):
-        column = ["a"] if kind.dtype == "string" else [1]
-        with pytest.raises(ArgumentError, match=message):
-            FeatureSpace({"a": kind}).adapt({"a": column})
-
-
-def test_bad_data():
-    space = FeatureSpace({"a": "float", "b": "integer_categorical"})
-    with pytest.raises(NotBuiltError, match="features: b"):
-        space({"a": [1.0], "b": [1]})
-    for data in ({}, [], {"a": [1.0]}, [np.ones(3)], [{"a": np.ones(2)}]):
-        with pytest.raises(DataError):
-            space.adapt(data)
-    space.adapt({"a": [1.0], "b": [1]})
-    for data in (
-        np.ones(3),
-        {"a": [1.0]},
-        {"a": [1.0], "b": [1], "c": [1]},
-        {"a": [1.0, 2.0], "b": [1]},
-        {"a": 1.0, "b": [1, 2]},
-        {"a": [[1.0], [2.0, 3.0]], "b": [1, 2]},
-    ):
-        with pytest.raises(DataError):
-            space(data)

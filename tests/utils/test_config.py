@@ -1,14 +1,14 @@
-"""``utils.Config`` beside that of Keras."""
+"""Tests of ``exburn.utils.config``."""
 
 import copy
 import json
 import pickle
 
+import keras
 import pytest
 
 import exburn
 
-keras = pytest.importorskip("keras")
 BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
 
 

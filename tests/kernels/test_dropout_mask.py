@@ -1,4 +1,4 @@
-"""The hash that says which entries dropout keeps."""
+"""Tests of ``exburn.kernels.dropout_mask``."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""``get_file`` against a server on this machine: cache, digests, archives."""
+"""Tests of ``exburn.utils.files``."""
 
 import functools
 import hashlib
@@ -55,6 +55,19 @@ def leftovers(tmp_path):
     return [p.name for p in (tmp_path / "cache").rglob(".*")]
 
 
+def archive(path, members):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as file:
+            for name, data in members.items():
+                file.writestr(name, data)
+        return
+    with tarfile.open(path, "w:gz") as file:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+
+
 def test_a_file_is_fetched_once(server, get, tmp_path):
     url, folder, asked = server
     (folder / "words.txt").write_bytes(TEXT)
@@ -90,19 +103,6 @@ def test_md5_hash_as_it_used_to_be_given(server, get):
     assert get(origin=f"{url}/words.txt", md5_hash=hashlib.md5(TEXT).hexdigest())
     with pytest.raises(errors.FileFormatError):
         get("b.txt", f"{url}/words.txt", md5_hash="0" * 32)
-
-
-def archive(path, members):
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w") as file:
-            for name, data in members.items():
-                file.writestr(name, data)
-        return
-    with tarfile.open(path, "w:gz") as file:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            file.addfile(info, io.BytesIO(data))
 
 
 @pytest.mark.parametrize("name", ["data.zip", "data.tar.gz"])

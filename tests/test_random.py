@@ -1,4 +1,4 @@
-"""Random numbers: those of Keras for a seed, others at every step of a program."""
+"""Tests of ``exburn.random``."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,24 @@ DRAWS = {
     "binomial": ((3, 4), 6.0, 0.4),
     "dropout": (np.ones((4, 5), "float32"), 0.4),
 }
-# `uniform` with an integer dtype is one more function of JAX, not of Keras' backend.
+
+
+class Sampling(Layer):
+    """The sampling layer of many an autoencoder."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seed_generator = random.SeedGenerator(1337)
+
+    def call(self, inputs):
+        mean, log_var = inputs
+        batch, dim = ops.shape(mean)
+        noise = random.normal((batch, dim), seed=self.seed_generator)
+        return mean + ops.exp(0.5 * log_var) * noise
+
+
+def public(module):
+    return {n for n in dir(module) if not n.startswith("_")}
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -121,20 +138,6 @@ def test_compiled_by_someone_else():
         draw(random.SeedGenerator(3))
 
 
-class Sampling(Layer):
-    """The sampling layer of many an autoencoder."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.seed_generator = random.SeedGenerator(1337)
-
-    def call(self, inputs):
-        mean, log_var = inputs
-        batch, dim = ops.shape(mean)
-        noise = random.normal((batch, dim), seed=self.seed_generator)
-        return mean + ops.exp(0.5 * log_var) * noise
-
-
 def test_a_generator_in_a_layer():
     a, b = exburn.Input((3,)), exburn.Input((3,))
     model = exburn.Model([a, b], Sampling()([a, b]))
@@ -194,3 +197,7 @@ def test_a_generator_in_a_configuration():
     made = exburn.saving.serialize_keras_object(random.SeedGenerator(7))
     again = exburn.saving.deserialize_keras_object(made)
     np.testing.assert_array_equal(again.next(), random.SeedGenerator(7).next())
+
+
+def test_the_list_of_random_names():
+    assert public(keras.random) - public(exburn.random) == set()

@@ -1,4 +1,4 @@
-"""What loops over data sets give: NumPy's values, with methods of tensors."""
+"""Tests of ``exburn.utils.tensors``."""
 
 import copy
 import pickle
