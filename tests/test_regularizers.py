@@ -1,10 +1,11 @@
-"""Regularizers against Keras: values, gradients, half precision, configs."""
+"""Tests of ``exburn.regularizers``."""
 
 import functools
 import json
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 
@@ -12,10 +13,9 @@ from exburn import regularizers
 from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, UnknownNameError
 
-keras = pytest.importorskip("keras")
-
 MATRIX = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
 MATRIX[1, 2] = 0
+
 CASES = [
     ("L1", {}),
     ("L1", {"l1": 0.3}),
@@ -34,6 +34,14 @@ def results(module):
     """Values and gradients of all cases, from one program."""
     made = [getattr(module, name)(**kwargs) for name, kwargs in CASES]
     return jax.jit(lambda x: [jax.value_and_grad(r)(x) for r in made])(MATRIX)
+
+
+class Scaled(regularizers.Regularizer):
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __call__(self, x):
+        return self.rate * jnp.sum(x)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: str(CASES[i]))
@@ -118,14 +126,6 @@ def test_unknown_names_say_what_is_meant():
         regularizers.get("l1-l2")
     with pytest.raises(UnknownNameError, match="unknown regularizer 'L3'"):
         regularizers.get({"class_name": "L3", "config": {}})
-
-
-class Scaled(regularizers.Regularizer):
-    def __init__(self, rate):
-        self.rate = rate
-
-    def __call__(self, x):
-        return self.rate * jnp.sum(x)
 
 
 def test_custom_classes():

@@ -1,10 +1,11 @@
-"""Constraints against Keras: values, gradients, what they promise, configs."""
+"""Tests of ``exburn.constraints``."""
 
 import functools
 import json
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 
@@ -12,9 +13,8 @@ from exburn import constraints
 from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, UnknownNameError
 
-keras = pytest.importorskip("keras")
-
 KERNEL = np.random.default_rng(0).normal(size=(3, 3, 4, 5)).astype(np.float32)
+
 CASES = [
     ("MaxNorm", {}),
     ("MaxNorm", {"max_value": 0.5, "axis": 1}),
@@ -43,6 +43,14 @@ def results(module):
 
     made = [getattr(module, name)(**kwargs) for name, kwargs in CASES]
     return jax.jit(lambda w: [run(constraint, w) for constraint in made])(KERNEL)
+
+
+class Bounded(constraints.Constraint):
+    def __init__(self, bound):
+        self.bound = bound
+
+    def __call__(self, w):
+        return jnp.clip(w, -self.bound, self.bound)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: str(CASES[i]))
@@ -120,14 +128,6 @@ def test_unknown_names_say_what_is_meant():
         constraints.get("maxnorm")
     with pytest.raises(UnknownNameError, match="unknown constraint 'Dense'"):
         constraints.get("Dense")
-
-
-class Bounded(constraints.Constraint):
-    def __init__(self, bound):
-        self.bound = bound
-
-    def __call__(self, w):
-        return jnp.clip(w, -self.bound, self.bound)
 
 
 def test_custom_classes():

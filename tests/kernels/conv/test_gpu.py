@@ -1,7 +1,4 @@
-"""The forms of convolutions for a GPU equal XLA's own, and so do their gradients.
-
-They are ordinary operations of XLA: on a processor they give the same.
-"""
+"""Tests of ``exburn.kernels.conv.gpu``."""
 
 import math
 
@@ -40,6 +37,7 @@ DILATED = {
     "image, by channel": ((7, 6), (3, 3), {"rhs_dilation": (2, 2), "groups": 4}),
     "volume": ((5, 6, 4), (2, 3, 2), {"rhs_dilation": (2, 2, 1)}),
 }
+
 DENSE = {
     "sequence, by channel": ((9,), (3,), {"groups": 4, "padding": [(2, 0)]}),
     "sequence, by channel, strides": ((9,), (4,), {"groups": 4, "strides": (2,)}),
@@ -68,6 +66,7 @@ DENSE = {
     "volume, planes apart": ((6, 5, 6), (2, 3, 3), {"rhs_dilation": (3, 1, 1)}),
     "volume, groups": ((4, 5, 6), (2, 3, 3), {"groups": 2}),
 }
+
 SPREAD = {
     "sequence": ((7,), (4,), {"lhs_dilation": (2,), "padding": [(2, 2)]}),
     "image": ((5, 6), (4, 4), {"lhs_dilation": (2, 2), "padding": [(2, 2), (2, 2)]}),
@@ -86,6 +85,7 @@ SPREAD = {
         {"lhs_dilation": (2,) * 3, "padding": [(1, 2)] * 3},
     ),
 }
+
 CASES = {("dilated", k): v for k, v in DILATED.items()}
 CASES |= {("dense", k): v for k, v in DENSE.items()}
 CASES |= {("spread", k): v for k, v in SPREAD.items()}
@@ -134,39 +134,8 @@ def computed(function, x, k):
     return y, *slopes
 
 
-@pytest.mark.parametrize("data", ["last", "first"])
-@pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_values_and_gradients_are_those_of_xla(case, data):
-    x, k, given, options = arrays(case, "OI" if case[0] == "spread" else "IO", data)
-    ours, theirs = both(given, options)
-    for a, b in zip(computed(ours, x, k), computed(theirs, x, k), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
-
-
 # Halves have forms of their own here; elsewhere they go the ways of float32.
 OWN_HALVES = ("pointwise", "by channel")
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        case
-        if any(kind in case[1] for kind in OWN_HALVES)
-        else pytest.param(case, marks=[pytest.mark.long, pytest.mark.longest])
-        for case in CASES
-    ],
-    ids="-".join,
-)
-def test_halves_are_those_of_xla_in_float32(case):
-    """But for what each of them rounds: outputs, and gradients."""
-    x, k, given, options = arrays(case, dtype="bfloat16")
-    ours, theirs = (
-        pulled(f, x.astype(dtype), k.astype(dtype))
-        for f, dtype in zip(both(given, options), ("bfloat16", "float32"), strict=True)
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        near = 0.02 * float(abs(b).max())
-        np.testing.assert_allclose(a.astype("float32"), b, rtol=0, atol=near)
 
 
 def pulled(function, x, k):
@@ -195,6 +164,64 @@ def convolutions(function, *args, names=("lhs_dilation", "rhs_dilation"), of=Non
 
     look(jax.make_jaxpr(function)(*args).jaxpr)
     return found
+
+
+def shapes(function, *args):
+    """Those of the inputs of a program's convolutions, and its reductions."""
+    inputs, reductions = [], 0
+
+    def look(jaxpr):
+        nonlocal reductions
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "conv_general_dilated":
+                inputs.append(eqn.invars[0].aval.shape)
+            reductions += eqn.primitive.name == "reduce_sum"
+            for value in eqn.params.values():
+                inner = getattr(value, "jaxpr", value)
+                look(inner) if hasattr(inner, "eqns") else None
+
+    look(jax.make_jaxpr(function)(*args).jaxpr)
+    return inputs, reductions
+
+
+def trained(make):
+    x = np.random.default_rng(0).standard_normal((8, 12, 12, 3)).astype(np.float32)
+    model = exburn.Sequential([exburn.Input(x.shape[1:]), *make()])
+    model.compile(exburn.optimizers.SGD(0.1), "mse", seed=0)
+    targets = np.random.default_rng(1).standard_normal((8, *model.output_shape[1:]))
+    model.fit(x, targets, batch_size=4, epochs=2, verbose=0)
+    return [*model.get_weights(), model.predict(x, verbose=0)]
+
+
+@pytest.mark.parametrize("data", ["last", "first"])
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_values_and_gradients_are_those_of_xla(case, data):
+    x, k, given, options = arrays(case, "OI" if case[0] == "spread" else "IO", data)
+    ours, theirs = both(given, options)
+    for a, b in zip(computed(ours, x, k), computed(theirs, x, k), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        if any(kind in case[1] for kind in OWN_HALVES)
+        else pytest.param(case, marks=[pytest.mark.long, pytest.mark.longest])
+        for case in CASES
+    ],
+    ids="-".join,
+)
+def test_halves_are_those_of_xla_in_float32(case):
+    """But for what each of them rounds: outputs, and gradients."""
+    x, k, given, options = arrays(case, dtype="bfloat16")
+    ours, theirs = (
+        pulled(f, x.astype(dtype), k.astype(dtype))
+        for f, dtype in zip(both(given, options), ("bfloat16", "float32"), strict=True)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        near = 0.02 * float(abs(b).max())
+        np.testing.assert_allclose(a.astype("float32"), b, rtol=0, atol=near)
 
 
 @pytest.mark.parametrize("case", DILATED)
@@ -250,24 +277,6 @@ def test_rows_stay_apart_and_operations_are_counted(case):
     assert not mixes_rows(lambda k, x: ours(x, k), x, beside=k)
     mine, other = (count(jax.make_jaxpr(f)(x, k)).flops for f in (ours, theirs))
     assert other <= mine <= 2.5 * other  # filled up to whole numbers of holes
-
-
-def shapes(function, *args):
-    """Those of the inputs of a program's convolutions, and its reductions."""
-    inputs, reductions = [], 0
-
-    def look(jaxpr):
-        nonlocal reductions
-        for eqn in jaxpr.eqns:
-            if eqn.primitive.name == "conv_general_dilated":
-                inputs.append(eqn.invars[0].aval.shape)
-            reductions += eqn.primitive.name == "reduce_sum"
-            for value in eqn.params.values():
-                inner = getattr(value, "jaxpr", value)
-                look(inner) if hasattr(inner, "eqns") else None
-
-    look(jax.make_jaxpr(function)(*args).jaxpr)
-    return inputs, reductions
 
 
 def test_wide_sequences_by_channel_are_images():
@@ -359,15 +368,6 @@ def test_strides_keep_the_form_of_xla():
     ours, theirs = both(given, options)
     assert convolutions(ours, x, k) == [(1, 3)]
     np.testing.assert_array_equal(ours(x, k), theirs(x, k))
-
-
-def trained(make):
-    x = np.random.default_rng(0).standard_normal((8, 12, 12, 3)).astype(np.float32)
-    model = exburn.Sequential([exburn.Input(x.shape[1:]), *make()])
-    model.compile(exburn.optimizers.SGD(0.1), "mse", seed=0)
-    targets = np.random.default_rng(1).standard_normal((8, *model.output_shape[1:]))
-    model.fit(x, targets, batch_size=4, epochs=2, verbose=0)
-    return [*model.get_weights(), model.predict(x, verbose=0)]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,17 @@ from exburn.transforms.quantization import QuantizedWeight
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
+
+
+@pytest.fixture(autouse=True)
+def precision_as_before():
+    """A test may set the process' policy; the next one finds the default."""
+    policy, matmul = exburn.get_precision(), exburn.get_matmul_precision()
+    yield
+    exburn.set_precision(policy)
+    exburn.set_matmul_precision(matmul)
+
+
 BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
 NAMES = [
     "float32",
