@@ -2,8 +2,8 @@
 
 import itertools
 
-import keras
 import numpy as np
+from tests.golden import keras
 
 import exburn
 from exburn import backend

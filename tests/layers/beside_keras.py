@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 from flax import nnx
+from tests.golden import keras, recorded
 
 from exburn import layers as L
 from exburn.core import forward_context
@@ -75,15 +75,22 @@ A, B, C = data(3, 4, 5), data(3, 4, 5, seed=1), data(3, 4, 5, seed=2)
 
 
 def check_same_as_keras(name, options, x):
-    layer, peer = getattr(L, name)(**options), getattr(keras.layers, name)(**options)
-    peer.build(jax.tree.map(lambda v: v.shape, x))
     shape = jax.tree.map(lambda v: (None, *v.shape[1:]), x)
+    layer = getattr(L, name)(**options)
     inferred = layer.compute_output_shape(shape)
-    if name != "EinsumDense":  # Keras 3.15 mixes up the axes that the dots stand for
-        assert inferred == tuple(peer.compute_output_shape(shape))
     rng = np.random.default_rng(1)
-    weights = [rng.normal(size=w.shape).astype("float32") * 0.4 for w in peer.weights]
-    peer.set_weights(weights)
+    weights = [rng.normal(size=w.shape).astype("float32") * 0.4 for w in layer.weights]
+
+    def of_keras():
+        peer = getattr(keras.layers, name)(**options)
+        peer.build(jax.tree.map(lambda v: v.shape, x))
+        peer.set_weights(weights)
+        names = [w.name for w in peer.weights]
+        return tuple(peer.compute_output_shape(shape)), names, run_peer(peer, x)
+
+    their_shape, names, theirs = recorded(of_keras)
+    if name != "EinsumDense":  # Keras 3.15 mixes up the axes that the dots stand for
+        assert inferred == their_shape
     layer.set_weights(weights)
-    assert [w.name for w in layer.weights] == [w.name for w in peer.weights]
-    compare(run(layer, x), run_peer(peer, x))
+    assert [w.name for w in layer.weights] == names
+    compare(run(layer, x), theirs)

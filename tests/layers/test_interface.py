@@ -3,9 +3,9 @@
 import inspect
 import json
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import layers as L

@@ -1,8 +1,8 @@
 """Tests of ``exburn.losses.circle_loss``."""
 
 import jax
-import keras
 import pytest
+from tests.golden import keras
 from tests.losses.arrays import (
     LABELS,
     UNIT_ROWS,

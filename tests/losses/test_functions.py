@@ -1,8 +1,8 @@
 """Tests: test_functions."""
 
 import jax
-import keras
 import numpy as np
+from tests.golden import keras
 from tests.losses.reference import (
     BINARY,
     COUNTS,

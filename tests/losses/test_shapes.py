@@ -1,8 +1,8 @@
 """Tests of ``exburn.losses.shapes``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.losses.arrays import (
     spec,
 )

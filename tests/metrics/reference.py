@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
+from tests.golden import keras
 
 from exburn import metrics
 

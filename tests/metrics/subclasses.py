@@ -1,7 +1,7 @@
 """What the tests of metrics share."""
 
-import keras
 import numpy as np
+from tests.golden import keras
 
 from exburn import metrics
 

@@ -1,10 +1,10 @@
 """Tests of ``exburn.metrics.accuracy``."""
 
 import jax
-import keras
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from tests.golden import keras
 from tests.metrics.protocol import (
     BITS,
     LABELS,

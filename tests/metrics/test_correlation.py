@@ -1,9 +1,9 @@
 """Tests of ``exburn.metrics.correlation``."""
 
-import keras
 import numpy as np
 import pytest
 from scipy import stats
+from tests.golden import keras
 from tests.metrics.protocol import (
     LOGITS,
     OTHER,

@@ -1,8 +1,8 @@
 """Tests of ``exburn.metrics.means``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.metrics.protocol import (
     LOGITS,
     OTHER,

@@ -1,8 +1,8 @@
 """Kinds of arguments that Keras' ops take: any axis, numbers, other dtypes."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import activations, ops
 

@@ -1,6 +1,6 @@
 """Fifty steps beside Keras' optimizer."""
 
-import keras
+from tests.golden import keras
 
 from exburn import optimizers
 

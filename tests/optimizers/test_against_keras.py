@@ -1,7 +1,7 @@
 """Options that all optimizers have, beside Keras'."""
 
-import keras
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 

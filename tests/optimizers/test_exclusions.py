@@ -1,10 +1,10 @@
 """Tests of ``exburn.optimizers.exclusions``."""
 
 import jax
-import keras
 import keras as peer
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import optimizers

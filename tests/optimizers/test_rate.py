@@ -1,8 +1,8 @@
 """Tests of ``exburn.optimizers.rate``."""
 
 import jax
-import keras
 import pytest
+from tests.golden import keras
 from tests.optimizers.quadratic import ONES, PARAMS, Live, plain
 
 from exburn import optimizers

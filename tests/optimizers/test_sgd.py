@@ -1,7 +1,7 @@
 """Tests of ``exburn.optimizers.sgd``."""
 
-import keras
 import pytest
+from tests.golden import keras
 from tests.optimizers.fifty_steps import check_fifty_steps
 
 from exburn import optimizers

@@ -1,9 +1,9 @@
 """Tests of ``exburn.optimizers.stepwise``."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops as keras_ops
+from tests.golden import keras
 
 import exburn
 from exburn.errors import ArgumentError

@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 from exburn.errors import (

@@ -1,8 +1,8 @@
 """Tests of ``exburn.layers.attention.projected``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.peer import data
 
 from exburn import config, layers

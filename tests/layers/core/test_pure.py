@@ -1,9 +1,9 @@
 """Tests of ``exburn.layers.core.pure``."""
 
 import jax
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.core.made import PLANES, Net, Y, compute, fitted, make
 
 import exburn

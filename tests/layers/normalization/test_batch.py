@@ -4,9 +4,9 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE, compare, run, run_peer
@@ -122,35 +122,35 @@ def test_arguments_that_cannot_work(make, text):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("options", "x", "mask"), NORMS)
-def test_batch_normalization(options, x, mask, training):
-    layer, peer = (
-        L.BatchNormalization(**options),
-        keras.layers.BatchNormalization(**options),
-    )
-    peer.build(x.shape)
+def test_batch_normalization(options, x, mask, training, golden):
+    layer = L.BatchNormalization(**options)
     layer(x)
     rng = np.random.default_rng(0)
-    weights = [rng.uniform(0.5, 2, w.shape).astype("float32") for w in peer.weights]
+    weights = [rng.uniform(0.5, 2, w.shape).astype("float32") for w in layer.weights]
     layer.set_weights(weights)
-    peer.set_weights(weights)
-    assert [w.name for w in layer.weights] == [w.name for w in peer.weights]
     kwargs = {} if mask is None else {"mask": mask}
+
+    def of_keras():
+        peer = keras.layers.BatchNormalization(**options)
+        peer.build(x.shape)
+        peer.set_weights(weights)
+        names = [w.name for w in peer.weights]
+        return names, run_peer(peer, x, training, **kwargs)
+
+    names, theirs = golden(of_keras)
+    assert [w.name for w in layer.weights] == names
     ours = run(layer, x, training, **kwargs)
-    compare(ours, run_peer(peer, x, training, **kwargs))
+    compare(ours, theirs)
     start = layer.non_trainable_weights
     changed = [np.any(a != w) for a, w in zip(ours[3], start, strict=True)]
     assert all(changed) if training else not any(changed)
 
 
-def test_frozen_batch_normalization_is_in_inference_mode():
+def test_frozen_batch_normalization_is_in_inference_mode(golden):
     options = {"momentum": 0.5, "trainable": False}
-    layer, peer = (
-        L.BatchNormalization(**options),
-        keras.layers.BatchNormalization(**options),
-    )
-    np.testing.assert_allclose(
-        layer(IMAGE_BESIDE_KERAS, training=True),
-        peer(IMAGE_BESIDE_KERAS, training=True),
-    )
+    layer, x = L.BatchNormalization(**options), IMAGE_BESIDE_KERAS
+    peer = lambda: keras.layers.BatchNormalization(**options)  # noqa: E731
+    theirs = golden(lambda: peer()(x, training=True))
+    np.testing.assert_allclose(layer(x, training=True), theirs, rtol=1e-6)
     assert layer.trainable_weights == []
     np.testing.assert_array_equal(layer.moving_mean.numpy(), 0)

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.beside_keras import IMAGE, compare, data, run, run_peer
 from tests.layers.check_layer import check_layer
 from tests.layers.inputs import FLAT
@@ -53,15 +53,18 @@ def test_arguments_that_cannot_work(make, text):
     assert text in str(caught.value)
 
 
-def test_spectral_normalization():
+def test_spectral_normalization(golden):
     options = {"kernel_size": 3, "filters": 5}
     layer = L.SpectralNormalization(L.Conv2D(**options), 2)
-    peer = keras.layers.SpectralNormalization(keras.layers.Conv2D(**options), 2)
-    peer.build(IMAGE.shape)
     layer(IMAGE)
-    ours = {w.name: w for w in layer.weights}
-    for w in peer.weights:
-        value = data(*w.shape)
-        w.assign(value)
-        ours[w.name].assign(value)
-    compare(run(layer, IMAGE, True), run_peer(peer, IMAGE, True))
+    for w in layer.weights:
+        w.assign(data(*w.shape))
+
+    def of_keras():
+        peer = keras.layers.SpectralNormalization(keras.layers.Conv2D(**options), 2)
+        peer.build(IMAGE.shape)
+        for w in peer.weights:
+            w.assign(data(*w.shape))
+        return run_peer(peer, IMAGE, True)
+
+    compare(run(layer, IMAGE, True), golden(of_keras))

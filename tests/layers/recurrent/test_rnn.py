@@ -95,24 +95,30 @@ def _stateful():
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_stateful(kind):
+def test_stateful(kind, golden):
     build = lambda L: getattr(L, kind)(4, stateful=True, name="s")  # noqa: E731
-    layer, peer = both(build)
-    peer.build(X.shape)
+    layer, make_peer = both(build)
+
+    def of_keras():
+        peer = make_peer()
+        peer.build(X.shape)
+        weights = [w.value for w in peer.trainable_variables]
+        outputs = [peer(X), peer(X * 2)]
+        states = [state.value for state in peer.states]
+        peer.reset_state()
+        return weights, outputs, states, peer(X)
+
+    weights, outputs, states, afresh = golden(of_keras)
     layer(X)
     layer.reset_state()
-    weights = [w for w in peer.trainable_variables]
-    for own, theirs in zip(layer.trainable_weights, weights, strict=True):
-        own.assign(np.asarray(theirs.value))
-    for part in (X, X * 2):
-        np.testing.assert_allclose(layer(part), peer(part), rtol=1e-5, atol=1e-5)
-    for state, theirs in zip(layer.states, peer.states, strict=True):
-        np.testing.assert_allclose(
-            state.get_value(), theirs.value, rtol=1e-5, atol=1e-5
-        )
+    for own, value in zip(layer.trainable_weights, weights, strict=True):
+        own.assign(value)
+    for part, theirs in zip((X, X * 2), outputs, strict=True):
+        np.testing.assert_allclose(layer(part), theirs, rtol=1e-5, atol=1e-5)
+    for state, theirs in zip(layer.states, states, strict=True):
+        np.testing.assert_allclose(state.get_value(), theirs, rtol=1e-5, atol=1e-5)
     layer.reset_state()
-    peer.reset_state()
-    np.testing.assert_allclose(layer(X), peer(X), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(layer(X), afresh, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CONTRACT)

@@ -1,8 +1,8 @@
 """A schedule beside Keras'."""
 
 import jax
-import keras
 import numpy as np
+from tests.golden import keras
 
 from exburn.optimizers import schedules
 

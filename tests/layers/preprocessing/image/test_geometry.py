@@ -1,9 +1,9 @@
 """Tests of ``exburn.layers.preprocessing.image.geometry``."""
 
 import jax
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.preprocessing.image.beside import X as PHOTOS
 from tests.layers.preprocessing.image.boxed import X, fresh, in_format
 from tests.layers.preprocessing.image.some import BATCH, augment
@@ -26,16 +26,18 @@ def test_flips_are_mirror_images_half_of_the_time():
     assert sum(kinds) == 400 and min(kinds) > 60
 
 
-def test_flips_as_in_keras_for_the_same_flips():
+def test_flips_as_in_keras_for_the_same_flips(golden):
     layer = L.RandomFlip("horizontal", bounding_box_format="xywh")
     data = in_format("xywh")
     got = layer(data, training=True)
     flipped = np.isclose(got["images"], X[:, :, ::-1]).all((1, 2, 3))
-    peer = keras.layers.RandomFlip("horizontal", bounding_box_format="xywh")
-    expected = peer.transform_bounding_boxes(
-        fresh(data["bounding_boxes"]),
-        {"flips": flipped.reshape(3, 1, 1, 1), "input_shape": X.shape},
-    )
+    parameters = {"flips": flipped.reshape(3, 1, 1, 1), "input_shape": X.shape}
+
+    def of_keras():
+        peer = keras.layers.RandomFlip("horizontal", bounding_box_format="xywh")
+        return peer.transform_bounding_boxes(fresh(data["bounding_boxes"]), parameters)
+
+    expected = golden(of_keras)
     np.testing.assert_allclose(
         got["bounding_boxes"]["boxes"], expected["boxes"], atol=1e-4
     )
@@ -51,15 +53,14 @@ def test_flips_as_in_keras_for_the_same_flips():
         ("RandomTranslation", ((0.2, 0.2), (-0.3, -0.3)), "reflect", "bilinear"),
     ],
 )
-def test_maps_as_in_keras(name, args, fill_mode, interpolation):
+def test_maps_as_in_keras(name, args, fill_mode, interpolation, golden):
     options = {
         "interpolation": interpolation,
         "fill_mode": fill_mode,
         "fill_value": 0.3,
     }
-    theirs = np.asarray(
-        getattr(keras.layers, name)(*args, **options)(PHOTOS, training=True)
-    )
+    peer = lambda: getattr(keras.layers, name)(*args, **options)  # noqa: E731
+    theirs = golden(lambda: peer()(PHOTOS, training=True))
     ours = np.asarray(getattr(L, name)(*args, **options)(PHOTOS, training=True))
     close = np.isclose(ours, theirs, atol=1e-4).all(-1)
     assert close.mean() > (0.95 if interpolation == "nearest" else 0.999)

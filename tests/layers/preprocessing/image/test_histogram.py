@@ -1,8 +1,8 @@
 """Tests of ``exburn.layers.preprocessing.image.histogram``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.layers.preprocessing.cases import make
 from tests.layers.preprocessing.image.beside import (
     BYTES,
@@ -27,11 +27,14 @@ def test_colours_as_in_keras(name, options, highest):
 
 
 @pytest.mark.parametrize("bins", [40])
-def test_equalization_as_in_keras(bins):
-    theirs = keras.layers.Equalization(bins=bins)
+def test_equalization_as_in_keras(bins, golden):
+    def of_keras():
+        layer = keras.layers.Equalization(bins=bins)
+        # Keras mixes a batch's images
+        return np.stack([layer(x[None])[0] for x in X * 255])
+
     layer = L.Equalization(bins=bins)
-    expected = [theirs(x[None])[0] for x in X * 255]  # Keras mixes a batch's images
-    np.testing.assert_allclose(layer(X * 255), np.stack(expected), atol=1e-3)
+    np.testing.assert_allclose(layer(X * 255), golden(of_keras), atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +46,12 @@ def test_equalization_as_in_keras(bins):
     ],
     ids=str,
 )
-def test_equalization_of_tiles_as_in_keras(options):
-    ours, theirs = getattr(L, CLAHE), getattr(keras.layers, CLAHE)
+def test_equalization_of_tiles_as_in_keras(options, golden):
+    ours = getattr(L, CLAHE)
+    theirs = lambda *args: getattr(keras.layers, CLAHE)(*args, **options)  # noqa: E731
     for highest, x in ((1, X), (255, X * 255), (255, BYTES)):
         got = ours((0, highest), **options)(x)
-        expected = np.asarray(theirs((0, highest), **options)(x))
+        expected = golden(lambda h=highest, x=x: theirs((0, h))(x))
         assert got.dtype == expected.dtype
         gap = np.abs(np.asarray(got, "float32") - expected.astype("float32"))
         # bytes are cut off, not rounded: a hair makes one of a few of them
