@@ -1,5 +1,6 @@
 """Tests of ``exburn.kernels.conv.gpu``."""
 
+import functools
 import math
 
 import jax
@@ -130,8 +131,33 @@ def computed(function, x, k):
         y = function(x, k)
         return jnp.sum(jnp.sin(y)), y
 
-    (_, y), slopes = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))(x, k)
+    (_, y), slopes = jax.value_and_grad(total, (0, 1), has_aux=True)(x, k)
     return y, *slopes
+
+
+@functools.cache
+def compute_all(how, data):
+    """What ours and XLA's give for every case, as one program: compiling takes long."""
+    inputs, settings = {}, {}
+    for case in CASES:
+        kernel = "OI" if case[0] == "spread" and how is computed else "IO"
+        *inputs[case], given, options = arrays(case, kernel, data)
+        settings[case] = given, options
+
+    @jax.jit
+    def run(inputs):
+        return {
+            case: [how(function, *inputs[case]) for function in both(*settings[case])]
+            for case in CASES
+        }
+
+    return run(inputs)
+
+
+def differentiated(function, x, k):
+    """The outputs, and derivatives forward along the kernel, and along both."""
+    y, along_kernel = jax.jvp(lambda k: function(x, k), (k,), (k,))
+    return y, along_kernel, jax.jvp(function, (x, k), (x, k))[1]
 
 
 # Halves have forms of their own here; elsewhere they go the ways of float32.
@@ -196,9 +222,8 @@ def trained(make):
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_values_and_gradients_are_those_of_xla(case, data):
-    x, k, given, options = arrays(case, "OI" if case[0] == "spread" else "IO", data)
-    ours, theirs = both(given, options)
-    for a, b in zip(computed(ours, x, k), computed(theirs, x, k), strict=True):
+    ours, theirs = compute_all(computed, data)[case]
+    for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
@@ -250,12 +275,9 @@ def test_a_kernels_gradient_is_that_of_strides():
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_derivatives_forward(case):
-    x, k, given, options = arrays(case)
-    for function in both(given, options):
-        y, t = jax.jvp(lambda k, f=function: f(x, k), (k,), (k,))
-        np.testing.assert_allclose(t, y, rtol=1e-4, atol=1e-4)
-        _, t = jax.jvp(function, (x, k), (x, k))
-        np.testing.assert_allclose(t, 2 * y, rtol=1e-4, atol=1e-4)
+    for y, along_kernel, along_both in compute_all(differentiated, "last")[case]:
+        np.testing.assert_allclose(along_kernel, y, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(along_both, 2 * y, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_gradients():
