@@ -102,6 +102,7 @@ def test_outside_of_training_it_is_one_kernel(monkeypatch):
     assert "optimization_barrier" not in text
 
 
+@pytest.mark.long
 @pytest.mark.cpu  # a GPU would run them in both
 def test_attention_takes_them_in_fit(request, monkeypatch):
     def model():

@@ -60,6 +60,7 @@ def test_reductions_with_weights(name, options, y_true, y_pred):
     check_reductions_with_weights(name, options, y_true, y_pred)
 
 
+@pytest.mark.long
 def test_circle_with_references():
     refs = UNIT_ROWS_REFERENCE[::-1].copy()
     arguments = (PAIRS, UNIT_ROWS_REFERENCE, PAIRS[:4], refs[:4], False)

@@ -110,6 +110,7 @@ def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
 
 
+@pytest.mark.long
 def test_inside_vmap_and_scan():
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     many = jnp.stack([LOGITS, 2 * LOGITS])

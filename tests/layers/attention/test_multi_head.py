@@ -93,6 +93,7 @@ def test_contract(name):
     check_layer(make, *inputs, **options)
 
 
+@pytest.mark.long
 def test_masks_of_the_inputs_hold_and_are_passed_on():
     ids = np.array([[3, 1, 2, 0], [2, 0, 0, 0]])
     embed = layers.Embedding(5, 8, mask_zero=True)
@@ -112,6 +113,7 @@ def test_masks_of_the_inputs_hold_and_are_passed_on():
     np.testing.assert_allclose(np.array(y)[0, :3], alone[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_masks_of_several_axes():
     """Attention over a plane is attention over its flattened positions."""
     plane = data(2, 3, 4, 8)

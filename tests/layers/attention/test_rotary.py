@@ -26,6 +26,7 @@ def test_contract(name):
     check_layer(make, *inputs, **options)
 
 
+@pytest.mark.long
 def test_rotary_sees_distances():
     rotary = layers.RotaryEmbedding()
     q, k = jnp.ones((1, 6, 1, 8)) * data(8), jnp.ones((1, 6, 1, 8)) * data(8, seed=1)
@@ -54,6 +55,7 @@ def test_rotary_is_its_formula():
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_attention_with_rotary_is_blind_to_a_shift():
     layer = layers.MultiHeadAttention(2, 4, rotary=layers.RotaryEmbedding())
     y = layer(X, X)

@@ -27,6 +27,7 @@ BAD_ARGUMENTS = [
 ]
 
 
+@pytest.mark.long
 def test_a_module_is_a_layer():
     def make(**options):
         return L.ModuleLayer(Block(nnx.Rngs(0)), **options)

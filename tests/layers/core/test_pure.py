@@ -28,6 +28,7 @@ def scaled(params, inputs):
     return inputs * params
 
 
+@pytest.mark.long
 def test_a_state_is_kept_in_training_alone():
     model, layer = fitted(MAKERS["functions"])
     assert layer.state == {"steps": 9}  # three epochs of three batches

@@ -75,6 +75,7 @@ def test_batch_normalization_keeps_gradients_exact_far_from_zero():
     np.testing.assert_allclose(grads["gamma"], (unit * slope).sum((0, 1)), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_padding_rows_may_be_nan():
     layer = L.BatchNormalization()
     layer(X)

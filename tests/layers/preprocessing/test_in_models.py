@@ -1,6 +1,7 @@
 """Tests: test_in_models."""
 
 import numpy as np
+import pytest
 from tests.layers.preprocessing.trained import X, Y, compiled
 
 import exburn
@@ -18,6 +19,7 @@ def augmented():
     ]
 
 
+@pytest.mark.long
 def test_augmentation_is_part_of_the_compiled_step():
     model = compiled([exburn.Input((8, 8, 3)), *augmented()])
     history = model.fit(X, Y, batch_size=16, epochs=3, verbose=0)

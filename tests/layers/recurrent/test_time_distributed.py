@@ -51,6 +51,7 @@ def test_contract(name):
     check_layer(make, x, **options)
 
 
+@pytest.mark.long
 def test_time_distributed_hides_padding_rows():
     layer = layers.TimeDistributed(layers.BatchNormalization())
     layer(SEQUENCES)

@@ -87,6 +87,7 @@ def test_configuration(name):
     assert plain.items() <= vars(copy).items()
 
 
+@pytest.mark.long
 def test_the_contract_of_layers():
     # a call outside of a model augments, so the copy of `config` would differ
     def rotation(**options):
@@ -102,6 +103,7 @@ def test_unknown_sizes(name):
     assert one(name)(symbol).dtype == "float32"
 
 
+@pytest.mark.long
 def test_nothing_happens_at_factor_zero():
     x = np.rint(BATCH * 255)
 
@@ -114,6 +116,7 @@ def test_nothing_happens_at_factor_zero():
         np.testing.assert_allclose(y, x, atol=2e-3, err_msg=layer.name)
 
 
+@pytest.mark.long
 def test_labels_and_masks_follow():
     x = BATCH * 255
     labels = np.arange(6)

@@ -10,6 +10,7 @@ from exburn import layers as L
 from exburn.errors import DTypeError
 
 
+@pytest.mark.long
 def test_mixing_blends_labels_as_it_blends_images():
     x = np.ones((8, 10, 10, 1)) * np.arange(8).reshape(-1, 1, 1, 1)
     labels = np.eye(8, dtype="float32")
