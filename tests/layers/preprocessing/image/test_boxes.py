@@ -70,11 +70,11 @@ def test_affine_transform_as_in_keras(center):
 @pytest.mark.parametrize("form", ABSOLUTE)
 def test_overlaps_as_in_keras(form):
     for first, second in itertools.product((B, B[0]), (B[::-1], B[1, :3])):
-        got = ours.compute_iou(first, second, form)
+        got = jax.jit(lambda a, b: ours.compute_iou(a, b, form))(first, second)
         np.testing.assert_allclose(
             got, theirs.compute_iou(first, second, form), atol=1e-5
         )
-    got = ours.compute_ciou(B, B[::-1], form)
+    got = jax.jit(lambda a, b: ours.compute_ciou(a, b, form))(B, B[::-1])
     np.testing.assert_allclose(got, theirs.compute_ciou(B, B[::-1], form), atol=1e-5)
 
 
