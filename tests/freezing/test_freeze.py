@@ -9,6 +9,7 @@ import pytest
 import exburn
 from exburn import callbacks, layers, optimizers
 from exburn.errors import ArgumentError, UnknownNameError
+from exburn.models.preparing import output_names
 from exburn.module.traversal import iter_weights
 from exburn.training.module import SplitModule
 
@@ -96,9 +97,12 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
         leaves = jax.tree_util.tree_leaves_with_path(trainer.opt_state)
         return {jax.tree_util.keystr(p): np.array(v) for p, v in leaves}
 
+    def names(outputs):
+        return output_names(model, outputs)
+
     def prepare():
         batch = (X[:32], Y[:32].astype(np.int32), None)
-        trainer.prepare(batch, names=model._output_names_of, kind="train")
+        trainer.prepare(batch, names=names, kind="train")
 
     first = slots()
     model.freeze("block_1")

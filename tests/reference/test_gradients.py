@@ -383,7 +383,7 @@ def test_accuracy_is_added_once():
 def test_warmup():
     rates = []
     made = model(optimizer=exburn.optimizers.SGD(0.4), warmup=2)
-    state = lambda: made.optimizer.rate(made._trainer("").opt_state)  # noqa: E731
+    state = lambda: made.optimizer.rate(made._run.value.trainer.opt_state)  # noqa: E731
 
     def watch(logs):
         rates.append(made.optimizer.get_hyperparameters()["warmup_steps"])

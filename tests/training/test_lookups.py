@@ -7,6 +7,7 @@ import pytest
 
 import exburn
 from exburn import layers
+from exburn.models.inspection import prepare_plan
 from exburn.training.memory import state_specs
 from exburn.training.prepare import Preparation
 
@@ -86,7 +87,7 @@ def test_training_is_as_with_a_gradient_for_each(make, monkeypatch):
 def test_a_step_adds_to_the_table_once():
     model = columns()
     model.compile("sgd", loss="mse")
-    trainer, _, batch = model._planned(8, X[:8], Y[:8])
+    trainer, _, batch = prepare_plan(model, 8, X[:8], Y[:8])
     chunk = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), batch)
     program = trainer.programs.trace("train", state_specs(trainer, "train"), chunk)
     assert str(program.jaxpr).count("scatter-add[") == 1

@@ -8,6 +8,7 @@ from flax import nnx
 
 import exburn
 from exburn import layers
+from exburn.models.preparing import prepare
 
 
 def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
@@ -18,7 +19,7 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     states = []
     for i, rate in enumerate(rates):
         model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
-        model._prepare("fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
+        prepare(model, "fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
         trainer = model._run.value.trainer
         states.append(jax.tree.map(jnp.copy, trainer.initial_state()))
     single, singles = jax.jit(trainer.programs.step), []

@@ -10,6 +10,8 @@ import jax
 from exburn.data import as_batch
 from exburn.errors import ArgumentError, DataError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.models.preparing import prepare
+from exburn.models.training_settings import require_trainer
 from exburn.training.overrides import overrides
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
@@ -40,7 +42,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
             f"a batch is (x, y) or (x, y, sample_weight), received {len(parts)} parts",
         )
     dataset = as_batch(*parts, op=op)
-    trainer = model._trainer(op)
+    trainer = require_trainer(model, op)
     own = overrides(model, "train_step")
     if own and not (op == "train_step" and method == "autodiff"):
         raise ArgumentError(
@@ -48,7 +50,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
             f"{type(model).__name__} computes its gradients in its own train_step",
             hint="Use train_step(model, batch), or jax.grad on stateless_call.",
         )
-    model._prepare(op, dataset, train=True)
+    prepare(model, op, dataset, train=True)
     return trainer, dataset.tree
 
 

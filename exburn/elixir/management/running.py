@@ -10,6 +10,9 @@ import jax.numpy as jnp
 
 from exburn.data import as_batch
 from exburn.models.arguments import check_model
+from exburn.models.inferring import require_predictor
+from exburn.models.preparing import on_device, prepare
+from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call
 from exburn.optimizers.arguments import whole
 
@@ -40,8 +43,8 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
     """
     check_model("forward", model)
     dataset = as_batch(x, op="forward")
-    trainer = model._predictor()
-    model._prepare("predict", dataset)
+    trainer = require_predictor(model)
+    prepare(model, "predict", dataset)
     programs = trainer.programs
 
     def make() -> Callable:
@@ -51,7 +54,7 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
 
         return forward
 
-    with model._on_device():
+    with on_device(model):
         program = programs.further(f"forward {training}", make)
         return program(programs.split.read(), dataset.tree[0])
 
@@ -83,7 +86,7 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     predictions, y, _ = as_batch(predictions, targets, op="compute_loss").tree
     loss = float(model.compute_loss(y=y, y_pred=predictions))
     if model.own_compute_loss is None:
-        model._trainer("compute_loss").objective.check_targets(y, predictions)
+        require_trainer(model, "compute_loss").objective.check_targets(y, predictions)
     return loss
 
 
