@@ -316,7 +316,7 @@ def _inference(model: Any, x: Any) -> tuple[Callable[[], Any], int]:
         count = rows[0] if rows else 1
         return lambda: predict(model, x, batch_size=None), count
     data = ArrayDataset(x, op="benchmark")
-    Trainer(model).prepare((data.tree[0], None, None), kind="predict")
+    Trainer(model).preparer.prepare((data.tree[0], None, None), kind="predict")
     split = SplitModule(model)
 
     def forward(groups, x):

@@ -6,13 +6,17 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from exburn.data import StreamDataset
+from exburn.errors import ArgumentError, DataError
 from exburn.models.arguments import BATCH, positive
 from exburn.models.encoding import encode_dataset, read_dataset
 from exburn.models.preparing import prepare
 from exburn.models.training_settings import require_trainer
+from exburn.training import averaging
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
+    from exburn.training.trainer import Trainer
 
 __all__ = [
     "averaged_weights",
@@ -57,7 +61,9 @@ def averaged_weights(self: Model) -> Iterator[None]:
 
 
 def use_average(model: Model, wanted: bool) -> None:
-    require_trainer(model, "averaged weights").use_average(wanted)
+    """Shows the optimizer's average in the model, or takes it back."""
+    trainer = require_trainer(model, "averaged weights")
+    averaging.use_average(trainer.holder, wanted)
 
 
 def update_batch_statistics(
@@ -91,12 +97,38 @@ def update_batch_statistics(
         rows = batch_size or BATCH
         dataset = read_dataset(self, x, op=op)
         dataset = encode_dataset(self, dataset, op=op, batch_size=rows)
-        if trainer.state is None:
+        if trainer.holder.state is None:
             prepare(self, "predict", dataset)
-    trainer.update_statistics(dataset, batch_size, steps)
+    if averaging.find_statistics(trainer.holder):
+        dataset, rows, count = _data_for_statistics(trainer, dataset)
+        rows, steps = batch_size or rows or BATCH, steps or count
+        averaging.update_statistics(trainer.preparer, dataset, rows, steps)
 
 
 def check_statistics(model: Model, data: Any) -> None:
     """Raises if ``update_batch_statistics`` could not use the data."""
     dataset = None if data is None else read_dataset(model, data, op="fit")
-    require_trainer(model, "fit").check_statistics(dataset)
+    _data_for_statistics(require_trainer(model, "fit"), dataset)
+
+
+def _data_for_statistics(trainer: Trainer, dataset: Any) -> tuple[Any, Any, Any]:
+    """The data, or those of the ``fit`` under way; their batch size and steps.
+
+    Raises:
+        ArgumentError: There are none.
+        DataError: They cannot be gone through once more.
+    """
+    found = (dataset, None, None) if dataset is not None else trainer.fitted
+    if found is None:
+        raise ArgumentError(
+            "update_batch_statistics",
+            "there are no data: no fit is under way",
+            hint="Pass x.",
+        )
+    if isinstance(found[0], StreamDataset) and not found[0].reiterable:
+        raise DataError(
+            "update_batch_statistics",
+            f"the {found[0].name} can be read only once",
+            hint="Give other data for the statistics: x=…, or data=… of the callback.",
+        )
+    return found

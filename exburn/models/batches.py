@@ -50,7 +50,7 @@ def _run_on_batch(
     model: Model, op, x, y, sample_weight, class_weight, return_dict, *, train
 ):
     trainer = require_trainer(model, op)
-    trainer.check_free(op, train=train)
+    trainer.holder.check_free(op, train=train)
     dataset = read_batch(model, x, y, sample_weight, op=op)
     if class_weight is not None:
         dataset = class_weights(dataset, class_weight, op)
@@ -77,6 +77,6 @@ def reset_metrics(self: Model) -> None:
     Each ``*_on_batch`` call returns its batch's values alone, also without this.
     """
     if (trainer := self._run.value.trainer) is not None:
-        trainer.readings = None
+        trainer.preparer.readings = None
     for metric in self.metrics:
         metric.reset_state()

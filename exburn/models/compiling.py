@@ -163,7 +163,7 @@ def compile(
         **counts,
     )
     if before is not None:
-        run.trainer.take_over(before)
+        run.trainer.holder.take_over(before.holder)
     if device is not None:
         self.to_device(device)
 
@@ -173,7 +173,7 @@ def list_metrics(model: Model) -> list[Any]:
     run = model._run.value
     if run.trainer is None:
         return []
-    objective = run.trainer.objective
+    objective = run.trainer.preparer.objective
     loss, *parts = run.loss_trackers(objective).values()
     given = [meter.metric for meter in objective.meters]
     own = [m for m in held_metrics(model) if not any(m is one for one in given)]
@@ -184,7 +184,7 @@ def list_metrics(model: Model) -> list[Any]:
 def compile_metrics(model: Model) -> CompileMetrics | None:
     """The metrics of ``compile`` as one, as in Keras; ``None`` without any."""
     run = model._run.value
-    if run.trainer is None or not run.trainer.objective.has_metrics:
+    if run.trainer is None or not run.trainer.preparer.objective.has_metrics:
         return None
     if run.compile_metrics is None:
         run.compile_metrics = CompileMetrics(model)

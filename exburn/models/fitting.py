@@ -125,7 +125,7 @@ def fit(
         CheckpointError: No intact checkpoint, or one of another model.
     """
     trainer = require_trainer(self, "fit")
-    trainer.check_free("fit", train=True)
+    trainer.holder.check_free("fit", train=True)
     check_count("fit", "epochs", epochs, least=0)
     check_count("fit", "initial_epoch", initial_epoch, least=0)
     steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
@@ -182,7 +182,7 @@ def fit(
             )
     if isinstance(dataset, StreamDataset):
         dataset.first_epoch = initial_epoch
-        dataset.earlier = trainer.earlier(initial_epoch)
+        dataset.earlier = trainer.holder.epochs_before(initial_epoch)
     if class_weight is not None:
         dataset = class_weights(dataset, class_weight)
     if (limit := config.max_steps_per_epoch()) is not None:
@@ -195,7 +195,7 @@ def fit(
     warmup = warm_up(warmup, "fit") or self._run.value.warmup
     user = CallbackList(callbacks)
     if validation is not None:
-        seed = trainer.seed if shuffle else None  # as they will be read
+        seed = trainer.holder.seed if shuffle else None  # as they will be read
         first = first_batch(dataset, seed, fixed_batch_size(self), batch_size)
         with _named("in the validation data"):
             names = part_names(self)[1]
@@ -215,13 +215,13 @@ def fit(
         if class_weight is not None:
             check_known_classes("fit", class_weight, outputs)
     history = History()
-    history.seed = trainer.seed
+    history.seed = trainer.holder.seed
     bars = [ProgressBar(verbose)] if verbose else []
     arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
     for bar in bars:
         bar.quick = arrays
         # No code of the user's runs between epochs.
-        bar.alone = arrays and not user.callbacks and not trainer.eager
+        bar.alone = arrays and not user.callbacks and not trainer.preparer.eager
     callbacks = CallbackList(
         [*([warmup] if warmup else []), *user.callbacks, history, *bars],
         model=self,
@@ -232,7 +232,7 @@ def fit(
             "samples": getattr(dataset, "size", None),
             "verbose": verbose,
             "validation": validation is not None,
-            "metrics": trainer.names,
+            "metrics": trainer.preparer.names,
         },
     )
     self.history = history
@@ -248,12 +248,12 @@ def fit(
     guarded = guard_run(self, "fit", dataset, batch_size, validation)
     with (
         defer_signals(),
-        trainer.training("fit"),
+        trainer.holder.training("fit"),
         guarded,
         options,
         exits(callbacks),
     ):
-        trainer.fit(
+        run = trainer.begin_fit(
             dataset,
             batch_size=batch_size,
             epochs=epochs,
@@ -263,12 +263,12 @@ def fit(
             validation=validation,
             validation_batch_size=validation_batch_size,
             validation_steps=validation_steps,
-            validation_epochs=validates,
             callbacks=callbacks,
             owner=self,
             resume=find(resume, callbacks),
             resident=resident,
         )
+        run.run(initial_epoch, epochs, validates)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs
@@ -296,7 +296,7 @@ def _add_accuracy(model: Model) -> None:
     if metrics != settings["metrics"]:
         settings["metrics"] = metrics
         parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
-        run.trainer.aim(Objective(*(settings[part] for part in parts)))
+        run.trainer.preparer.aim(Objective(*(settings[part] for part in parts)))
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def capture(
     elif isinstance(layers, str) or not isinstance(layers, Iterable):
         layers = [layers]
     paths = {path_of_layer(self, layer): None for layer in layers}
-    programs = trainer.programs
+    programs = trainer.preparer.programs
 
     def make() -> Callable:
         def capture(groups, x):
@@ -182,9 +182,9 @@ def to_device(self: Model, device: Any) -> Any:
     for path, value in arrays.items():
         if isinstance(value, jax.Array):
             variables[path].set_raw_value(jax.device_put(value, run.device))
-    if run.trainer is not None and run.trainer.opt_state is not None:
-        own = own_leaves(run.trainer.opt_state)
-        run.trainer.opt_state = jax.device_put(own, run.device)
+    if run.trainer is not None and run.trainer.holder.opt_state is not None:
+        own = own_leaves(run.trainer.holder.opt_state)
+        run.trainer.holder.opt_state = jax.device_put(own, run.device)
     return self
 
 

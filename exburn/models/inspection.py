@@ -91,24 +91,28 @@ def plan(
 def prepare_plan(model: Model, rows: int, x: Any, y: Any) -> tuple[Trainer, str, tuple]:
     """The trainer, prepared; the program; and specs of a batch."""
     trainer = require_predictor(model)
-    trains = model.compiled and trainer.objective.wants_targets
+    trains = model.compiled and trainer.preparer.objective.wants_targets
     trains = trains or overrides(model, "train_step")
     kind = "train" if trains and not find_untrainable(model) else "predict"
     given = None
     if x is not None:
         dataset = read_dataset(model, x, y, op="plan")
         dataset = encode_dataset(model, dataset, op="plan", batch_size=rows)
-        given = first_batch(dataset, trainer.seed)
-    elif kind in trainer.batch_specs:
-        given = trainer.batch_specs[kind]
+        given = first_batch(dataset, trainer.holder.seed)
+    elif kind in trainer.preparer.batch_specs:
+        given = trainer.preparer.batch_specs[kind]
     if given is None:
         require_built(model, "plan")
         given = (input_specs(model), None, None)
     batch = with_rows(given, rows)
-    if kind == "train" and batch[1] is None and trainer.objective.wants_targets:
+    if (
+        kind == "train"
+        and batch[1] is None
+        and trainer.preparer.objective.wants_targets
+    ):
         batch = with_targets(trainer, partial(output_names, model), batch)
     else:
-        trainer.prepare(batch, names=partial(output_names, model), kind=kind)
+        trainer.preparer.prepare(batch, names=partial(output_names, model), kind=kind)
     return trainer, kind, batch
 
 

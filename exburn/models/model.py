@@ -576,7 +576,7 @@ class Model(Layer):
         It can be replaced, by one whose state begins anew.
         """
         trainer = self._run.value.trainer
-        return None if trainer is None else trainer.optimizer
+        return None if trainer is None else trainer.holder.optimizer
 
     @optimizer.setter
     def optimizer(self, optimizer: Any) -> None:
@@ -615,7 +615,7 @@ class Model(Layer):
     @loss_weights.setter
     def loss_weights(self, loss_weights: Any) -> None:
         trainer = require_trainer(self, "loss_weights")
-        trainer.objective.loss_weights = loss_weights
+        trainer.preparer.objective.loss_weights = loss_weights
         self._run.value.settings["loss_weights"] = loss_weights
 
     @property
@@ -631,12 +631,12 @@ class Model(Layer):
     def run_eagerly(self) -> bool:
         """Whether it runs operation by operation, to debug with prints; can be set."""
         trainer = self._run.value.trainer
-        return trainer is not None and trainer.eager
+        return trainer is not None and trainer.preparer.eager
 
     @run_eagerly.setter
     def run_eagerly(self, value: bool) -> None:
         require_idle(self, "run_eagerly")
-        require_trainer(self, "run_eagerly").eager = is_eager(value)
+        require_trainer(self, "run_eagerly").preparer.eager = is_eager(value)
 
     @property
     def jit_compile(self) -> bool:
@@ -654,7 +654,7 @@ class Model(Layer):
         Keras lists the names of ``metrics``.
         """
         trainer = self._run.value.trainer
-        return [] if trainer is None else trainer.objective.names
+        return [] if trainer is None else trainer.preparer.objective.names
 
     @property
     def metrics(self) -> list[Any]:
@@ -675,13 +675,13 @@ class Model(Layer):
     def _loss_tracker(self) -> Any:
         """Keras' name of the first metric, for steps of one's own."""
         run = self._run.value
-        return run.trainer and run.loss_trackers(run.trainer.objective)["loss"]
+        return run.trainer and run.loss_trackers(run.trainer.preparer.objective)["loss"]
 
     @property
     def trace_counts(self) -> dict[str, int]:
         """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
         trainer = self._run.value.trainer
-        return {} if trainer is None else dict(trainer.trace_counts)
+        return {} if trainer is None else dict(trainer.preparer.trace_counts)
 
     @property
     def stop_training(self) -> bool:

@@ -81,7 +81,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
     if not given:
         yield
         return
-    optimizer = trainer.optimizer
+    optimizer = trainer.holder.optimizer
     if (rate := given.pop("learning_rate", None)) is not None:
         if "lr_schedule" not in given and _has_one_number(optimizer):
             with _at_rate(optimizer, rate), self.options(**given):
@@ -97,7 +97,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
         # One schedule object for all these fits: it knows their epochs.
         variants[key] = (values, [t._revision for t in targets])
     values, revisions = variants[key]
-    old = trainer.variant
+    old = trainer.preparer.variant
     before = []
     for target, revision in zip(targets, revisions, strict=True):
         if not callable(target._learning_rate):
@@ -105,19 +105,19 @@ def options(self: Model, **options: Any) -> Iterator[None]:
         new = _for_one(target, values) | {"_revision": revision}
         before.append({n: getattr(target, n) for n in new if hasattr(target, n)})
         _put(target, new)
-    trainer.variant = key
+    trainer.preparer.variant = key
     other_state = not values.keys().isdisjoint(_OF_STATE)
     try:
         if other_state:
-            trainer.refit_state()
+            trainer.holder.refit_state()
         yield
     finally:
         variants[key] = (values, [t._revision for t in targets])
         for target, saved in zip(targets, before, strict=True):
             _put(target, saved)
-        trainer.variant = old
+        trainer.preparer.variant = old
         if other_state:
-            trainer.refit_state()
+            trainer.holder.refit_state()
 
 
 def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> None:

@@ -45,7 +45,7 @@ def _exhausted(model, op, dataset, rows: int, error) -> OutOfMemoryError:
     trainer = model._run.value.trainer
     kind = "train" if op in ("fit", "train_on_batch") else "predict"
     try:
-        batch = with_rows(first_batch(dataset, trainer.seed), rows)
+        batch = with_rows(first_batch(dataset, trainer.holder.seed), rows)
         plan = make_plan(trainer, kind, batch, rows, largest=True)
     except Exception as failure:  # the analysis needs memory, too
         details["no analysis"] = type(failure).__name__

@@ -19,7 +19,7 @@ from exburn.module.layer import Bound, bound
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
-from exburn.training.program import one_number, own_loss
+from exburn.training.steps import one_number, own_loss
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -187,7 +187,7 @@ def compute_loss(
         A scalar, with the losses of layers and regularizers where the engine calls
         it. An override that does not call this adds ``sum(self.losses)`` itself.
     """
-    objective = require_trainer(self, "compute_loss").objective
+    objective = require_trainer(self, "compute_loss").preparer.objective
     require_targets(self, "compute_loss", y)
     self.match_objective(y, y_pred, sample_weight)
     ctx = forward_context.current() or forward_context.Context()
@@ -250,9 +250,9 @@ def compute_metrics(self: Model, x, y, y_pred, sample_weight=None) -> dict[str, 
     trainer, ctx = require_trainer(self, "compute_metrics"), forward_context.current()
     if ctx is None:
         self.match_objective(y, y_pred, sample_weight)
-        trainer.readings, ctx = None, forward_context.Context()
+        trainer.preparer.readings, ctx = None, forward_context.Context()
     masks = ctx.attached(y_pred)[1]
-    trainer.objective.measure(y, y_pred, sample_weight, masks)
+    trainer.preparer.objective.measure(y, y_pred, sample_weight, masks)
     return self.get_metrics_result()
 
 
@@ -266,7 +266,10 @@ def get_metrics_result(self: Model) -> dict[str, Any]:
     trainer = self._run.value.trainer
     if trainer is None:
         return {}
-    if forward_context.current() is None and (logs := trainer.last_logs) is not None:
+    if (
+        forward_context.current() is None
+        and (logs := trainer.preparer.last_logs) is not None
+    ):
         return logs
     found: dict[str, Any] = {}
     for metric, name in metrics_with_names(self):
@@ -277,7 +280,7 @@ def get_metrics_result(self: Model) -> dict[str, Any]:
 
 def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> None:
     """Matches the losses and metrics of ``compile`` to these outputs."""
-    objective = require_trainer(self, "compute_loss").objective
+    objective = require_trainer(self, "compute_loss").preparer.objective
     specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
     names = output_names(self, specs[0])
     preds, targets, weights = specs
@@ -286,7 +289,7 @@ def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> Non
 
 def metrics_with_names(model: Model) -> list[tuple[Any, Any]]:
     """The metrics, those of ``compile`` one by one, and what logs call them."""
-    meters = require_trainer(model, "metrics").objective.meters
+    meters = require_trainer(model, "metrics").preparer.objective.meters
     names = {id(meter.metric): meter.name for meter in meters}
     metrics = [
         one
@@ -356,7 +359,7 @@ def _track_losses(model: Model, parts: dict[str, Any], outputs: Any) -> None:
 
 def _loss_trackers(model: Model) -> dict[str, Any]:
     return model._run.value.loss_trackers(
-        require_trainer(model, "train_step").objective
+        require_trainer(model, "train_step").preparer.objective
     )
 
 

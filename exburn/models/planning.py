@@ -82,14 +82,14 @@ def make_plan(
         rows: Rows of the step.
         largest: Whether the largest batch is looked for.
     """
-    programs, state = trainer.programs, state_specs(trainer, kind)
+    programs, state = trainer.preparer.programs, state_specs(trainer.preparer, kind)
 
     def measure(rows: int) -> Footprint:
         return Footprint.of(programs, kind, state, with_rows(batch, rows))
 
     found = measure(rows)
     # What the model holds already is free for it.
-    available = free_bytes() + trainer.held_bytes(kind)
+    available = free_bytes() + trainer.holder.held_bytes(kind)
     most = largest_batch(measure, found, available) if largest else None
     return Plan(
         **vars(found),
@@ -131,7 +131,7 @@ def with_rows(tree: Any, rows: int) -> Any:
 
 def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:
     """The batch with targets that suit the losses: like the outputs, or labels."""
-    outputs = trainer.prepare((batch[0], None, None), kind="predict")
+    outputs = trainer.preparer.prepare((batch[0], None, None), kind="predict")
     leaves, treedef = jax.tree.flatten(outputs)
 
     def candidates(spec: Any) -> list[Any]:
@@ -141,7 +141,7 @@ def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:
     for targets in itertools.product(*map(candidates, leaves)):
         made = (batch[0], treedef.unflatten(targets), None)
         try:
-            trainer.prepare(made, names=names, kind="train")
+            trainer.preparer.prepare(made, names=names, kind="train")
         except ExBurnError:
             continue
         return made

@@ -66,36 +66,30 @@ def prepare(
     run = model._run.value
     kind = "predict" if op == "predict" else "train" if train else "test"
     trainer = run.trainer if kind == "predict" else require_trainer(model, op)
-    trainer.check_free(op)
-    seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
+    trainer.holder.check_free(op)
+    seed = trainer.holder.seed if shuffle else None  # as ``make_feed`` will read it
     batch = first_batch(dataset, seed, fixed_batch_size(model), batch_size)
-    ready = trainer.is_ready(kind, batch)
-    if train and not ready:
-        require_trainable(model, op)
     if like is not None:
         check_form(op, batch, like, part_names(model))
-    if ready:
-        spec = trainer.recall(kind, batch)
-    else:
+
+    def check_first() -> None:
+        if train:
+            require_trainable(model, op)
         own = overrides(model, f"{kind}_step") or model.own_compute_loss is not None
         if not own and kind != "predict":
             require_targets(model, op, batch[1])
-        spec = trainer.prepare(batch, names=partial(output_names, model), kind=kind)
+
+    names = partial(output_names, model)
+    spec = trainer.preparer.prepare(
+        batch, names=names, kind=kind, op=op, check_first=check_first
+    )
     if kind == "predict" and spec is not None:
         check_rows(op, batch[0], spec)
-    if train and not ready:
-        trainer.optimizer.check_paths([p for p, _, _ in iter_weights(model)])
-    if kind == "train" and not trainer.minimizes:
-        raise ArgumentError(
-            op,
-            "there is nothing to minimize: compile() received no loss",
-            hint='model.compile(optimizer, loss="cross_entropy")',
-        )
     targets = kind != "predict"
     finite = targets and run.check_numerics
 
     def check(batch: tuple) -> None:
-        trainer.check(batch, spec, op, finite=finite, targets=targets)
+        trainer.preparer.check(batch, spec, op, finite=finite, targets=targets)
 
     if isinstance(dataset, StreamDataset):
         dataset.check = check
@@ -110,7 +104,7 @@ def prepare(
 
 def require_targets(model: Model, op: str, y: Any) -> None:
     """Raises if the loss of ``compile`` needs targets, and there are none."""
-    if y is None and model._run.value.trainer.objective.wants_targets:
+    if y is None and model._run.value.trainer.preparer.objective.wants_targets:
         raise DataError(
             op,
             "the loss needs targets, but there is no y",
@@ -176,7 +170,7 @@ def guard_run(
         given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
         given["validation_data"] = getattr(held_out, "tree", None)
         given["weights"] = weights
-        given["optimizer"] = model._run.value.trainer.opt_state
+        given["optimizer"] = model._run.value.trainer.holder.opt_state
         refuse_apart(op, error, given)
         raise
 
@@ -192,7 +186,7 @@ def make_callback_list(
         "samples": getattr(dataset, "size", None),
         "verbose": verbose,
         "validation": False,
-        "metrics": model._run.value.trainer.objective.names,
+        "metrics": model._run.value.trainer.preparer.objective.names,
     }
     bars = [ProgressBar(verbose)] if verbose else []
     for bar in bars:

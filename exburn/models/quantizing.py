@@ -217,4 +217,4 @@ def _compile_alike(model: Model, other: Any) -> None:
         options["optimizer"] = optimizers.get(options["optimizer"])
     options["seed"] = None
     other.compile(**options, check_numerics=run.check_numerics)
-    other._run.value.trainer._seed = run.trainer._seed
+    other._run.value.trainer.holder.given_seed = run.trainer.holder.given_seed

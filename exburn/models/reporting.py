@@ -20,7 +20,7 @@ from exburn.module.traversal import iter_modules
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
-from exburn.training.compiled import Compilation
+from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ def compile_report(self: Model) -> CompileReport:
         >>> [(entry.program, entry.reason) for entry in model.compile_report()]
         [('train', 'first use')]
     """
-    return CompileReport(require_trainer(self, "compile_report").compilations.entries)
+    return CompileReport(
+        require_trainer(self, "compile_report").preparer.compilations.entries
+    )
 
 
 def explain_plan(self: Model) -> ExecutionPlan:
@@ -128,7 +130,7 @@ def explain_plan(self: Model) -> ExecutionPlan:
             "explain_plan", "nothing was planned yet", hint="Call fit first."
         )
     modules = [module for _, module in iter_modules(self)]
-    options = trainer.compiler_options() or {}
+    options = trainer.preparer.compiler_options() or {}
     if any(hasattr(module, "flash_attention") for module in modules):
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):

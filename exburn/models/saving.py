@@ -190,10 +190,10 @@ def compile_arguments(model: Model) -> dict[str, Any] | None:
     return {
         **run.settings,
         "optimizer": run.optimizer,
-        "run_eagerly": run.trainer.eager,
-        "steps_per_execution": run.trainer.steps_per_execution,
-        "unroll": run.trainer.asked_unroll,
-        "join_batches": run.trainer.join_batches,
+        "run_eagerly": run.trainer.preparer.eager,
+        "steps_per_execution": run.trainer.preparer.steps_per_execution,
+        "unroll": run.trainer.preparer.asked_unroll,
+        "join_batches": run.trainer.preparer.join_batches,
         "check_numerics": run.check_numerics,
         "warmup": run.warmup,
         "device": run.device,
@@ -241,25 +241,28 @@ def training_state(model: Model) -> dict[str, Any] | None:
     trainer = model._run.value.trainer
     if trainer is None:
         return None
-    running = trainer.state
-    opt_state = trainer.opt_state if running is None else running.opt_state
+    running = trainer.holder.state
+    opt_state = trainer.holder.opt_state if running is None else running.opt_state
     if opt_state is not None:  # layers may have been frozen since
         weights = iter_weights(model)
         params = {path: w.get_raw_value() for path, w, learns in weights if learns}
-        opt_state = trainer.refitted(opt_state, params)
+        opt_state = trainer.holder.refit(opt_state, params)
     return {
-        "seed": int(trainer.seed),
-        "step": int(trainer.step if running is None else running.step),
-        "epochs": trainer.epochs,
+        "seed": int(trainer.holder.seed),
+        "step": int(trainer.holder.step if running is None else running.step),
+        "epochs": trainer.holder.epochs,
         "opt_state": opt_state,
     }
 
 
 def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
     trainer = model._run.value.trainer
-    trainer.reseed(int(state["seed"]))
-    trainer.step, trainer.epochs = int(state["step"]), int(state.get("epochs", 0))
-    trainer.opt_state = state.get("opt_state")
+    trainer.holder.reseed(int(state["seed"]))
+    trainer.holder.step, trainer.holder.epochs = (
+        int(state["step"]),
+        int(state.get("epochs", 0)),
+    )
+    trainer.holder.opt_state = state.get("opt_state")
 
 
 def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:

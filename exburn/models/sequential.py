@@ -156,7 +156,7 @@ class Sequential(Model):
         self._set_graph(start.value, symbol)
         self._note_shapes(start.value.shape)
         trainer = self._run.value.trainer
-        materialize(self, None if trainer is None else trainer.seed)
+        materialize(self, None if trainer is None else trainer.holder.seed)
 
     @property
     def reads_strings(self) -> bool:

@@ -116,22 +116,22 @@ def _variables_by_kind(model: Model) -> dict[str, dict[str, Any]]:
 def _optimizer_variables(model: Model) -> Any:
     """The optimizer's variables; there are none before the first step."""
     trainer = model._run.value.trainer
-    known = trainer is not None and trainer.current_opt_state() is not None
+    known = trainer is not None and trainer.holder.current_opt_state() is not None
     return model.optimizer.variables if known else ()
 
 
 def _begin_optimizer(model: Model) -> None:
     """Makes the optimizer's state, if there is none."""
     trainer = model._run.value.trainer
-    if trainer is None or trainer.optimizer is None:
+    if trainer is None or trainer.holder.optimizer is None:
         raise NotBuiltError(
             "set_state_tree",
             "the state has an optimizer's variables, and the model is not compiled",
             hint="Call compile before, or leave out 'optimizer_variables'.",
         )
-    if trainer.current_opt_state() is None:
+    if trainer.holder.current_opt_state() is None:
         params = {path: w.get_value() for path, w, on in iter_weights(model) if on}
-        trainer.opt_state = trainer.optimizer.init(params)
+        trainer.holder.opt_state = trainer.holder.optimizer.init(params)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

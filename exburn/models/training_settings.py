@@ -48,19 +48,19 @@ class TrainingSettings:
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""
         if self.trainer is not None:
-            self.trainer.forget()
+            self.trainer.preparer.forget()
 
 
 def require_idle(model: Model, op: str) -> None:
     """Raises a BusyError if the model is being trained, also in its hooks."""
     if (trainer := model._run.value.trainer) is not None:
-        trainer.check_free(op, train=True)
+        trainer.holder.check_free(op, train=True)
 
 
 def require_hook(model: Model, op: str) -> None:
     """Raises a BusyError if the model is being trained, but for its hooks."""
     if (trainer := model._run.value.trainer) is not None:
-        trainer.check_free(op)
+        trainer.holder.check_free(op)
 
 
 def require_trainer(model: Model, op: str) -> Trainer:

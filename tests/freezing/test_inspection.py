@@ -143,7 +143,7 @@ def test_the_plan_names_the_largest_batch_of_a_smaller_device(monkeypatch):
 
 
 # ------------------------------------------------------------------ out of memory
-def exhausted(*_):
+def exhausted(*_, **__):
     raise jax.errors.JaxRuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory allocating 9999999999 bytes."
     )
@@ -163,7 +163,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     model.fit(X, Y, verbose=0)
     model.evaluate(X, Y, verbose=0)
     before = model.get_weights()
-    programs = model._run.value.trainer.programs
+    programs = model._run.value.trainer.preparer.programs
     monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 10)
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     with monkeypatch.context() as patch:
@@ -183,7 +183,7 @@ def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     model.train_on_batch(X[:32], Y[:32])
     before, step = model.get_weights(), model.optimizer.iterations
-    programs = model._run.value.trainer.programs
+    programs = model._run.value.trainer.preparer.programs
 
     def consume(state, *_):
         for leaf in jax.tree.leaves(state):
@@ -192,7 +192,7 @@ def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
         exhausted()
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs, "train", consume)
+        patch.setattr(programs.train, "_call", consume)
         with pytest.raises(OutOfMemoryError):
             model.fit(X, Y, verbose=0)
     assert model.optimizer.iterations == step

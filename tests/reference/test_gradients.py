@@ -79,10 +79,12 @@ def test_differences(smooth, method, atol):
 
 def temporary_bytes(made, budget):
     trainer, tree = programs.prepared(made, (X, Y), "", "numerical")
-    state = trainer.initial_state()
+    state = trainer.preparer.initial_state()
     flat = {path: value.ravel() for path, value in state.params.items()}
     rows = {path: np.arange(v.size, dtype=np.int32) for path, v in flat.items()}
-    run = differences._differences(trainer.programs, "numerical", budget, False)
+    run = differences._differences(
+        trainer.preparer.programs, "numerical", budget, False
+    )
     compiled = jax.jit(run).lower(state, tree, flat, flat, rows).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 
@@ -120,8 +122,8 @@ def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)
     trainer, tree = programs.prepared(made, (X, Y), "", method)
-    state = trainer.initial_state()
-    loss = programs.loss_of(trainer.programs)
+    state = trainer.preparer.initial_state()
+    loss = programs.loss_of(trainer.preparer.programs)
     traced = differences._Traced.of(loss, state, tree)
     cut = {path for path in state.params if traced.product(path) is not None}
     assert cut == {"own/left", "own/deep"}
@@ -383,7 +385,7 @@ def test_accuracy_is_added_once():
 def test_warmup():
     rates = []
     made = model(optimizer=exburn.optimizers.SGD(0.4), warmup=2)
-    state = lambda: made.optimizer.rate(made._run.value.trainer.opt_state)  # noqa: E731
+    state = lambda: made.optimizer.rate(made._run.value.trainer.holder.opt_state)  # noqa: E731
 
     def watch(logs):
         rates.append(made.optimizer.get_hyperparameters()["warmup_steps"])

@@ -9,9 +9,9 @@ import pytest
 import exburn
 from exburn.runtime import transfer
 from exburn.training import output_collector
-from exburn.training.compiled import Watched
 from exburn.training.objective.objective import Objective
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
+from exburn.training.program import Program
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4)).astype(np.float32)
@@ -44,18 +44,18 @@ CALLS = {  # what it does, and how many arrays of the host it may send
 def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
     call(model)
     arguments, put = [], []
-    called, device_put = Watched.__call__, jax.device_put
+    called, device_put = Program.__call__, jax.device_put
 
-    def noted(self, *args):
+    def noted(self, *args, **kwargs):
         leaves = jax.tree.leaves(args)
         arguments.append(sum(not isinstance(leaf, jax.Array) for leaf in leaves))
-        return called(self, *args)
+        return called(self, *args, **kwargs)
 
     def counted(value, *args, **kwargs):
         put.append(jax.tree.map(np.shape, value))
         return device_put(value, *args, **kwargs)
 
-    monkeypatch.setattr(Watched, "__call__", noted)
+    monkeypatch.setattr(Program, "__call__", noted)
     monkeypatch.setattr(jax, "device_put", counted)
     call(model)
     assert arguments == [sent]
@@ -64,29 +64,31 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
 
 def test_the_count_of_batches_stays_on_the_device(model):
     trainer = model._run.value.trainer
-    before = trainer.step
+    before = trainer.holder.step
     model.train_on_batch(X, Y)
     model.fit(X, Y, batch_size=8, epochs=2, verbose=0)
     with pytest.raises(exburn.errors.ShapeError):
         model.train_on_batch(X, Y[:, [0, 0]])
     model.train_on_batch(X[:3], Y[:3])
-    assert trainer.step == before + 1 + 6 + 1
-    assert int(trainer.initial_state().step) == trainer.step
-    trainer.step = 5  # as a loaded model does
-    assert int(trainer.initial_state().step) == 5
+    assert trainer.holder.step == before + 1 + 6 + 1
+    assert int(trainer.preparer.initial_state().step) == trainer.holder.step
+    trainer.holder.step = 5  # as a loaded model does
+    assert int(trainer.preparer.initial_state().step) == 5
 
 
 def test_a_model_that_moves_leaves_nothing_behind():
     model = trained()  # of its own: from then on data are bound for it
     model.to_device("cpu")
     model.train_on_batch(X, Y)
-    assert model._run.value.trainer._place is None  # it is bound to the old device
+    assert (
+        model._run.value.trainer.holder._place is None
+    )  # it is bound to the old device
 
 
 def test_fresh_totals_follow_the_metrics(model):
     trainer = model._run.value.trainer
-    totals = trainer.fresh_totals("test")
-    assert trainer.fresh_totals("test") is totals
+    totals = trainer.preparer.fresh_totals("test")
+    assert trainer.preparer.fresh_totals("test") is totals
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(totals))
     model.compile("adam", "mse", metrics=["mae", "mse"], seed=0)
     assert list(model.evaluate(X, Y, verbose=0, return_dict=True)) == [
@@ -177,7 +179,7 @@ def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch)
     monkeypatch.setattr(Objective, "build", None)  # other rows are nothing new to it
     for call, batch in calls:
         call(*[part[:7] for part in batch])
-    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_anew", None)
     for call, batch in [*calls, *calls[::-1]]:
         values = call(*batch, return_dict=True)
         assert np.isfinite(list(values.values())).all()
@@ -210,7 +212,7 @@ def test_a_model_with_its_own_step_stays_prepared(monkeypatch):
     batches = [(X, Y), (X, Y, np.full(20, 0.5, np.float32))]
     wanted = [model.train_on_batch(*b, return_dict=True) for b in batches]
     assert [list(logs) for logs in wanted] == [["loss"], ["loss", "weight"]]
-    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_anew", None)
     for _ in range(2):
         assert wanted == [model.train_on_batch(*b, return_dict=True) for b in batches]
 
@@ -263,14 +265,14 @@ def test_arrays_bound_to_a_device_make_one_program(bound):
     else:
         made.layers[0].kernel.assign(jax.device_put(np.ones((4, 1)), device))
     programs = []
-    original = Watched.__call__
+    original = Program.__call__
 
-    def call(self, *args):
+    def call(self, *args, **kwargs):
         programs.append(self._call)
-        return original(self, *args)
+        return original(self, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watched, "__call__", call)
+        patch.setattr(Program, "__call__", call)
         made.fit(x, y, epochs=3, verbose=0)
         made.optimizer.learning_rate = 0.1
         made.fit(x, y, epochs=2, verbose=0)
@@ -287,6 +289,6 @@ def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
     lengths = [np.ones((1, n, 4), "float32") for n in range(1, 25)]
     for x in lengths:
         model.predict_on_batch(x)
-    monkeypatch.setattr(Preparation, "_prepare_anew", None)
+    monkeypatch.setattr(Preparer, "_prepare_anew", None)
     for x in lengths:
         assert model.predict_on_batch(x).shape == (1, 1)

@@ -131,8 +131,8 @@ def check_gradients(
         tolerance = real("check_gradients", "tolerance", tolerance, open_low=True)
     seed = whole("check_gradients", "seed", seed)
     trainer, tree = prepared(model, batch, "check_gradients", method)
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     if not any(value.size for value in state.params.values()):
         raise ArgumentError(
             "check_gradients",

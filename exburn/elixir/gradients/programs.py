@@ -60,7 +60,7 @@ def on_device(tree: Any) -> Any:
 
 def loss_of(programs: Programs, scaled: bool = False) -> Callable:
     def loss(state: TrainState, batch: Any) -> jax.Array:
-        value, (plain, *_) = programs.loss(state.params, state, batch, None)
+        value, (plain, *_) = programs.steps.loss(state.params, state, batch, None)
         return value if scaled else plain
 
     return loss
@@ -69,7 +69,7 @@ def loss_of(programs: Programs, scaled: bool = False) -> Callable:
 def gradients_of(programs: Programs) -> Callable:
     def gradients(state: TrainState, batch: Any) -> dict[str, jax.Array]:
         def loss(params):
-            return programs.loss(params, state, batch, None)[1][0]
+            return programs.steps.loss(params, state, batch, None)[1][0]
 
         return jax.grad(loss)(state.params)
 
@@ -100,8 +100,8 @@ def update_of(programs: Programs) -> Callable:
     """One update from given gradients, everything else as in a training step."""
 
     def apply(state: TrainState, batch: Any, grads: Any) -> tuple[jax.Array, Any]:
-        _, (loss, _, others, *_) = programs.loss(state.params, state, batch, None)
-        params, opt_state = programs.optimizer.update(
+        _, (loss, _, others, *_) = programs.steps.loss(state.params, state, batch, None)
+        params, opt_state = programs.steps.optimizer.update(
             grads, state.opt_state, state.params
         )
         params = programs.split.constrain(params)

@@ -45,7 +45,7 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
     dataset = as_batch(x, op="forward")
     trainer = require_predictor(model)
     prepare(model, "predict", dataset)
-    programs = trainer.programs
+    programs = trainer.preparer.programs
 
     def make() -> Callable:
         def forward(groups, x):
@@ -86,7 +86,9 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     predictions, y, _ = as_batch(predictions, targets, op="compute_loss").tree
     loss = float(model.compute_loss(y=y, y_pred=predictions))
     if model.own_compute_loss is None:
-        require_trainer(model, "compute_loss").objective.check_targets(y, predictions)
+        require_trainer(model, "compute_loss").preparer.objective.check_targets(
+            y, predictions
+        )
     return loss
 
 

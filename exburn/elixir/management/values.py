@@ -154,10 +154,13 @@ def clone(model: Any) -> Any:
     }
     optimizer = type(run.optimizer).from_config(run.optimizer.get_config())
     twin.compile(optimizer, **settings)
-    if run.trainer.opt_state is not None:
+    if run.trainer.holder.opt_state is not None:
         trainer = twin._run.value.trainer
-        trainer.opt_state = jax.tree.map(jnp.copy, run.trainer.opt_state)
-        trainer.step, trainer.epochs = run.trainer.step, run.trainer.epochs
+        trainer.holder.opt_state = jax.tree.map(jnp.copy, run.trainer.holder.opt_state)
+        trainer.holder.step, trainer.holder.epochs = (
+            run.trainer.holder.step,
+            run.trainer.holder.epochs,
+        )
     return twin
 
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
 
 from exburn.errors import RecompileWarning, warn
-from exburn.module.building import spec_like
-from exburn.runtime.gc_pause import has_started, starting
-from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.training.settings import Settings
 
-__all__ = ["Compilation", "CompileLog", "Watched"]
+__all__ = ["Compilation", "CompileLog", "Spec", "batch_specs", "changes_of", "specs_of"]
 
 MANY = 8  # programs for sizes of a training batch, or for shapes of a row elsewhere
 
@@ -55,30 +50,7 @@ class CompileLog:
         self._sizes: Counter[str] = Counter()
         self._warned = False
 
-    def watched(
-        self,
-        call: Any,
-        name: str,
-        traces: Callable[[], int],
-        data: int,
-        settings: Settings,
-    ) -> Watched:
-        """The compiled function, noting the calls that compile.
-
-        Args:
-            call: A function made by ``jax.jit``.
-            name: The program's name.
-            traces: How often it was traced so far.
-            data: Which of its arguments are the data; row numbers come next.
-            settings: What it has built in.
-        """
-
-        def note(args: tuple, model: list[tuple[str, str]], seconds: float) -> None:
-            self._note(name, _batch_specs(args, data), model, settings, seconds)
-
-        return Watched(call, traces, note)
-
-    def _note(
+    def note(
         self,
         name: str,
         specs: dict[str, Spec],
@@ -86,9 +58,18 @@ class CompileLog:
         settings: Settings,
         seconds: float,
     ) -> None:
+        """Notes a compilation.
+
+        Args:
+            name: The program's name.
+            specs: Of the data that it was called with: ``batch_specs``.
+            changed: What changed of the model since it was compiled before.
+            settings: What it has built in.
+            seconds: What that took.
+        """
         earlier = self._seen.setdefault(name, [])
         latest = reversed(earlier)  # of those that are equally similar
-        changes = min((_changes(old, specs) for old in latest), key=len, default=None)
+        changes = min((changes_of(old, specs) for old in latest), key=len, default=None)
         earlier.append(specs)
         before = self._settings.get(name, settings)
         self._settings[name] = settings
@@ -125,111 +106,13 @@ class CompileLog:
         )
 
 
-class Watched:
-    """A compiled function that notes when it compiles, and can do so ahead.
-
-    Args:
-        call: A function made by ``jax.jit``.
-        traces: How often it was traced so far.
-        note: Called after a compilation with its arguments, with what changed of the
-            first of them since the one before, and with the seconds it took.
-    """
-
-    def __init__(
-        self,
-        call: Any,
-        traces: Callable[[], int],
-        note: Callable[[tuple, list[tuple[str, str]], float], None],
-    ):
-        self._call, self._traces, self._note = call, traces, note
-        self._model: dict[str, Spec] = {}  # as it was when this last compiled
-        self._places: set[tuple[str, str]] = set()  # that it was compiled for
-        self._ahead: tuple[tuple, float, Future] | None = None
-
-    def __call__(self, *args):
-        failed = not self.arrive()
-        args, places = _in_places(args)
-        before, start = self._traces(), time.perf_counter()
-        if self._model:
-            out = self._call(*args)
-        else:
-            with starting():
-                out = self._call(*args)
-        if failed or self._traces() != before or places not in self._places:
-            self._compiled(args, time.perf_counter() - start, places)
-        return out
-
-    def ahead(self, *args: Any) -> None:
-        """Begins to compile for arguments like these, unless it ever has before.
-
-        It is traced at once, and compiled by a thread, for which the interpreter has
-        nothing to do. If that fails, so will the call, which can say why.
-        """
-        if self._model or self._ahead is not None or not _compiles():
-            return
-        start = time.perf_counter()
-        args, places = _in_places(args)
-        with starting():
-            lowered = self._call.lower(*args)
-        traced = time.perf_counter() - start
-        specs = jax.tree.map(spec_like, args)
-        threads = ThreadPoolExecutor(1, "exburn-compiler")
-        self._ahead = (specs, places), traced, threads.submit(_timed, lowered.compile)
-        threads.shutdown(wait=False)
-
-    def arrive(self) -> bool:
-        """Waits until what was begun ahead is compiled; says if that did not fail."""
-        if self._ahead is None:
-            return True
-        ((args, places), traced, compiling), self._ahead = self._ahead, None
-        if compiling.exception() is not None:
-            return False
-        self._compiled(args, traced + compiling.result(), places)
-        return True
-
-    def _compiled(self, args: tuple, seconds: float, places: tuple[str, str]) -> None:
-        has_started()
-        # Donated arrays have lost their contents, not their shapes.
-        model = _specs(model=args[0])
-        changed = _changes(self._model, model) if self._model else []
-        if self._places and places not in self._places:
-            where = places[0] or places[1] or "no device"
-            changed.append((f"the arrays are bound to {where}", "place"))
-        self._model = model
-        self._places.add(places)
-        self._note(args, changed, seconds)
-
-
-def _in_places(args: tuple) -> tuple[tuple, tuple[str, str]]:
-    """Arguments that are all bound if one is, but for the first; and what to.
-
-    Else JAX would compile a program for each mixture.
-    """
-    first = jax.tree.leaves(args[0])[:1]  # of a state, whose arrays are alike
-    if not any(map(is_bound, (*first, *jax.tree.leaves(args[1:])))):
-        return args, ("", "")
-    args = args[0], *together(args[1:], first, may_alias=True)
-    return args, (bound_to(first), bound_to(args[1:]))
-
-
-def _compiles() -> bool:
-    """Whether calls compile at all: not within ``jax.disable_jit()``."""
-    return not jax.config.jax_disable_jit  # type: ignore[attr-defined]
-
-
-def _timed(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def _batch_specs(args: tuple, data: int) -> dict[str, Spec]:
+def batch_specs(args: tuple, data: int) -> dict[str, Spec]:
     """Specs of the data that a program was called with, by the names of ``fit``."""
     batch = args[data]
     if isinstance(batch, list):  # a chunk in parts
         batch = jax.tree.map(_whole, *batch)
     x, y, sample_weight = batch
-    found = _specs(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
+    found = specs_of(x=x, y=y, sample_weight=sample_weight, rows=args[data + 1])
     masks = args[data + 2]  # what tells which rows, and which steps, are only padding
     if isinstance(masks, tuple):
         found |= {name: ((), "bool") for name in _MASKS[: len(masks)]}
@@ -241,7 +124,7 @@ def _whole(*parts: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((steps, *parts[0].shape[1:]), parts[0].dtype)
 
 
-def _specs(**parts: Any) -> dict[str, Spec]:
+def specs_of(**parts: Any) -> dict[str, Spec]:
     """Shapes and dtypes of the leaves, by their names."""
     found = {}
     for part, value in parts.items():
@@ -252,7 +135,7 @@ def _specs(**parts: Any) -> dict[str, Spec]:
     return found
 
 
-def _changes(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, str]]:
+def changes_of(old: dict[str, Spec], new: dict[str, Spec]) -> list[tuple[str, str]]:
     """What differs: a "part" of the data, the "size" of batches, or a "row"."""
     changes = []
     for name in sorted(old.keys() | new.keys()):
