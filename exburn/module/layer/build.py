@@ -17,24 +17,12 @@ from exburn.module.layer.signature import build_names
 from exburn.module.traversal import children, iter_modules
 
 __all__ = [
-    "build_by_call",
     "build_config_of",
     "build_from_config",
     "build_once",
     "complete_build",
+    "follow_call",
 ]
-
-
-def build_by_call(layer: Any, shapes: tuple) -> None:
-    """Builds a layer of a class without ``build``, whose weights are in layers inside.
-
-    Raises:
-        ArgumentError: No shape is given for an argument that ``call`` needs.
-    """
-    if not layer.built and any(children(layer)):
-        _follow_call(layer, shapes)
-    layer._note_shapes(*shapes)
-    layer.built = True
 
 
 def build_once(layer: Any, shapes: tuple) -> None:
@@ -68,7 +56,7 @@ def complete_build(build: Callable) -> Callable:
             _finish(self)
             given = (*shapes, *named.values())
             if self._call_info.is_enough(len(given)) and _waits_inside(self):
-                _follow_call(self, given)
+                follow_call(self, given)
 
     return run
 
@@ -81,8 +69,12 @@ def _finish(layer: Any) -> None:
     follow_map(layer)
 
 
-def _follow_call(layer: Any, shapes: tuple) -> None:
-    """Builds what ``call`` reaches for inputs of these shapes."""
+def follow_call(layer: Any, shapes: tuple) -> None:
+    """Builds what ``call`` reaches for inputs of these shapes.
+
+    Raises:
+        ArgumentError: There is none.
+    """
     specs, treedef = jax.tree.flatten(
         [specs_of(shape, layer.compute_dtype) for shape in shapes]
     )

@@ -45,7 +45,7 @@ def _path_in(ctx: Context, layer: Any) -> Any:
 
 
 def find_callee(layer: Any, ctx: Context) -> Any:
-    """What stands for a layer in the pass under way; held by whom it calls it."""
+    """A layer's stand-in in the pass under way; the layer that calls it holds it."""
     layer = stand_in(layer)
     if id(layer) in ctx.paths or ctx.running is None:
         return layer
@@ -55,7 +55,7 @@ def find_callee(layer: Any, ctx: Context) -> Any:
 
 
 def added_losses(layer: Any) -> list[jax.Array]:
-    """What the call under way, or else the last one of the layer, has added."""
+    """Losses that the call under way, or else the layer's last one, has added."""
     ctx = forward_context.current()
     if ctx is not None and ctx.root is layer:  # in a model's compute_loss
         return ctx.losses
@@ -116,7 +116,7 @@ def call_arrays(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
             masks = _input_masks(info, args, kwargs, ctx)
             ctx.running, policy = layer, layer.precision
             with policy.matmuls():
-                if layer._remat is None or not _takes_gradient(ctx):
+                if layer._remat is None:
                     outputs = layer.call(*args, **kwargs)
                 else:
                     outputs = remat.call(layer, args, kwargs, layer._remat)
@@ -141,11 +141,6 @@ def call_arrays(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
             for out in jax.tree.leaves(outputs)
         ]
     return outputs
-
-
-def _takes_gradient(ctx: Context) -> bool:
-    """Whether a gradient through the pass may be asked for."""
-    return bool(ctx.training) and ctx.builds is None and ctx.captured is None
 
 
 def _input_masks(info: Any, args: tuple, kwargs: dict[str, Any], ctx: Context) -> Any:

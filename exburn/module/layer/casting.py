@@ -97,7 +97,7 @@ def _has_shape(value: Any) -> bool:
 
 
 def _array_of(layer: Any, value: Any) -> np.ndarray:
-    """What another library calls an array, such as a tensor, as one."""
+    """Another library's array, such as a tensor, as NumPy's."""
     if not hasattr(value, "__array__"):
         dense = hasattr(value, "toarray")
         hint = "Make it dense: x.toarray()." if dense else None

@@ -53,13 +53,7 @@ def describe_arguments(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
 def arguments_from(
     cls: type, config: dict[str, Any], custom_objects: Any
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a class's constructor in a configuration.
-
-    Args:
-        cls: The class.
-        config: The configuration.
-        custom_objects: Classes and functions by name, besides the registered ones.
-    """
+    """A constructor's arguments in a configuration; see ``Layer.from_config``."""
     left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
     if not is_foreign(cls):
         off = {k for k, v in config.items() if v is None or v is False}
@@ -80,7 +74,7 @@ def arguments_from(
 
 
 def _settings(layer: Any) -> dict[str, Any]:
-    """What every layer takes and may have been set since."""
+    """The arguments that every layer takes, as they are now."""
     dtype = layer.dtype_policy.identifier
     if layer._given_policy is not None:
         dtype = layer._given_policy.identifier
@@ -88,7 +82,7 @@ def _settings(layer: Any) -> dict[str, Any]:
 
 
 def _arguments(layer: Any, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
-    """What the constructor of a class was given, and the settings set since."""
+    """The arguments of a class's constructor, with the settings as they are now."""
     signature = inspect.signature(cls.__init__)
     try:
         bound = signature.bind(layer, *args, **kwargs)
@@ -115,7 +109,7 @@ def _definer(cls: type, method: str) -> type:
 
 
 def _is_described_by_its_own(cls: type) -> bool:
-    """Whether its own arguments describe a user's class.
+    """Whether a user's class is described by its own arguments.
 
     Else there are none, or a ``get_config`` of the user's goes with its constructor.
     """

@@ -62,7 +62,7 @@ def pack(layer: Any) -> None:
 
 
 def _own(layer: Any) -> DTypePolicy | None:
-    """What a layer was given for itself, if that is more than dtypes."""
+    """The policy that a layer was given for itself, if that is more than dtypes."""
     given = layer._given_policy
     return given[_path(layer)] if isinstance(given, DTypePolicyMap) else given
 

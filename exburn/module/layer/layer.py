@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
@@ -26,11 +27,11 @@ from exburn.module.building import clone, spread_precision
 from exburn.module.copying import set_owner
 from exburn.module.layer import given_policy
 from exburn.module.layer.build import (
-    build_by_call,
     build_config_of,
     build_from_config,
     build_once,
     complete_build,
+    follow_call,
 )
 from exburn.module.layer.call import (
     added_losses,
@@ -46,14 +47,13 @@ from exburn.module.layer.signature import CallInfo, check_name, init_names, snak
 from exburn.module.layer.stateless import stateless_call
 from exburn.module.layer.symbols import call_symbols, symbols_for_shapes
 from exburn.module.layer.weights import (
-    cast_value,
     count_params,
+    fill_weights,
     list_own_weights,
     list_weights,
     load_weights,
     make_weight,
     replace_weights,
-    require_weights,
 )
 from exburn.module.symbolic_tensor import Operation, Symbol, has_symbol
 from exburn.module.traversal import (
@@ -61,8 +61,16 @@ from exburn.module.traversal import (
     held_metrics,
     in_tracked_order,
     iter_modules,
+    iter_weights,
 )
-from exburn.module.variable import Static, Weight, alive
+from exburn.module.variable import (
+    Buffer,
+    Parameter,
+    Static,
+    Weight,
+    alive,
+    refuse_overwriting,
+)
 
 __all__ = ["Layer"]
 
@@ -158,7 +166,7 @@ class Layer(nnx.Module, metaclass=LayerType):
         self._take_policy(Precision.of(dtype))
         if dtype is not None:
             self._own_policy = True
-        if (rule := remat.scoped()) is not None:
+        if (rule := remat.rule_in_scope()) is not None:
             self._remat = rule
         if not autocast:
             self._autocast = False
@@ -341,8 +349,11 @@ class Layer(nnx.Module, metaclass=LayerType):
         """
         if self._has_build:  # super().build(…) of such a class
             self._build_parts(*shapes)
-        else:
-            build_by_call(self, shapes)
+            return
+        if not self.built and any(children(self)):
+            follow_call(self, shapes)
+        self._note_shapes(*shapes)
+        self.built = True
 
     def _build(self, shapes: tuple) -> None:
         """Runs ``build`` once, on public shapes."""
@@ -417,17 +428,10 @@ class Layer(nnx.Module, metaclass=LayerType):
             ShapeError: A size is unknown.
             ArgumentError: ``overwrite_with_gradient`` is asked for.
         """
-        return make_weight(
-            self,
-            shape,
-            initializer,
-            dtype,
-            trainable=trainable,
-            regularizer=regularizer,
-            constraint=constraint,
-            overwrite_with_gradient=overwrite_with_gradient,
-            name=name,
-        )
+        refuse_overwriting(f"{self.name}.add_weight", overwrite_with_gradient)
+        kind = Parameter if trainable else Buffer
+        rules = {"regularizer": regularizer, "constraint": constraint}
+        return make_weight(self, kind, shape, initializer, dtype, name, rules)
 
     def add_variable(self, shape, initializer, *args: Any, **kwargs: Any) -> Weight:
         """As :meth:`add_weight`, with a shape and an initializer that must be given."""
@@ -435,11 +439,16 @@ class Layer(nnx.Module, metaclass=LayerType):
 
     def cast(self, value, dtype=None):
         """A weight or array in the compute dtype."""
-        return cast_value(value, dtype or self.compute_dtype)
+        read = getattr(value, "get_value", None)  # of a variable, or what stands for it
+        value, dtype = value if read is None else read(), dtype or self.compute_dtype
+        if isinstance(value, jax.Array) and value.dtype == dtype:
+            if not value.weak_type:
+                return value  # as ``jnp.asarray`` would, ten times as slowly
+        return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
 
     def _require_weights(self) -> list[Weight]:
         """All weights; those that had no values have got them."""
-        return require_weights(self)
+        return [weight for weight, _ in fill_weights(self, iter_weights(self))]
 
     @property
     def weights(self) -> list[Weight]:

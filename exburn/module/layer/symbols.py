@@ -23,11 +23,7 @@ __all__ = ["call_symbols", "hint_for_strings", "symbols_for_shapes"]
 
 
 def call_symbols(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The symbols of a layer's outputs; the layer notes the call, and is built for it.
-
-    Raises:
-        DTypeError: The layer would compute with strings.
-    """
+    """The symbols of a layer's outputs; it notes the call, and is built for it."""
     leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
     leaves = [with_given_mask(v) if isinstance(v, Symbol) else v for v in leaves]
     args, kwargs = jax.tree.unflatten(treedef, leaves)
@@ -58,16 +54,7 @@ def call_symbols(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 def symbols_for_shapes(
     layer: Any, shapes: tuple, named: dict[str, Any]
 ) -> tuple[tuple, dict[str, Any]]:
-    """Symbols of given shapes, as arguments of a layer's call.
-
-    Args:
-        layer: The layer.
-        shapes: By position.
-        named: By Keras' names: ``input_shape``, or that of an argument of ``call``.
-
-    Raises:
-        ArgumentError: Another name is given.
-    """
+    """Symbols as arguments of a layer's call; see ``Layer.compute_output_shape``."""
     order = type(layer)._call_info.order or ["input"]
     first = order[0]
     names = dict.fromkeys(("input_shape", "sequences_shape"), first)
@@ -87,11 +74,7 @@ def symbols_for_shapes(
 
 
 def _require_moves(layer: Any, given: list[Symbol]) -> None:
-    """Checks that strings would only be moved, not computed with.
-
-    Raises:
-        DTypeError: They would be.
-    """
+    """Refuses strings that would be computed with, not only moved."""
     if layer.moves_text and all(map(is_text, given)):
         return
     raise DTypeError(
@@ -103,7 +86,7 @@ def _require_moves(layer: Any, given: list[Symbol]) -> None:
 
 
 def hint_for_strings(layer: Any) -> str:
-    """What to do about strings that a layer is given, for errors."""
+    """Advice about strings that a layer is given, for errors."""
     layers = (m for _, m in iter_modules(layer) if getattr(m, "on_host", False))
     if (lookup := next(layers, None)) is None:
         return (

@@ -17,46 +17,36 @@ from exburn.module.building import materialize
 from exburn.module.layer.seeds import iter_variables
 from exburn.module.traversal import is_abstract, iter_weights
 from exburn.module.variable import (
-    Buffer,
-    Parameter,
     Place,
     Weight,
     as_array,
     assign,
-    refuse_overwriting,
     scalars,
 )
 
 __all__ = [
-    "cast_value",
     "count_params",
+    "fill_weights",
     "list_own_weights",
     "list_weights",
     "load_weights",
     "make_weight",
     "replace_weights",
-    "require_weights",
 ]
+
+_RULES = {"regularizer": regularizers.get, "constraint": constraints.get}
 
 
 def make_weight(
     layer: Any,
+    kind: type[Weight],
     shape: Any,
     initializer: Any,
     dtype: Any,
-    *,
-    trainable: bool,
-    regularizer: Any,
-    constraint: Any,
-    overwrite_with_gradient: bool,
     name: str | None,
+    rules: Mapping[str, Any],
 ) -> Weight:
-    """A weight of a layer, a spec until it is filled; see ``Layer.add_weight``.
-
-    Raises:
-        ShapeError: A size is unknown.
-        ArgumentError: ``overwrite_with_gradient`` is asked for.
-    """
+    """A weight of a layer, a spec until it is filled; see ``Layer.add_weight``."""
     shape = tuple(shape or ())
     if any(d is None or not isinstance(d, int | np.integer) for d in shape):
         raise ShapeError(
@@ -64,7 +54,6 @@ def make_weight(
             f"a weight's shape must be known, received {shape}",
             hint="Give the sizes in Input(shape), except for free axes.",
         )
-    refuse_overwriting(f"{layer.name}.add_weight", overwrite_with_gradient)
     own_dtype = dtype is not None
     dtype = jnp.dtype(standardize_dtype(dtype or layer.variable_dtype))
     if initializer is None:
@@ -75,25 +64,11 @@ def make_weight(
         meta["own_dtype"] = True
     if name:
         meta["label"] = name
-    if regularizer is not None:
-        meta["regularizer"] = regularizers.get(regularizer)
-    if constraint is not None:
-        meta["constraint"] = constraints.get(constraint)
-    kind = Parameter if trainable else Buffer
+    meta |= {key: _RULES[key](rule) for key, rule in rules.items() if rule is not None}
     ctx = forward_context.current()
     if ctx is not None and ctx.builds is not None:
         return kind(jnp.zeros(shape, dtype), **meta)
     return kind(jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)), **meta)
-
-
-def cast_value(value: Any, dtype: Any) -> Any:
-    """A weight or array as an array of a dtype."""
-    read = getattr(value, "get_value", None)  # of a variable, or of what stands for one
-    value = value if read is None else read()
-    if isinstance(value, jax.Array) and value.dtype == dtype:
-        if not value.weak_type:
-            return value  # as ``jnp.asarray`` would, ten times as slowly
-    return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
 
 
 def list_weights(
@@ -106,35 +81,30 @@ def list_weights(
         trainable: Only those that are trained, or that are not.
         carried: Also the states of stateful layers and the seeds of random ones.
     """
-    found = list(
-        iter_variables(layer) if carried else iter_weights(layer, carried=False)
-    )
-    if any(is_abstract(weight) for _, weight, _ in found):
-        materialize(layer)
-    return [w for _, w, learns in found if trainable in (None, learns)]
+    found = iter_variables(layer) if carried else iter_weights(layer, carried=False)
+    weights = fill_weights(layer, found)
+    return [w for w, learns in weights if trainable in (None, learns)]
 
 
-def require_weights(layer: Any) -> list[Weight]:
-    """All weights; those that had no values have got them."""
-    found = [weight for _, weight, _ in iter_weights(layer)]
-    if any(is_abstract(weight) for weight in found):
+def fill_weights(
+    layer: Any, found: Iterable[tuple[str, Weight, bool]]
+) -> list[tuple[Weight, bool]]:
+    """Weights of a layer, and whether they are trained; none is a spec any more."""
+    weights = [(weight, learns) for _, weight, learns in found]
+    if any(is_abstract(weight) for weight, _ in weights):
         materialize(layer)
-    return found
+    return weights
 
 
 def list_own_weights(layer: Any) -> list[Weight]:
     """The layer's weights without those of layers inside, filled."""
-    require_weights(layer)
+    layer._require_weights()
     weights = iter_weights(layer, carried=False)
     return [weight for path, weight, _ in weights if "/" not in path]
 
 
 def load_weights(layer: Any, store: Mapping[str, Any]) -> None:
-    """Sets a layer's own weights from arrays ``"0"``, ``"1"`` …
-
-    Raises:
-        ShapeError: The number of arrays or a shape differs.
-    """
+    """Sets a layer's own weights from arrays ``"0"``, ``"1"`` …"""
     own = list_own_weights(layer)
     if len(store) != len(own):
         raise ShapeError(
@@ -146,12 +116,7 @@ def load_weights(layer: Any, store: Mapping[str, Any]) -> None:
 
 
 def replace_weights(layer: Any, weights: Iterable[Any]) -> None:
-    """Replaces a layer's weights, all of them or none.
-
-    Raises:
-        ShapeError: The number of arrays or a shape differs.
-        DTypeError: One of them cannot become an array of numbers.
-    """
+    """Replaces a layer's weights, all of them or none."""
     own = layer.weights
     weights = list(weights)
     paths = [path for path, _, _ in iter_weights(layer, carried=False)]
@@ -177,11 +142,7 @@ def replace_weights(layer: Any, weights: Iterable[Any]) -> None:
 
 
 def count_params(layer: Any) -> int:
-    """Number of scalars in all weights.
-
-    Raises:
-        NotBuiltError: The layer has none yet.
-    """
+    """Number of scalars in all weights."""
     if not layer.built:
         raise NotBuiltError(
             layer.name,
