@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import initial_rate
 from exburn.optimizers.trees import path_of, same_shapes
@@ -212,7 +213,7 @@ class MultiOptimizer(Optimizer):
             optimizer.scale = self._scale
         self._optimizers.append(optimizer)
         index = len(self._optimizers) - 1
-        if self._get_state is not None:
+        if self._live.is_bound:
             self._bind_one(index)
         return index
 
@@ -279,24 +280,23 @@ class MultiOptimizer(Optimizer):
         return new_params, {**opt_state, "rate": rate, "inner": inner}
 
     def bind(self, get_state, set_state) -> None:
-        self._get_state, self._set_state = get_state, set_state
+        self._live = LiveState(get_state, set_state)
         for index in range(len(self._optimizers)):
             self._bind_one(index)
 
     def _bind_one(self, index: int) -> None:
         key, optimizer = str(index), self._optimizers[index]
-        if self._get_state is None:
+        if not self._live.is_bound:
             optimizer.bind(None, None)
             return
 
         def get():
-            state = self._live()
+            state = self._live.state
             return None if state is None else state["inner"].get(key)
 
         def put(new):
-            state = self._live()
-            assert self._set_state is not None  # bound together with _get_state
-            self._set_state({**state, "inner": {**state["inner"], key: new}})
+            state = self._live.state
+            self._live.state = {**state, "inner": {**state["inner"], key: new}}
 
         optimizer.bind(get, put)
 
