@@ -61,7 +61,7 @@ def check_rate(op: str, value: Any) -> Any:
 
 
 def _takes_step(schedule: Callable) -> bool:
-    """Keras' callables take none: what they return is the rate, a number."""
+    """Whether a callable takes the step; Keras' take none, and return a number."""
     try:
         return bool(inspect.signature(schedule).parameters)
     except ValueError:  # a builtin, which does not say

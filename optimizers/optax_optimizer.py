@@ -218,7 +218,7 @@ def _hyperparams_of(inner: Any) -> dict[str, Any]:
 
 
 def _settable(inner: Any) -> set[str]:
-    """Those of them that no schedule inside of the transformation overwrites."""
+    """Injected hyperparameters that no schedule in the transformation overwrites."""
     scheduled = {
         name
         for node in _nodes(inner)

@@ -190,7 +190,7 @@ def _run_pass(
 
 
 def holds_slots(value: Any) -> bool:
-    """Whether a value is, or has in it, variables that a rule added."""
+    """Whether a value is, or contains, variables that a rule added."""
     return any(map(_is_slot, jax.tree.leaves(value, is_leaf=_is_slot)))
 
 
