@@ -22,14 +22,8 @@ from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.config import OLD_NAMES, arguments_from, describe, meant_by
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_rate, refuse_with_schedule
-from exburn.optimizers.rate import (
-    current_rate,
-    host_value,
-    replace_leaf,
-)
-from exburn.optimizers.trees import (
-    same_shapes,
-)
+from exburn.optimizers.rate import current_rate, host_value, replace_leaf
+from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, step, unscale
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
@@ -310,7 +304,7 @@ class Optimizer(abc.ABC):
     def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
         return step(self, grads, state, params)
 
-    # ------------------------------------------------------------------ averages
+    # ------------------------------------------------------------------ loss, averages
     @property
     def scales_loss(self) -> bool:
         """Whether the loss must go through :meth:`scale_loss` before ``grad``."""
