@@ -54,13 +54,13 @@ def adam_rule(
         return {slot: jnp.zeros_like(p) for slot in slots}
 
     def update(g, p, path, m, v, v_max=None):
-        return _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon)
+        return _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon)
 
     return per_parameter(init, update)
 
 
 @traced_once("beta_1", "beta_2", "epsilon")
-def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
+def _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon):
     """The rule for one parameter: what is added to it, and the new slots.
 
     In lax, which is traced in a quarter of the time: every shape is.

@@ -12,6 +12,7 @@ import numpy as np
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError
 from exburn.optimizers.arguments import real, whole
+from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
 
@@ -139,7 +140,7 @@ class LossScaleOptimizer(Optimizer):
     @property
     def loss_scale(self) -> float:
         """The factor on the loss now; the first one before training."""
-        state = self._live()
+        state = self._live.state
         if state is None:
             return self.initial_scale
         return host_value(state["loss_scale"]["factor"])
@@ -147,7 +148,7 @@ class LossScaleOptimizer(Optimizer):
     @property
     def skipped_steps(self) -> int:
         """How many updates were left out because a gradient was not finite."""
-        state = self._live()
+        state = self._live.state
         return 0 if state is None else host_value(state["loss_scale"]["skipped"])
 
     @property
@@ -164,7 +165,7 @@ class LossScaleOptimizer(Optimizer):
 
     def bind(self, get_state, set_state) -> None:
         self._inner.bind(get_state, set_state)
-        self._get_state, self._set_state = get_state, set_state
+        self._live = LiveState(get_state, set_state)
 
     @property
     def learning_rate(self) -> Any:

@@ -26,7 +26,7 @@ from exburn.core.substitution import making_clone, substituting
 from exburn.core.symbolic_shapes import common_sizes, dim, held, trace_shapes
 from exburn.errors import NotBuiltError
 from exburn.module.copying import paths_of, standing_for, twin
-from exburn.module.deferred_placement import placed
+from exburn.module.deferred_placement import place_value
 from exburn.module.reached import Discovery
 from exburn.module.stateless_scope import set_values
 from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
@@ -83,7 +83,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
         for path, (weight, value) in made.items():  # all are made while a GPU starts
             value = value.result() if isinstance(value, Future) else value
             value = np.asarray(value, weight.get_raw_value().dtype)
-            array = placed(value, weight, root._meta.value.initial, path)
+            array = place_value(value, weight, root._meta.value.initial, path)
             if set_values([(weight, array)]):
                 raise TraceContextError(f"{path} is of another trace")
     if made:
@@ -353,7 +353,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
         # A layer that is met first within another trace is built outside of it.
         if failed and not (isinstance(failed, NotBuiltError) and any(traces)):
             raise failed
-        unbuilt = _joined(traces)
+        unbuilt = _join_traces(traces)
         if not unbuilt:
             layer._meta.value.traced = (rebuild, specs)
             return result
@@ -363,7 +363,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
                 originals[path]._build(shapes)
 
 
-def _joined(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
+def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
     """The shapes that each layer is built for.
 
     The first trace knows what is unknown. Those behind it are trials of several sizes,

@@ -162,12 +162,12 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
     ]
     names = list(graph.input_names)
 
-    def shown(node: Node) -> str:
+    def name_of(node: Node) -> str:
         layer = isinstance(node.target, str) and model.nodes[node.target]
         return layer.name if layer and not layer._auto_name else node.name
 
     def source(ref: Ref) -> str:
-        return names[ref.index] if ref.node < 0 else shown(graph.nodes[ref.node])
+        return names[ref.index] if ref.node < 0 else name_of(graph.nodes[ref.node])
 
     entries: dict[str, tuple[str, Any, list[str]]] = {}
     for node in graph.nodes:
@@ -175,7 +175,7 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
         sources = [source(ref) for ref in refs]
         if isinstance(node.target, str):
             layer = model.nodes[node.target]
-            entry = entries.setdefault(node.name, (shown(node), layer, []))
+            entry = entries.setdefault(node.name, (name_of(node), layer, []))
         else:
             function = isinstance(node.target, Lifted)
             kind = "function" if function else type(node.target).__name__

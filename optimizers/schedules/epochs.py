@@ -39,10 +39,12 @@ class _EpochSchedule(LearningRateSchedule):
 
     def _epochs_before(self, step: Any) -> Any:
         """e − 1, as float32."""
-        length = self._known("steps_per_epoch", self.steps_per_epoch, self._told[0])
+        length = self._require_length(
+            "steps_per_epoch", self.steps_per_epoch, self._told[0]
+        )
         return (jnp.asarray(step) // length).astype(jnp.float32)
 
-    def _known(self, name: str, own: int | None, told: int | None) -> int:
+    def _require_length(self, name: str, own: int | None, told: int | None) -> int:
         value = told if own is None else own
         if value is None:
             raise NotBuiltError(
@@ -170,7 +172,7 @@ class CosineSchedule(_EpochSchedule):
         self.epochs = whole(op, "epochs", epochs, low=1, optional=True)
 
     def __call__(self, step: Any) -> Any:
-        epochs = self._known("epochs", self.epochs, self._told[1])
+        epochs = self._require_length("epochs", self.epochs, self._told[1])
         done = jnp.minimum(self._epochs_before(step) / max(epochs - 1, 1), 1.0)
         span = self.initial_learning_rate - self.min_learning_rate
         return self.min_learning_rate + span * cosine(done)
