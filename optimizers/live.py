@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import schedules
-from exburn.optimizers.arguments import real
 from exburn.optimizers.rate import current_rate, host_value, replace_leaf
 from exburn.optimizers.stepwise import holds_slots
 from exburn.optimizers.variable import live_number
@@ -162,7 +162,7 @@ class Live:
 
     @scale.setter
     def scale(self, value: float) -> None:
-        value = real(type(self).__name__, "scale", value)
+        value = check_number(type(self).__name__, "scale", value)
         self._change(scale=value)
         self._scale = value
 
@@ -270,7 +270,7 @@ class Live:
             if _takes_step(value):
                 return value
             value = value()
-        return real(type(self).__name__, "learning_rate", value)
+        return check_number(type(self).__name__, "learning_rate", value)
 
 
 def _takes_step(schedule: Callable) -> bool:

@@ -13,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.compute import dtypes as known_dtypes
+from exburn.core.checks import check_count
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
 from exburn.interop import predict
 from exburn.models import Model
 from exburn.models.arguments import positive
-from exburn.optimizers.arguments import whole
 from exburn.runtime.device import device_of
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
@@ -231,7 +231,7 @@ def benchmark(
     size = positive("benchmark", "size", size)
     iterations = positive("benchmark", "iterations", iterations)
     runs = positive("benchmark", "runs", runs)
-    warmup = whole("benchmark", "warmup", warmup)
+    warmup = check_count("benchmark", "warmup", warmup, 0)
     if model is None:
         if unknown := [name for name in dtypes if name not in known_dtypes()]:
             raise unknown_name("dtype", unknown[0], known_dtypes(), op="benchmark")

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from exburn.core.checks import check_rate
 from exburn.losses.crossentropy import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -13,7 +14,6 @@ from exburn.losses.crossentropy import (
 )
 from exburn.losses.divergence import kl_divergence, poisson
 from exburn.losses.hinge import categorical_hinge, hinge, squared_hinge
-from exburn.losses.probabilities import check_smoothing
 from exburn.losses.shapes import class_labels
 from exburn.metrics.means import FormulaMetric
 
@@ -65,7 +65,9 @@ class BinaryCrossentropy(FormulaMetric):
     ):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing("BinaryCrossentropy", label_smoothing)
+        self.label_smoothing = check_rate(
+            "BinaryCrossentropy", "label_smoothing", label_smoothing
+        )
 
 
 class CategoricalCrossentropy(FormulaMetric):
@@ -109,7 +111,7 @@ class CategoricalCrossentropy(FormulaMetric):
         super().__init__(name=name, dtype=dtype)
         op = "CategoricalCrossentropy"
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
         self.axis = axis
 
 

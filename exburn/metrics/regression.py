@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.losses.regression import cosine_similarity as negative_cosine
 from exburn.losses.regression import (
@@ -309,11 +310,10 @@ class R2Score(Metric):
             known = ", ".join(map(repr, _AGGREGATIONS))
             details = {"received": class_aggregation, "known": known}
             raise ArgumentError("R2Score", "unknown class_aggregation", details)
-        if num_regressors < 0:
-            details = {"num_regressors": num_regressors}
-            raise ArgumentError("R2Score", "num_regressors must be 0 or more", details)
         self.class_aggregation = class_aggregation
-        self.num_regressors = num_regressors
+        self.num_regressors = check_count(
+            "R2Score", "num_regressors", num_regressors, 0
+        )
         self._outputs: int | None = None
 
     def _prepare(self, y_true: Any, y_pred: Any) -> None:

@@ -63,6 +63,10 @@ def _stop(kind: str) -> Any:
     return property(get, put, doc=f"Set to True in a callback to end {kind}.")
 
 
+def _count_or_auto(name: str, value: Any) -> Any:
+    return value if value == "auto" else check_count("compile", name, value)
+
+
 def _is_eager(value: Any, name: str = "run_eagerly") -> bool:
     """What a value of ``run_eagerly`` or ``jit_compile`` says; none or "auto": no."""
     if value is None or (name == "jit_compile" and value == "auto"):
@@ -157,14 +161,9 @@ class Compiling:
             BusyError: The model is being trained.
         """
         self._require_idle("compile")
-        counts = {
-            "steps_per_execution": steps_per_execution,
-            "unroll": unroll,
-            "join_batches": join_batches,
-        }
-        for name, given in counts.items():
-            if given != "auto":
-                check_count("compile", name, given)
+        steps_per_execution = _count_or_auto("steps_per_execution", steps_per_execution)
+        unroll = _count_or_auto("unroll", unroll)
+        join_batches = _count_or_auto("join_batches", join_batches)
         eager = _is_eager(run_eagerly) or _is_eager(jit_compile, "jit_compile")
         if seed is not None:
             seed = check_count("compile", "seed", seed, least=0)
@@ -211,7 +210,9 @@ class Compiling:
             seed=seed,
             eager=eager,
             auto_scale_loss=bool(auto_scale_loss),
-            **counts,
+            steps_per_execution=steps_per_execution,
+            unroll=unroll,
+            join_batches=join_batches,
         )
         if before is not None:
             run.trainer.take_over(before)

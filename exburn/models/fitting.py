@@ -120,8 +120,8 @@ class Fitting(Preparing):
         """
         trainer = self._trainer("fit")
         trainer.check_free("fit", train=True)
-        check_count("fit", "epochs", epochs, least=0)
-        check_count("fit", "initial_epoch", initial_epoch, least=0)
+        epochs = check_count("fit", "epochs", epochs, 0)
+        initial_epoch = check_count("fit", "initial_epoch", initial_epoch, 0)
         steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
         validation_steps = positive("fit", "validation_steps", validation_steps, None)
         validation_batch_size = positive(

@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.bias_add import biased
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.core.adaptable import Adaptable
-from exburn.layers.layout import (
-    channel_axis,
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-)
+from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.module.input_spec import InputSpec
 
 __all__ = ["Conv1D", "Conv2D", "Conv3D"]

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, DTypeError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.encoding import encode
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import integer_array, is_traced

@@ -9,16 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.bias_add import on_channels
-from exburn.layers.layout import (
-    channel_axis,
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-)
+from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
