@@ -197,14 +197,7 @@ class AutoCrossentropy(FormulaLoss):
 
     formula = staticmethod(auto_crossentropy)
     casts_targets = False
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "crossentropy",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+    _default_name = "crossentropy"
 
     def resolved(self, y_pred: Any) -> BinaryCrossentropy | CrossEntropy:
         """The loss that predictions of this shape call for."""

@@ -6,6 +6,7 @@ import copy
 import functools
 import inspect
 import re
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -267,6 +268,27 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
 
 
+def name_constructor(cls: type) -> None:
+    """Gives a class of a formula, if it has no constructor of its own, its base's with
+    another default name: ``_default_name``, or the formula's.
+    """
+    if "formula" not in vars(cls) or "__init__" in vars(cls):
+        return
+    inherited: Any = cls.__init__
+    name = vars(cls).get("_default_name", cls.formula.__name__)  # type: ignore[attr-defined]
+    parameters = inspect.signature(inherited).parameters.values()
+    kept = {p.name: p.default for p in parameters if p.default is not p.empty}
+    made = types.FunctionType(
+        inherited.__code__,
+        inherited.__globals__,
+        argdefs=tuple({**kept, "name": name}.values()),
+        closure=inherited.__closure__,
+    )
+    functools.update_wrapper(made, inherited)
+    del made.__wrapped__
+    cls.__init__ = made  # type: ignore[misc]
+
+
 class FormulaLoss(Loss):
     """A loss that is a function of this package: the class holds its options.
 
@@ -276,8 +298,21 @@ class FormulaLoss(Loss):
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]
+    _default_name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     @property
     def fn(self) -> Callable[..., jax.Array]:

@@ -128,14 +128,6 @@ class KLDivergence(FormulaLoss):
     formula = staticmethod(kl_divergence)
     elementwise = False
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "kl_divergence",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_unit_interval(self.name, y_true)
 
@@ -162,14 +154,6 @@ class Poisson(FormulaLoss):
     """
 
     formula = staticmethod(poisson)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "poisson",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_not_below(self.name, y_true, 0)

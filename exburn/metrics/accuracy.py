@@ -270,9 +270,6 @@ class Accuracy(FormulaMetric):
     elementwise = False
     direction = "up"
 
-    def __init__(self, name: str = "accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class BinaryAccuracy(FormulaMetric):
     """Share of yes/no predictions that are right.
@@ -336,9 +333,6 @@ class CategoricalAccuracy(FormulaMetric):
     elementwise = False
     direction = "up"
 
-    def __init__(self, name: str = "categorical_accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class SparseCategoricalAccuracy(FormulaMetric):
     """Share of rows whose highest score is at the label.
@@ -364,9 +358,6 @@ class SparseCategoricalAccuracy(FormulaMetric):
     formula = staticmethod(sparse_categorical_accuracy)
     elementwise = False
     direction = "up"
-
-    def __init__(self, name: str = "sparse_categorical_accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         if _is_across(y_true.shape, y_pred.shape[:-1]):

@@ -188,9 +188,6 @@ class KLDivergence(FormulaMetric):
     elementwise = False
     direction = "down"
 
-    def __init__(self, name: str = "kl_divergence", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class Poisson(FormulaMetric):
     """Mean of ``y_pred - y_true · log(y_pred)``, for counts.
@@ -214,9 +211,6 @@ class Poisson(FormulaMetric):
 
     formula = staticmethod(poisson)
     direction = "down"
-
-    def __init__(self, name: str = "poisson", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class Hinge(FormulaMetric):
@@ -242,9 +236,6 @@ class Hinge(FormulaMetric):
     formula = staticmethod(hinge)
     direction = "down"
 
-    def __init__(self, name: str = "hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class SquaredHinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)²``, for targets -1 and 1, or 0 and 1.
@@ -268,9 +259,6 @@ class SquaredHinge(FormulaMetric):
 
     formula = staticmethod(squared_hinge)
     direction = "down"
-
-    def __init__(self, name: str = "squared_hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class CategoricalHinge(FormulaMetric):
@@ -296,6 +284,3 @@ class CategoricalHinge(FormulaMetric):
     formula = staticmethod(categorical_hinge)
     elementwise = False
     direction = "down"
-
-    def __init__(self, name: str = "categorical_hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)

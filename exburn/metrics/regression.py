@@ -56,9 +56,6 @@ class MeanSquaredError(FormulaMetric):
     formula = staticmethod(mean_squared_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_squared_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class RootMeanSquaredError(FormulaMetric):
     """Root of the mean of squared differences, ``√mean((y_true - y_pred)²)``.
@@ -82,9 +79,7 @@ class RootMeanSquaredError(FormulaMetric):
 
     formula = staticmethod(mean_squared_error)
     direction = "down"
-
-    def __init__(self, name: str = "root_mean_squared_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
+    _default_name = "root_mean_squared_error"
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         y_true, y_pred = paired(self.name, y_true, y_pred)
@@ -117,9 +112,6 @@ class MeanAbsoluteError(FormulaMetric):
     formula = staticmethod(mean_absolute_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_absolute_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class MeanAbsolutePercentageError(FormulaMetric):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
@@ -143,9 +135,6 @@ class MeanAbsolutePercentageError(FormulaMetric):
 
     formula = staticmethod(mean_absolute_percentage_error)
     direction = "down"
-
-    def __init__(self, name: str = "mean_absolute_percentage_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class MeanSquaredLogarithmicError(FormulaMetric):
@@ -171,9 +160,6 @@ class MeanSquaredLogarithmicError(FormulaMetric):
     formula = staticmethod(mean_squared_logarithmic_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_squared_logarithmic_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class LogCoshError(FormulaMetric):
     """Mean of ``log(cosh(y_pred - y_true))``.
@@ -197,9 +183,7 @@ class LogCoshError(FormulaMetric):
 
     formula = staticmethod(log_cosh)
     direction = "down"
-
-    def __init__(self, name: str = "logcosh", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
+    _default_name = "logcosh"
 
 
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
