@@ -14,6 +14,7 @@ import numpy as np
 
 from exburn.compute import dtypes as known_dtypes
 from exburn.core.checks import check_count
+from exburn.core.printing import page_text
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
 from exburn.interop import predict
@@ -81,12 +82,7 @@ class _Printed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=88, color_system=None, force_jupyter=False)
-        with console.capture() as captured:
-            console.print(self.__rich__())
-        return captured.get().rstrip()
+        return page_text(self, 88).rstrip()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -80,7 +79,7 @@ class Loss:
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ):
-        self.name = name or snake_case(type(self).__name__)
+        self.name = name or registry.snake_case(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
         dtype = getattr(dtype, "compute_dtype", dtype)
         self._dtype = None if dtype is None else standardize_dtype(dtype)
@@ -263,11 +262,6 @@ def _booleans(*masks: Any) -> list[jax.Array]:
     return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
 
 
-def snake_case(name: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-
-
 def name_constructor(cls: type) -> None:
     """Gives a class of a formula, if it has no constructor of its own, its base's with
     another default name: ``_default_name``, or the formula's.
@@ -435,7 +429,7 @@ class FunctionLoss(Loss):
 def function_name(fn: Callable[..., Any]) -> str:
     """A function's own name; for a partial, that of what it wraps."""
     fn = getattr(fn, "func", fn)
-    return getattr(fn, "__name__", None) or snake_case(type(fn).__name__)
+    return getattr(fn, "__name__", None) or registry.snake_case(type(fn).__name__)
 
 
 def function_config(fn: Callable[..., Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from jax import export
 from exburn.core.symbolic_shapes import dim, held, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.kernels.conv.dispatch import for_other_platforms
+from exburn.module.building import require_built
 from exburn.module.traversal import iter_modules
 from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
@@ -118,12 +119,7 @@ class Exporting:
         write_atomically(Path(filepath), lambda file: file.write(data))
 
     def _export_specs(self, signature: Any, batch_size: int | None) -> Any:
-        if not self.built:
-            raise NotBuiltError(
-                "export",
-                "the model has no weights before it is built",
-                hint="Give it an Input(shape), or call it on data first.",
-            )
+        require_built(self, "export")
         if signature is None and self.graph is None:
             raise NotBuiltError(
                 "export",

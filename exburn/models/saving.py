@@ -13,11 +13,11 @@ from exburn import losses, metrics
 from exburn.callbacks import WarmUp
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
-from exburn.errors import ArgumentError, FileFormatError, NotBuiltError, warn
+from exburn.errors import ArgumentError, FileFormatError, warn
 from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
-from exburn.module.building import materialize
+from exburn.module.building import materialize, require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
@@ -138,12 +138,7 @@ class Keeping:
         return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
 
     def _require_built(self, op: str) -> None:
-        if not self.built:
-            raise NotBuiltError(
-                op,
-                "the model has no weights before it is built",
-                hint="Give it an Input(shape), or call it on data first.",
-            )
+        require_built(self, op)
         materialize(self)
 
     # ------------------------------------------------------------------ compile

@@ -20,7 +20,7 @@ from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
-from exburn.module.building import materialize
+from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights
 from exburn.transforms.quantization import (
@@ -64,12 +64,7 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
     """
     op = "add_lora"
     rank, alpha = _check_size(op, rank, alpha)
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, op)
     if adapted_layers(model):
         raise ArgumentError(
             op,

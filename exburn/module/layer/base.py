@@ -214,7 +214,7 @@ class Base(nnx.Module, metaclass=_Making):
 
     @property
     def name(self) -> str:
-        return self._name or snake_case(type(self).__name__)
+        return self._name or snake_case(type(self).__name__.lstrip("_"))
 
     @name.setter
     def name(self, value: str):
