@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
@@ -262,25 +262,13 @@ def _booleans(*masks: Any) -> list[jax.Array]:
     return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
 
 
-def name_constructor(cls: type) -> None:
+def name_constructor(cls: Any) -> None:
     """Gives a class of a formula, if it has no constructor of its own, its base's with
     another default name: ``_default_name``, or the formula's.
     """
-    if "formula" not in vars(cls) or "__init__" in vars(cls):
-        return
-    inherited: Any = cls.__init__
-    name = vars(cls).get("_default_name", cls.formula.__name__)  # type: ignore[attr-defined]
-    parameters = inspect.signature(inherited).parameters.values()
-    kept = {p.name: p.default for p in parameters if p.default is not p.empty}
-    made = types.FunctionType(
-        inherited.__code__,
-        inherited.__globals__,
-        argdefs=tuple({**kept, "name": name}.values()),
-        closure=inherited.__closure__,
-    )
-    functools.update_wrapper(made, inherited)
-    del made.__wrapped__
-    cls.__init__ = made  # type: ignore[misc]
+    if "formula" in vars(cls) and "__init__" not in vars(cls):
+        name = vars(cls).get("_default_name", cls.formula.__name__)
+        cls.__init__ = with_default(cls.__init__, "name", name)
 
 
 class FormulaLoss(Loss):

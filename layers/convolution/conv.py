@@ -6,6 +6,7 @@ from typing import Any
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.core.checks import check_choice, check_count
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.bias_add import biased
@@ -148,16 +149,7 @@ class Conv(Convolution):
         **kwargs,
     ):
         super().__init__(
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            bias_initializer,
-            bias_regularizer,
-            bias_constraint,
+            **arguments_for(Convolution, locals()),
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
