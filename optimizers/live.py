@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError
 from exburn.optimizers import schedules
-from exburn.optimizers.arguments import real
 
-__all__ = ["LiveState", "check_rate", "refuse_with_schedule"]
+__all__ = ["LiveState", "check_learning_rate", "refuse_with_schedule"]
 
 
 class LiveState:
@@ -44,7 +44,7 @@ class LiveState:
         self._put(new)
 
 
-def check_rate(op: str, value: Any) -> Any:
+def check_learning_rate(op: str, value: Any) -> Any:
     """A learning rate: a number ≥ 0, a schedule, or a function of the step.
 
     Raises:
@@ -57,7 +57,7 @@ def check_rate(op: str, value: Any) -> Any:
         if _takes_step(value):
             return value
         value = value()
-    return real(op, "learning_rate", value)
+    return check_number(op, "learning_rate", value)
 
 
 def _takes_step(schedule: Callable) -> bool:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
-from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -83,9 +83,11 @@ class LossScaleOptimizer(Optimizer):
         self._inner = inner_optimizer
         super().__init__(0.0, name=name)
         self._inner.loss_scale_factor = None
-        self.initial_scale = real(op, "initial_scale", initial_scale, open_low=True)
-        self.dynamic_growth_steps = whole(
-            op, "dynamic_growth_steps", dynamic_growth_steps, low=1
+        self.initial_scale = check_number(
+            op, "initial_scale", initial_scale, open_low=True
+        )
+        self.dynamic_growth_steps = check_count(
+            op, "dynamic_growth_steps", dynamic_growth_steps, floats=True
         )
 
     @property

@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 from exburn.core import registry
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.optimizers.arguments import real
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -135,7 +135,7 @@ class OptaxOptimizer(Optimizer):
         if not self._finished:
             Optimizer.learning_rate.__set__(self, value)
             return
-        value = real("OptaxOptimizer", "learning_rate", value)
+        value = check_number("OptaxOptimizer", "learning_rate", value)
         self._need_injected((self._live.state or self._probe())["inner"], to_set=True)
         self._change(learning_rate=value)
         self._wanted = value

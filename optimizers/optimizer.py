@@ -6,6 +6,7 @@ import abc
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -14,14 +15,19 @@ import numpy as np
 import optax
 
 from exburn.core import registry
-from exburn.core.checks import check_text
+from exburn.core.checks import (
+    check_count,
+    check_number,
+    check_optional,
+    check_rate,
+    check_text,
+)
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, NotBuiltError, unknown_name
 from exburn.optimizers import eager, stepwise
-from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.config import OLD_NAMES, arguments_from, describe, meant_by
 from exburn.optimizers.exclusions import exactly
-from exburn.optimizers.live import LiveState, check_rate, refuse_with_schedule
+from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.rate import current_rate, host_value, replace_leaf
 from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, step, unscale
@@ -170,34 +176,28 @@ class Optimizer(abc.ABC):
         self._learning_rate = self._check_rate(learning_rate)
         default = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
         self.name = check_text(op, "name", default if name is None else name)
-        self.weight_decay = real(op, "weight_decay", weight_decay, optional=True)
-        self.l2_weight_decay = real(
-            op, "l2_weight_decay", l2_weight_decay, optional=True
-        )
-        self.clipnorm = real(op, "clipnorm", clipnorm, open_low=True, optional=True)
-        self.clipvalue = real(op, "clipvalue", clipvalue, open_low=True, optional=True)
-        self.global_clipnorm = real(
-            op, "global_clipnorm", global_clipnorm, open_low=True, optional=True
-        )
+        number = partial(check_optional, check_number, op)
+        steps = partial(check_optional, check_count, op, floats=True)
+        self.weight_decay = number("weight_decay", weight_decay)
+        self.l2_weight_decay = number("l2_weight_decay", l2_weight_decay)
+        self.clipnorm = number("clipnorm", clipnorm, open_low=True)
+        self.clipvalue = number("clipvalue", clipvalue, open_low=True)
+        self.global_clipnorm = number("global_clipnorm", global_clipnorm, open_low=True)
         clips = ("clipnorm", "clipvalue", "global_clipnorm")
         given = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
         # ExBurn clips by the global norm and then by value.
         if len(given) > 1 and set(given) != {"clipvalue", "global_clipnorm"}:
             raise ArgumentError(op, "only one kind of clipping can be used", given)
         self.use_ema = bool(use_ema)
-        self.ema_momentum = real(op, "ema_momentum", ema_momentum, high=1.0)
-        self.ema_overwrite_frequency = whole(
-            op, "ema_overwrite_frequency", ema_overwrite_frequency, low=1, optional=True
+        self.ema_momentum = check_rate(op, "ema_momentum", ema_momentum)
+        self.ema_overwrite_frequency = steps(
+            "ema_overwrite_frequency", ema_overwrite_frequency
         )
-        self.loss_scale_factor = real(
-            op, "loss_scale_factor", loss_scale_factor, open_low=True, optional=True
+        self.loss_scale_factor = number(
+            "loss_scale_factor", loss_scale_factor, open_low=True
         )
-        self.gradient_accumulation_steps = whole(
-            op,
-            "gradient_accumulation_steps",
-            gradient_accumulation_steps,
-            low=2,
-            optional=True,
+        self.gradient_accumulation_steps = steps(
+            "gradient_accumulation_steps", gradient_accumulation_steps, 2
         )
         self.weight_decay_exclusions = tuple(weight_decay_exclusions)
 
@@ -513,7 +513,7 @@ class Optimizer(abc.ABC):
 
     @scale.setter
     def scale(self, value: float) -> None:
-        value = real(type(self).__name__, "scale", value)
+        value = check_number(type(self).__name__, "scale", value)
         self._change(scale=value)
         self._scale = value
 
@@ -604,7 +604,7 @@ class Optimizer(abc.ABC):
         return state
 
     def _check_rate(self, value: Any) -> Any:
-        return check_rate(type(self).__name__, value)
+        return check_learning_rate(type(self).__name__, value)
 
     # ------------------------------------------------------------------ lists
     @property

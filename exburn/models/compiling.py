@@ -108,14 +108,15 @@ def compile(
         BusyError: The model is being trained.
     """
     require_idle(self, "compile")
-    counts = {
+    given = {
         "steps_per_execution": steps_per_execution,
         "unroll": unroll,
         "join_batches": join_batches,
     }
-    for name, given in counts.items():
-        if given != "auto":
-            check_count("compile", name, given)
+    counts: dict[str, Any] = {
+        name: value if value == "auto" else check_count("compile", name, value)
+        for name, value in given.items()
+    }
     eager = is_eager(run_eagerly) or is_eager(jit_compile, "jit_compile")
     if seed is not None:
         seed = check_count("compile", "seed", seed, least=0)

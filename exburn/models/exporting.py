@@ -14,6 +14,7 @@ from jax import export as jax_export
 from exburn.core.symbolic_shapes import dim, held, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.kernels.conv.dispatch import for_other_platforms
+from exburn.module.building import require_built
 from exburn.module.traversal import iter_modules
 from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
@@ -114,12 +115,7 @@ def export(
 
 
 def _specs_for_export(model: Model, signature: Any, batch_size: int | None) -> Any:
-    if not model.built:
-        raise NotBuiltError(
-            "export",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, "export")
     if signature is None and model.graph is None:
         raise NotBuiltError(
             "export",

@@ -34,9 +34,9 @@ from exburn.models.preparing import (
     part_names,
     prepare,
 )
-from exburn.models.saving import require_built
 from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
+from exburn.module.building import require_built
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.feed.base import count_steps
@@ -126,8 +126,8 @@ def fit(
     """
     trainer = require_trainer(self, "fit")
     trainer.holder.check_free("fit", train=True)
-    check_count("fit", "epochs", epochs, least=0)
-    check_count("fit", "initial_epoch", initial_epoch, least=0)
+    epochs = check_count("fit", "epochs", epochs, 0)
+    initial_epoch = check_count("fit", "initial_epoch", initial_epoch, 0)
     steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
     validation_steps = positive("fit", "validation_steps", validation_steps, None)
     validation_batch_size = positive(

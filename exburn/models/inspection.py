@@ -18,7 +18,7 @@ from exburn.models.planning import (
 )
 from exburn.models.preparing import output_names
 from exburn.models.quantizing import find_untrainable
-from exburn.models.saving import require_built
+from exburn.module.building import require_built
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 

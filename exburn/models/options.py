@@ -14,11 +14,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from exburn.callbacks import WarmUp
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
 from exburn.metrics import Metric
 from exburn.models.training_settings import require_trainer
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
-from exburn.optimizers.arguments import real, whole
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -28,12 +28,12 @@ __all__ = ["options", "set_options", "warm_up", "with_accuracy"]
 
 def _schedule(op: str, name: str, value: Any) -> Any:
     if isinstance(value, Real):  # fit(learning_rate=…): the same at every step
-        return schedules.ExponentialDecay(real(op, name, value), 1, 1.0)
+        return schedules.ExponentialDecay(check_number(op, name, value), 1, 1.0)
     return schedules.get(tuple(value) if isinstance(value, list) else value)
 
 
 def _group(op: str, name: str, value: Any) -> int | None:
-    batches = whole(op, name, value, low=1)
+    batches = check_count(op, name, value, floats=True)
     return None if batches == 1 else batches
 
 
@@ -41,9 +41,9 @@ def _group(op: str, name: str, value: Any) -> int | None:
 #: says what each option means; its signature and that of ``fit`` hold all of them.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str, Any], Any]]] = {
     "lr_schedule": ("_learning_rate", _schedule),
-    "weight_decay": ("l2_weight_decay", real),
-    "clip_norm": ("global_clipnorm", partial(real, open_low=True)),
-    "clip_value": ("clipvalue", partial(real, open_low=True)),
+    "weight_decay": ("l2_weight_decay", check_number),
+    "clip_norm": ("global_clipnorm", partial(check_number, open_low=True)),
+    "clip_value": ("clipvalue", partial(check_number, open_low=True)),
     "accumulate_gradients": ("gradient_accumulation_steps", _group),
     "nesterov": ("nesterov", lambda op, name, value: bool(value)),
 }
@@ -143,7 +143,7 @@ def _has_one_number(optimizer: Optimizer) -> bool:
 @contextlib.contextmanager
 def _at_rate(optimizer: Optimizer, value: Any) -> Iterator[None]:
     before = float(optimizer.learning_rate)
-    optimizer.learning_rate = real("fit", "learning_rate", value)
+    optimizer.learning_rate = check_number("fit", "learning_rate", value)
     try:
         yield
     finally:
@@ -210,7 +210,7 @@ def warm_up(warmup: Any, op: str) -> WarmUp | None:
             )
         epochs, start, target = warmup
         return WarmUp(target, epochs=epochs, initial=start)
-    epochs = real(op, "warmup", warmup)
+    epochs = check_number(op, "warmup", warmup)
     return WarmUp(epochs=epochs) if epochs else None
 
 

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from exburn.core.printing import amount_text, size_text
 from exburn.errors import OutOfMemoryError
 from exburn.models.arguments import first_batch
 from exburn.models.planning import make_plan, with_rows
-from exburn.models.report import amount_text, size_text
 from exburn.runtime.device import device_name
 from exburn.training.memory import is_exhausted
 

@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.printing import amount_text, size_text
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError
-from exburn.models.report import Figures, amount_text, size_text
+from exburn.models.report import Figures
 from exburn.runtime.device import device_name
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.trainer import Trainer

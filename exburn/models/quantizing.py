@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from exburn import optimizers
 from exburn.core import registry
 from exburn.data import as_batch, check_finite
-from exburn.errors import ArgumentError, DataError, ExBurnError, NotBuiltError
+from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.models.changes import quantize_in_place, records
 from exburn.models.training_settings import require_idle
-from exburn.module.building import materialize, spec_like
+from exburn.module.building import require_built, spec_like
 from exburn.module.copying import twin
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Static
@@ -110,14 +110,8 @@ def quantize(
             "the model is quantized already",
             hint="Quantize the exact model again; quantize() leaves it alone.",
         )
-    if not self.built:
-        raise NotBuiltError(
-            "quantize",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(self, "quantize")
     require_idle(self, "quantize")
-    materialize(self)
     chosen = choose(self, filters, op="quantize")
     inner = _prepare_calibration(self, settings)
     reached = None if inner is None else inner.blocks.reached

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import time
 from typing import TYPE_CHECKING, Any
 
 import jax
-from rich.console import Console
 from rich.table import Table
 
 from exburn.config import is_flash_attention_enabled
+from exburn.core.printing import page_text
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
 from exburn.kernels.dispatch import why_not
@@ -58,10 +57,7 @@ class _Listing(list):
         return table
 
     def __str__(self) -> str:
-        page = io.StringIO()
-        console = Console(file=page, width=100, color_system=None, force_jupyter=False)
-        console.print(self)
-        return page.getvalue()
+        return page_text(self, 100)
 
     __repr__ = __str__
 

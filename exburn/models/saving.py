@@ -13,12 +13,12 @@ from exburn import losses, metrics
 from exburn.callbacks import WarmUp
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
-from exburn.errors import ArgumentError, FileFormatError, NotBuiltError, warn
+from exburn.errors import ArgumentError, FileFormatError, warn
 from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
 from exburn.models.training_settings import require_hook
-from exburn.module.building import materialize
+from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
@@ -34,7 +34,6 @@ __all__ = [
     "compile_like",
     "get_compile_config",
     "load_weights",
-    "require_built",
     "save",
     "save_weights",
     "set_training_state",
@@ -147,16 +146,6 @@ def load_weights(
     require_hook(self, "load_weights")
     skips = skip_mismatch if strict is None else not strict
     return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
-
-
-def require_built(model: Model, op: str) -> None:
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
-    materialize(model)
 
 
 def get_compile_config(self: Model) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ __all__ = [
     "materialize",
     "own_classes",
     "place",
+    "require_built",
     "reseed",
     "spec_like",
     "spread_precision",
@@ -91,6 +92,21 @@ def materialize(root: Any, seed: int | None = None) -> None:
     for _, module in iter_modules(root):  # those made with a quantized policy
         if getattr(module, "_given_policy", None) is not None:
             late_binding.apply("pack", module)
+
+
+def require_built(model: Any, op: str) -> None:
+    """Refuses a model without weights; those that are still specs are made.
+
+    Raises:
+        NotBuiltError: It is not built.
+    """
+    if not model.built:
+        raise NotBuiltError(
+            op,
+            "the model has no weights before it is built",
+            hint="Give it an Input(shape), or call it on data first.",
+        )
+    materialize(model)
 
 
 def place(root: Any) -> None:

@@ -374,7 +374,7 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
             continue
         wanted = layer._name
         if wanted is None or wanted in taken:
-            base = snake_case(type(layer).__name__)
+            base = snake_case(type(layer).__name__.lstrip("_"))
             wanted, i = base, 0
             while wanted in taken:
                 i += 1

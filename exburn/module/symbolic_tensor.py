@@ -418,7 +418,7 @@ class Operation(metaclass=abc.ABCMeta):
 
     @property
     def name(self) -> str:
-        return self._name or snake_case(type(self).__name__)
+        return self._name or snake_case(type(self).__name__.lstrip("_"))
 
     @name.setter
     def name(self, value: str) -> None:

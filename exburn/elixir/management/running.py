@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count
 from exburn.data import as_batch
 from exburn.models.arguments import check_model
 from exburn.models.inferring import require_predictor
 from exburn.models.preparing import on_device, prepare
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call
-from exburn.optimizers.arguments import whole
 
 __all__ = ["compute_loss", "forward", "forward_pattern"]
 
@@ -112,7 +112,7 @@ def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]
     """
     check_model("forward_pattern", model)
     if batch_size is not None:
-        batch_size = whole("forward_pattern", "batch_size", batch_size, low=1)
+        batch_size = check_count("forward_pattern", "batch_size", batch_size)
     called = inspect_call(model) if model.graph is None else None
     if called is None:
         outputs, fixed = model.output, True  # raises if there are none

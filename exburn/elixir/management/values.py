@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.precision import is_float
-from exburn.errors import DTypeError, NotBuiltError, ShapeError, unknown_name
+from exburn.errors import DTypeError, ShapeError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.module.building import require_built
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
 
@@ -179,10 +180,5 @@ def to_device(model: Any, device: Any) -> Any:
 
 def _built(model: Any, op: str) -> None:
     check_model(op, model)
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, op)
     model._require_weights()

@@ -213,7 +213,7 @@ class Layer(nnx.Module, metaclass=LayerType):
     # ------------------------------------------------------------------ settings
     @property
     def name(self) -> str:
-        return self._name or snake_case(type(self).__name__)
+        return self._name or snake_case(type(self).__name__.lstrip("_"))
 
     @name.setter
     def name(self, value: str):
