@@ -1,4 +1,4 @@
-"""Threads that bring data to the device: their errors, their end, their memory."""
+"""Streams on their way to the device: what is read ahead, errors, and their memory."""
 
 import os
 import signal
@@ -6,17 +6,13 @@ import threading
 import time
 import traceback
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.training.batches import Batches, X, Y
 
 import exburn as keras
 from exburn.data import PyDataset, StreamDataset
-from exburn.errors import DataError
-from exburn.runtime.threads import Prefetch
-from exburn.training.feed import chunk_builder, chunking, gather, stream_feed
+from exburn.errors import DataError, TargetError
 from exburn.training.feed.base import StreamFeed
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -28,21 +24,6 @@ class Numbered(PyDataset):
 
     def __getitem__(self, index):
         return Batches().read(index)
-
-
-def test_items_are_made_ahead_but_not_without_end():
-    made = []
-
-    def source():
-        for i in range(100):
-            made.append(i)
-            yield i
-
-    with Prefetch(source, depth=2) as items:
-        assert next(items) == 0
-        time.sleep(0.05)
-        assert len(made) == 4  # one taken, two ready, one waits for a place
-    assert len(made) == 4 and list(items) == []
 
 
 @pytest.mark.parametrize("steps", [None, 10])
@@ -213,81 +194,6 @@ def test_a_loader_may_use_its_memory_again(model, buffers, begins, op):
     np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.cpu
-def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
-    """As on a GPU: chunks in parts, whose memory is free when they were sent."""
-    x = np.random.default_rng(0).standard_normal((120, 6)).astype("float32")
-    y = x.sum(-1, keepdims=True)
-    taken = []
-
-    def trained(lends):
-        def shuffled(x, y):
-            rng = np.random.default_rng(1)
-            while True:
-                order = rng.permutation(len(x))
-                x[:], y[:] = x[order], y[order]
-                for i in range(0, len(x), 10):
-                    batch = x[i : i + 10], y[i : i + 10]
-                    yield batch if lends else (batch[0].copy(), batch[1].copy())
-
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
-        model.compile("adam", "mse")
-        batches = shuffled(x.copy(), y.copy())
-        return model.fit(batches, steps_per_epoch=45, epochs=4, verbose=0).history
-
-    expected = trained(False)
-
-    class Sending:  # a CPU takes memory as it is, a GPU copies it
-        def __getattr__(self, name):
-            return getattr(jax, name)
-
-        def device_put(self, tree):
-            return jax.tree.map(lambda v: jnp.array(v, copy=True), tree)
-
-    found = gather.HostGather._taken
-
-    def spy(self, size):
-        free = len(self._free)
-        memory = found(self, size)
-        taken.append(len(self._free) < free)
-        return memory
-
-    monkeypatch.setattr(gather.HostGather, "_taken", spy)
-    monkeypatch.setattr(gather, "_COPYING", {"cpu"})
-    monkeypatch.setattr(gather, "_PART", 64)
-    monkeypatch.setattr(chunk_builder, "jax", Sending())
-    monkeypatch.setattr(stream_feed, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(stream_feed, "_PART", (256, 512))
-    monkeypatch.setattr(chunking, "loader_steps", lambda _: 5)
-    assert trained(True) == expected
-    assert sum(taken) > 10
-
-
-def test_memory_is_used_again_once_it_was_sent(monkeypatch):
-    """Not when so many are under way: the less there is, the more of it is cached."""
-    monkeypatch.setattr(gather, "_COPYING", {*gather._COPYING, "cpu"})
-    shape = (1 << 20,)
-
-    def sent(copies):
-        return jax.block_until_ready(jnp.array(copies, copy=True))
-
-    with gather.HostGather() as gatherer:
-        with gatherer.reusing(2) as reuse:
-            one, two = (gatherer.empty(shape, np.uint8) for _ in range(2))
-            first, second = one.ctypes.data, two.ctypes.data
-            reuse(one, sent(one))
-            reuse(two, sent(two))
-            del one, two
-            again = [gatherer.empty(shape, np.uint8) for _ in range(3)]
-            assert [v.ctypes.data for v in again[:2]] == [second, first]
-            assert again[2].ctypes.data not in (first, second)
-        with pytest.raises(ZeroDivisionError), gatherer.reusing(2) as reuse:
-            reuse(again[0], sent(again[0]))
-            raise ZeroDivisionError
-        assert gatherer.empty(shape, np.uint8).ctypes.data != second
-
-
 def test_leftover_steps_are_copied_before_their_memory_is_given_back():
     """Groups of two in chunks of four: the eleventh batch is left over, as a part."""
     batches = [np.full((2, 3), i, np.float32) for i in range(11)]
@@ -326,3 +232,16 @@ def test_a_short_loader_without_a_length_has_few_empty_steps(use):
             getattr(model, use)(Source(), verbose=0)
     assert taken and all(length < 2 * steps for steps, length in taken)
     assert sum(model.trace_counts.values()) == 1
+
+
+def test_a_bad_value_of_a_loader_is_found_in_its_batch(model):
+    bad = Y.copy()
+    bad[100] = 7
+
+    def batches():
+        for i in range(0, 240, 24):
+            yield X[i : i + 24], bad[i : i + 24]
+
+    with pytest.raises(TargetError, match="7") as caught:
+        model.fit(batches(), verbose=0)
+    assert "in batch 4 of the generator" in "".join(caught.value.__notes__)

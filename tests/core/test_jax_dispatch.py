@@ -222,7 +222,7 @@ def test_a_function_imported_earlier_says_what_to_do():
 def test_programs_name_the_callers_line():
     Input((8,))
     text = jax.jit(lambda x: jnp.tanh(x)).lower(1.0).as_text(debug_info=True)
-    assert "test_jax_functions.py" in text
+    assert "test_jax_dispatch.py" in text
     assert "exburn/core/jax_dispatch.py" not in text
 
 

@@ -4,13 +4,53 @@ import os
 import subprocess
 import sys
 
+import jax
+import numpy as np
+import pytest
+
+import exburn
+from exburn.training.compiled import Watched
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(20, 4)).astype(np.float32)
+Y = X.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("bound", ["model", "data", "weight"])
+def test_arrays_bound_to_a_device_make_one_program(bound):
+    made = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(1)])
+    made.compile("adam", "mse", seed=0)
+    x, y, device = X, Y, jax.devices()[0]
+    if bound == "model":
+        made.to_device(device)
+    elif bound == "data":
+        x, y = jax.device_put((X, Y), device)
+    else:
+        made.layers[0].kernel.assign(jax.device_put(np.ones((4, 1)), device))
+    programs = []
+    original = Watched.__call__
+
+    def call(self, *args):
+        programs.append(self._call)
+        return original(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watched, "__call__", call)
+        made.fit(x, y, epochs=3, verbose=0)
+        made.optimizer.learning_rate = 0.1
+        made.fit(x, y, epochs=2, verbose=0)
+        rates = exburn.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+        made.fit(x, y, epochs=3, verbose=0, callbacks=[rates])
+    (train,) = {id(p): p for p in programs}.values()
+    assert train._cache_size() == 1
+
+
 PROGRAM = """
 import jax, numpy as np, exburn
 from exburn import errors, layers
 
 x, y = np.ones((16, 4), np.float32), np.zeros(16, int)
 
-# ---------------------------------------------------------------- a model is moved
 model = exburn.Sequential([exburn.Input((4,)), layers.Dense(3)])
 model.compile("adam", "cross_entropy", device="cpu:1")
 model.fit(x, y, verbose=0)
@@ -30,7 +70,6 @@ model.compile("sgd", "cross_entropy", device=jax.devices()[1])
 model.fit(x, y, verbose=0)
 assert where() == {1}, where()
 
-# ---------------------------------------------------------------- data lie apart
 x0, x1 = (jax.device_put(x, device) for device in jax.devices())
 y0, y1 = (jax.device_put(y, device) for device in jax.devices())
 a, b = exburn.Input((4,)), exburn.Input((4,))
