@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from tests.transforms.adapted import make, same, weights
 
 import exburn
 from exburn import errors, layers
@@ -11,32 +12,9 @@ from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
 
 
-def weights(model):
-    return {path: np.array(w.get_raw_value()) for path, w, _ in iter_weights(model)}
-
-
-def same(before, model):
-    after = weights(model)
-    return all((after[path] == value).all() for path, value in before.items())
-
-
 def shared(model, paths):
     found = weights(model)
     return {path: found[path] for path in paths}
-
-
-def make():
-    model = exburn.Sequential(
-        [
-            exburn.Input((64,)),
-            layers.Dense(256, "relu", name="a"),
-            layers.BatchNormalization(name="norm"),
-            layers.Dense(256, "relu", name="b"),
-            layers.Dense(10, name="head"),
-        ]
-    )
-    model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +30,6 @@ def trained(digits):
     return model
 
 
-# ------------------------------------------------------------------------- every layer
 def every_layer():
     x = layers.Input((6, 16), name="x")
     ids = layers.Input((7,), dtype="int32", name="ids")
@@ -115,7 +92,6 @@ def test_every_layer_adapts_and_merges(stored, tmp_path):
     assert all(learns for _, w, learns in iter_weights(model) if w.trainable)
 
 
-# ------------------------------------------------------------------------- training
 def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     model = trained.clone()
     model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
@@ -189,88 +165,6 @@ def test_alpha_scales_the_term(trained, digits):
     np.testing.assert_allclose(changes[1], 8e-3, atol=1e-6)
 
 
-# ------------------------------------------------------------------------- files
-def test_adapters_alone_in_a_file(trained, digits, tmp_path):
-    model = trained.clone()
-    model.compile("adam", "cross_entropy", seed=0)
-    model.add_lora(2, alpha=4)
-    model.fit(*digits, epochs=1, verbose=0)
-    model.save_lora(tmp_path / "adapter")
-    assert (tmp_path / "adapter.safetensors").stat().st_size < 20_000
-    with pytest.raises(errors.ArgumentError, match="exists"):
-        model.save_lora(tmp_path / "adapter", overwrite=False)
-    fresh = trained.clone()
-    assert fresh.load_lora(tmp_path / "adapter") == ["a", "b", "head"]
-    wanted = model.predict(digits[0], verbose=0)
-    assert (fresh.predict(digits[0], verbose=0) == wanted).all()
-    small = trained.quantize("int8")  # the same adapters beside stored weights
-    small.load_lora(tmp_path / "adapter")
-    np.testing.assert_allclose(
-        small.predict(digits[0], verbose=0), wanted, atol=0.05 * wanted.std()
-    )
-
-
-def test_files_that_do_not_fit_change_nothing(trained, tmp_path):
-    model = trained.clone()
-    model.add_lora(2)
-    model.save_lora(tmp_path / "adapter.safetensors")
-    model.save_weights(tmp_path / "weights.safetensors")
-    other = exburn.Sequential([exburn.Input((8,)), layers.Dense(99, name="a")])
-    for target, name, error in (
-        (other, "adapter.safetensors", errors.FileFormatError),
-        (trained.clone(), "weights.safetensors", errors.FileFormatError),
-        (trained.clone(), "nothing.safetensors", errors.ArgumentError),
-    ):
-        before = weights(target)
-        with pytest.raises(error):
-            target.load_lora(tmp_path / name)
-        assert same(before, target) and target.changes == []
-    wide = trained.clone()
-    wide.add_lora(3)
-    with pytest.raises(errors.FileFormatError):
-        wide.load_lora(tmp_path / "adapter.safetensors")
-    raw = (tmp_path / "adapter.safetensors").read_bytes()
-    (tmp_path / "bad.safetensors").write_bytes(raw[:-4] + b"\1\2\3\4")
-    with pytest.raises(errors.FileFormatError):
-        trained.clone().load_lora(tmp_path / "bad.safetensors")
-
-
-# ------------------------------------------------------------------------- errors
-BAD = {
-    "rank 0": ((0,), errors.ArgumentError),
-    "a rank of 1.5": ((1.5,), errors.ArgumentError),
-    "alpha 0": ((2, 0), errors.ArgumentError),
-    "alpha NaN": ((2, float("nan")), errors.ArgumentError),
-    "no such layer": ((2, None, "nowhere"), errors.UnknownNameError),
-    "a norm alone": ((2, None, "norm"), errors.ArgumentError),
-    "too high a rank": ((10_000,), errors.ArgumentError),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_errors_leave_the_model_as_it_is(trained, case):
-    args, error = BAD[case]
-    model = trained.clone()
-    before = weights(model)
-    with pytest.raises(error):
-        model.add_lora(*args)
-    assert same(before, model) and model.changes == []
-    assert len(model.trainable_weights) == 8
-
-
-def test_twice_or_never(trained):
-    model = trained.clone()
-    for act in (model.merge_lora, lambda: model.save_lora("x")):
-        with pytest.raises(errors.ArgumentError, match="no adapters"):
-            act()
-    model.add_lora(2)
-    with pytest.raises(errors.ArgumentError, match="already"):
-        model.add_lora(2)
-    with pytest.raises(errors.NotBuiltError):
-        exburn.Sequential([layers.Dense(3)]).add_lora()
-
-
-# ------------------------------------------------------------------------- one layer
 def test_layers_get_adapters_one_by_one(digits, tmp_path):
     x, y = digits
     model = make()

@@ -194,20 +194,6 @@ def test_a_loader_may_use_its_memory_again(model, buffers, begins, op):
     np.testing.assert_array_equal(*results)
 
 
-def test_leftover_steps_are_copied_before_their_memory_is_given_back():
-    """Groups of two in chunks of four: the eleventh batch is left over, as a part."""
-    batches = [np.full((2, 3), i, np.float32) for i in range(11)]
-    stream = StreamDataset(lambda epoch: ((b, b * 2) for b in batches), batches=11)
-    feed = StreamFeed(stream, 4, group=2)
-    found = []
-    for made, steps in feed._fillings(0, 0, threading.Event()):
-        x, y = made.leaves(0)[:2]
-        found += [made.leaves(step)[0][0, 0].item() for step in range(steps)]
-        for memory in made.memory:  # the consumer's: it was sent, and is used again
-            memory[:] = -1
-    assert found == list(range(11))
-
-
 @pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
 def test_a_short_loader_without_a_length_has_few_empty_steps(use):
     """They take as long as real ones; of its first chunk, and so of all epochs."""
