@@ -26,7 +26,6 @@ __all__ = [
     "assign_average",
     "build",
     "require_state",
-    "set_values",
     "update_lists",
     "value_of",
 ]
@@ -221,18 +220,6 @@ def assign_average(optimizer: Any, variables: Sequence[Any]) -> None:
     final = optimizer.final_params(state, lists.by_name(values, "variables"))
     for name, variable in zip(lists.names, variables, strict=True):
         _assign(variable, final[name])
-
-
-def set_values(op: str, variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Sets an optimizer's variables, from a list of values in their order."""
-    if len(values) != len(variables):
-        raise ArgumentError(
-            op,
-            f"{len(variables)} values are needed, received {len(values)}",
-            hint="One for each of optimizer.variables, in their order.",
-        )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def _key(entry: Any) -> Any:

@@ -675,8 +675,15 @@ class Optimizer(abc.ABC):
             ArgumentError: The list has another length.
             ShapeError: A value has another shape.
         """
-        op = f"{type(self).__name__}.set_weights"
-        eager.set_values(op, self.variables, weights)
+        variables = self.variables
+        if len(weights) != len(variables):
+            raise ArgumentError(
+                f"{type(self).__name__}.set_weights",
+                f"{len(variables)} values are needed, received {len(weights)}",
+                hint="One for each of optimizer.variables, in their order.",
+            )
+        for variable, value in zip(variables, weights, strict=True):
+            variable.assign(value)
 
     def state_of(self, optimizer_variables: Sequence[Any]) -> Any:
         """The state that a list of its values, or of ``variables``, is of.
