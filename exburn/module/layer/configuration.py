@@ -13,7 +13,7 @@ from exburn.module.layer.signature import init_names
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["from_config", "get_config", "init_config"]
+__all__ = ["arguments_from", "get_config", "init_config"]
 
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
@@ -61,17 +61,10 @@ def init_config(self: Layer) -> dict[str, Any]:
     return penalty | _settings(self)
 
 
-def from_config(cls: type[Layer], config: dict[str, Any], custom_objects: Any = None):
-    """Makes a layer from ``get_config``'s result; weights are fresh.
-
-    What the built-in class takes, and the user's class on it does not, is left out:
-    the user's constructor sets it. So are options that a built-in class does not
-    have and that are off: other versions of Keras have such.
-
-    Args:
-        config: The configuration.
-        custom_objects: Classes and functions by name, besides the registered ones.
-    """
+def arguments_from(
+    cls: type, config: dict[str, Any], custom_objects: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """A constructor's arguments in a configuration; see ``Layer.from_config``."""
     left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
     if not is_foreign(cls):
         off = {k for k, v in config.items() if v is None or v is False}
@@ -88,7 +81,7 @@ def from_config(cls: type[Layer], config: dict[str, Any], custom_objects: Any = 
         if p.kind is inspect.Parameter.VAR_POSITIONAL
     ]
     args = config.pop(varargs[0], []) if varargs else []
-    return cls(*args, **config)
+    return args, config
 
 
 def _settings(layer: Any) -> dict[str, Any]:

@@ -127,7 +127,6 @@ class Layer(nnx.Module, metaclass=LayerType):
     _keep_mask = calls.draw_keep_mask
 
     get_config, _init_config = configuration.get_config, configuration.init_config
-    from_config = classmethod(configuration.from_config)
 
     def __new__(cls, *args, **kwargs):
         self = object.__new__(cls)
@@ -487,6 +486,21 @@ class Layer(nnx.Module, metaclass=LayerType):
         return list(layers.values())  # each once, whatever else it is held by
 
     # ------------------------------------------------------------------ copies
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
+        """Makes a layer from ``get_config``'s result; weights are fresh.
+
+        What the built-in class takes, and the user's class on it does not, is left out:
+        the user's constructor sets it. So are options that a built-in class does not
+        have and that are off: other versions of Keras have such.
+
+        Args:
+            config: The configuration.
+            custom_objects: Classes and functions by name, besides the registered ones.
+        """
+        args, kwargs = configuration.arguments_from(cls, config, custom_objects)
+        return cls(*args, **kwargs)
+
     def clone(self):
         """A copy with the same configuration and weights, sharing no arrays.
 
