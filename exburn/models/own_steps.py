@@ -14,7 +14,7 @@ from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
 from exburn.models.compiling import Compiling
 from exburn.module.building import inspect_call, spec_like
-from exburn.module.layer import Bound, bound
+from exburn.module.layer import Bound, bind_arrays
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
@@ -339,7 +339,10 @@ class OwnSteps:
         """
         beside = [*self._loss_trackers().values()]
         holds = holding(self.metrics, measured, beside=beside)
-        with bound(self, *weights, training=training, op=op) as run, holds as after:
+        with (
+            bind_arrays(self, *weights, training=training, op=op) as run,
+            holds as after,
+        ):
             yield run, after
 
     def _track(self, parts: dict[str, Any], outputs: Any) -> None:

@@ -22,7 +22,7 @@ from exburn.module.traversal import iter_weights
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["Bound", "bound", "stateless_call"]
+__all__ = ["Bound", "bind_arrays", "stateless_call"]
 
 
 @dataclasses.dataclass
@@ -49,7 +49,7 @@ class Bound:
 
 
 @contextlib.contextmanager
-def bound(
+def bind_arrays(
     layer: Any, trained: Any, rest: Any, *, training: bool, op: str
 ) -> Iterator[Bound]:
     """A block within which a copy of a layer can be called on given arrays.
@@ -146,7 +146,7 @@ def stateless_call(
     self._require_weights()
     outer, training = forward_context.current(), kwargs.get("training")
     given = trainable_variables, non_trainable_variables
-    with bound(self, *given, training=bool(training), op="stateless_call") as run:
+    with bind_arrays(self, *given, training=bool(training), op="stateless_call") as run:
         run.ctx.asked = training is not None
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
