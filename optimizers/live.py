@@ -84,6 +84,7 @@ def bind(
 
 
 def change(self: Optimizer, **values: Any) -> None:
+    """Sets hyperparameters of the live state, if there is one."""
     if (state := self._live.state) is not None:
         self._live.state = self.with_hyperparameters(state, **values)
 

@@ -463,14 +463,14 @@ class Layer(nnx.Module, metaclass=LayerType):
         return self._the_call("output").outputs
 
     def _the_call(self, what: str):
-        calls = self._meta.value.calls
-        if not calls:
+        made = self._meta.value.calls
+        if not made:
             raise UncalledLayerError(
                 self.name,
                 f"{what}: the layer was not called in a functional model",
                 hint="Call it on a symbol: layer(exburn.Input(shape)).",
             )
-        return calls[0]
+        return made[0]
 
     @property
     def input_shape(self):
