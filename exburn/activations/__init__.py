@@ -12,42 +12,9 @@ from typing import Any
 import jax
 
 from exburn.activations import rectifiers, squashing, vectors
-from exburn.activations.rectifiers import (
-    celu,
-    elu,
-    exponential,
-    gelu,
-    hard_silu,
-    leaky_relu,
-    linear,
-    mish,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softplus,
-    sparse_plus,
-    squareplus,
-)
-from exburn.activations.squashing import (
-    hard_shrink,
-    hard_sigmoid,
-    hard_tanh,
-    log_sigmoid,
-    sigmoid,
-    soft_shrink,
-    softsign,
-    sparse_sigmoid,
-    tanh,
-    tanh_shrink,
-    threshold,
-)
-from exburn.activations.vectors import (
-    glu,
-    log_softmax,
-    softmax,
-    sparsemax,
-)
+from exburn.activations.rectifiers import *
+from exburn.activations.squashing import *
+from exburn.activations.vectors import *
 from exburn.core import registry
 from exburn.core.jax_dispatch import original
 from exburn.errors import ArgumentError

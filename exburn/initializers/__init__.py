@@ -17,22 +17,8 @@ from exburn.errors import ArgumentError
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros
 from exburn.initializers.householder import Orthogonal
-from exburn.initializers.random import (
-    RandomInitializer,
-    RandomNormal,
-    RandomUniform,
-    TruncatedNormal,
-)
-from exburn.initializers.scaling import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-    VarianceScaling,
-    compute_fans,
-)
+from exburn.initializers.random import *
+from exburn.initializers.scaling import *
 from exburn.initializers.windows import STFT, window
 
 __all__ = [

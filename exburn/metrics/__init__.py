@@ -60,41 +60,13 @@ from exburn.metrics.confusion import (
     TrueNegatives,
     TruePositives,
 )
-from exburn.metrics.correlation import (
-    ConcordanceCorrelation,
-    PearsonCorrelation,
-    concordance_correlation,
-    pearson_correlation,
-)
+from exburn.metrics.correlation import *
 from exburn.metrics.f_score import F1Score, FBetaScore
-from exburn.metrics.from_losses import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    CategoricalHinge,
-    Hinge,
-    KLDivergence,
-    Poisson,
-    SparseCategoricalCrossentropy,
-    SquaredHinge,
-)
+from exburn.metrics.from_losses import *
 from exburn.metrics.iou import BinaryIoU, IoU, MeanIoU, OneHotIoU, OneHotMeanIoU
 from exburn.metrics.means import Mean, MeanMetricWrapper, Sum
-from exburn.metrics.operating_points import (
-    PrecisionAtRecall,
-    RecallAtPrecision,
-    SensitivityAtSpecificity,
-    SpecificityAtSensitivity,
-)
-from exburn.metrics.regression import (
-    CosineSimilarity,
-    LogCoshError,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    R2Score,
-    RootMeanSquaredError,
-)
+from exburn.metrics.operating_points import *
+from exburn.metrics.regression import *
 
 __all__ = [
     "AUC",
