@@ -10,12 +10,11 @@ import numpy as np
 from jax import lax
 
 from exburn import constraints, initializers, regularizers
-from exburn.core import forward_context
+from exburn.core import forward_context, quick_trace
 from exburn.core.checks import check_integer, check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.relu import rectified
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.module.variable import Weight
@@ -269,7 +268,7 @@ def _normalized(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
         mean = _mean(kept, channel) / some
         square = _mean(lax.square(kept), channel) / some
     # relu, not maximum, whose gradient asks for ties: 15 kernels of a ResNet-50.
-    variance = rectified(lax.sub(square, lax.square(mean)))
+    variance = quick_trace.relu(lax.sub(square, lax.square(mean)))
     seen = lax.stop_gradient((lax.add(mean, lax.reshape(near, mean.shape)), variance))
     if renorm is not None:
         r, d = _correction(seen, renorm, epsilon, clipping)

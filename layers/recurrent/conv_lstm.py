@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core import quick_trace
 from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.bias_add import on_channels
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
@@ -42,7 +42,11 @@ class ConvLSTMStep(LSTMStep):
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self.numbers,
         )
-        return a + on_channels(w["bias"], a.ndim, self.axis) if "bias" in w else a
+        return (
+            a + quick_trace.align_channels(w["bias"], a.ndim, self.axis)
+            if "bias" in w
+            else a
+        )
 
     def combine(self, a, h, w):
         return a + lax.conv_general_dilated(
