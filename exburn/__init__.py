@@ -146,36 +146,26 @@ _LAZY = (
     "wrappers",
 )
 _LAZY_NAMES = {
-    "DTypePolicy": "exburn.dtype_policies",
-    "FloatDTypePolicy": "exburn.dtype_policies",
-    "Quantizer": "exburn.quantizers",
-    "Serving": "exburn.serving",
-    "benchmark": "exburn.elixir.benchmark",
-    "check_gradients": "exburn.elixir.gradients",
-    "clone": "exburn.elixir.management",
-    "compute_gradients": "exburn.elixir.gradients",
-    "compute_loss": "exburn.elixir.management",
-    "configure": "exburn.elixir.doctor",
-    "deserialize_params": "exburn.elixir.management",
-    "doctor": "exburn.elixir.doctor",
-    "export_params": "exburn.elixir.management",
-    "fit_with_accuracy": "exburn.elixir.progress",
-    "fit_with_progress": "exburn.elixir.progress",
-    "forward": "exburn.elixir.management",
-    "forward_pattern": "exburn.elixir.management",
-    "import_params": "exburn.elixir.management",
-    "info": "exburn.elixir.management",
-    "parameters": "exburn.elixir.management",
-    "predict": "exburn.interop",
-    "profile_step": "exburn.elixir.gradients",
-    "serialize_params": "exburn.elixir.management",
-    "smoke_test": "exburn.elixir.doctor",
-    "summary": "exburn.elixir.doctor",
-    "to_device": "exburn.elixir.management",
-    "train_step": "exburn.elixir.gradients",
-    "update_params": "exburn.elixir.management",
-    "vectorize": "exburn.compute",
-    "version": "exburn.elixir.doctor",
+    name: module
+    for module, names in {
+        "exburn.compute": "vectorize",
+        "exburn.dtype_policies": "DTypePolicy FloatDTypePolicy",
+        "exburn.elixir.benchmark": "benchmark",
+        "exburn.elixir.doctor": "configure doctor smoke_test summary version",
+        "exburn.elixir.gradients": (
+            "check_gradients compute_gradients profile_step train_step"
+        ),
+        "exburn.elixir.management": (
+            "clone compute_loss deserialize_params export_params "
+            "forward forward_pattern import_params info parameters "
+            "serialize_params to_device update_params"
+        ),
+        "exburn.elixir.progress": "fit_with_accuracy fit_with_progress",
+        "exburn.interop": "predict",
+        "exburn.quantizers": "Quantizer",
+        "exburn.serving": "Serving",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = [

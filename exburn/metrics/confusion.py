@@ -383,16 +383,6 @@ class FalseNegatives(_Counter):
 class _Selecting(_ListedThresholds):
     direction = "up"
 
-    def __init__(
-        self,
-        thresholds: Thresholds = None,
-        top_k: int | None = None,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ):
-        super().__init__(thresholds, top_k, class_id, name, dtype)
-
     def get_config(self) -> dict[str, Any]:
         return {"top_k": self.top_k, "class_id": self.class_id, **super().get_config()}
 
