@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
 __all__ = ["ModelCheckpoint"]
@@ -83,18 +84,12 @@ class ModelCheckpoint(StateCheckpoint):
         self._check_path(whole_runs, save_weights_only)
         if save_freq is False:
             save_freq = 0  # never: that is BackupAndRestore's
-        super().__init__(
-            self.filepath if whole_runs else None,
-            save_freq=save_freq,
-            monitor=monitor,
-            mode=mode,
-            save_best_only=save_best_only,
-            initial_value_threshold=initial_value_threshold,
-            keep=2 if keep is None else keep,
-            background=background,
-            on_error=on_error,
-            verbose=verbose,
-        )
+        given = {
+            **locals(),
+            "directory": self.filepath if whole_runs else None,
+            "keep": 2 if keep is None else keep,
+        }
+        super().__init__(**arguments_for(StateCheckpoint, given))
         self.light = whole_runs
         self.save_weights_only = save_weights_only
         self.keep, self.on_error = keep, on_error

@@ -126,25 +126,10 @@ __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
-    "backend",
-    "compute",
-    "config",
-    "distillation",
-    "dtype_policies",
-    "export",
-    "legacy",
-    "mixed_precision",
-    "ops",
-    "preprocessing",
-    "quantizers",
-    "random",
-    "saving",
-    "serving",
-    "tree",
-    "utils",
-    "visualization",
-    "wrappers",
-)
+    "backend compute config distillation dtype_policies export legacy "
+    "mixed_precision ops preprocessing quantizers random saving serving "
+    "tree utils visualization wrappers"
+).split()
 _LAZY_NAMES = {
     name: module
     for module, names in {

@@ -108,19 +108,10 @@ def get(identifier: Any) -> Callable[..., Any]:
     """
     if identifier is None:
         return linear
-    if isinstance(identifier, str):
-        return _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if callable(identifier):
-        return identifier
-    raise ArgumentError(
-        "activations.get",
-        f"{identifier!r} is no activation",
-        hint="Pass a name such as 'relu', a function, or a layer.",
-    )
+    hint = "Pass a name such as 'relu', a function, or a layer."
+    return _catalogue.resolve(identifier, hint)
 
 
 def serialize(activation: Any) -> Any:
