@@ -200,7 +200,7 @@ class ModelCheckpoint(StateCheckpoint):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}
             )
-        if not self._done(self._write, path, "the file cannot be written"):
+        if not self._attempt(self._write, path, "the file cannot be written"):
             return
         if value is not None and self.improves(value, self.best):
             self.best = value
@@ -218,7 +218,7 @@ class ModelCheckpoint(StateCheckpoint):
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         write(path)
 
-    def _done(self, act: Callable[[str], object], path: str, what: str) -> bool:
+    def _attempt(self, act: Callable[[str], object], path: str, what: str) -> bool:
         """Whether the disk let it be done; if not, that is an error, or a warning."""
         try:
             act(self._place(path))
@@ -245,7 +245,7 @@ class ModelCheckpoint(StateCheckpoint):
                 best = entry
         newest = self._written[-self.keep :]
         for entry in [w for w in self._written if w is not best and w not in newest]:
-            if self._done(_delete, entry[0], "an old file cannot be deleted"):
+            if self._attempt(_delete, entry[0], "an old file cannot be deleted"):
                 self._written.remove(entry)
 
     def _path(self, values: dict[str, Any]) -> str:

@@ -268,6 +268,8 @@ def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, 
     return {name: constraint for name, constraint in found if callable(constraint)}
 
 
-def constrained(params: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
+def apply_constraints(
+    params: dict[str, Any], constraints: dict[str, Any]
+) -> dict[str, Any]:
     """The parameters, those that have a constraint after it."""
     return params | {name: f(params[name]) for name, f in constraints.items()}

@@ -81,9 +81,9 @@ class Embedding(Adaptable):
         self._autocast = False  # indices that come as floats must stay exact
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) else weights
-            self.embeddings_initializer = initializers.get(self._checked(table))
+            self.embeddings_initializer = initializers.get(self._check_table(table))
 
-    def _checked(self, table):
+    def _check_table(self, table):
         shape = (self.input_dim, self.output_dim)
         if getattr(table, "shape", None) != shape:
             received = describe(table) if hasattr(table, "shape") else repr(table)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.constraints import constrained, constraints_of
+from exburn.constraints import apply_constraints, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.module.building import spec_like
 from exburn.optimizers.exclusions import exactly
@@ -278,7 +278,7 @@ class Eager:
     def _update_constrained(self, grads: Any, state: Any, params: Any) -> tuple:
         """An update, after which parameters that have a constraint obey it."""
         params, state = self.update(grads, state, params)
-        return constrained(params, self._constraints), state
+        return apply_constraints(params, self._constraints), state
 
     def _need_state(self, op: str) -> Any:
         state = self._live()

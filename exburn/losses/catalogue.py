@@ -85,7 +85,7 @@ def get(identifier: Any) -> Any:
         if identifier in FUNCTIONS:
             return FUNCTIONS[identifier]
         cls = _NAMES.get(identifier)
-        return get(_registered(identifier)) if cls is None else cls.formula
+        return get(_lookup_registered(identifier)) if cls is None else cls.formula
     made = as_loss(identifier)
     if callable(identifier) and not inspect.isclass(identifier):
         return identifier
@@ -135,10 +135,10 @@ def _by_name(name: str) -> Loss:
     cls = _NAMES.get(name)
     if cls is not None:
         return cls(name=name) if name == "binary_cross_entropy" else cls()
-    return as_loss(_registered(name))
+    return as_loss(_lookup_registered(name))
 
 
-def _registered(name: str) -> Any:
+def _lookup_registered(name: str) -> Any:
     """What the user has registered; it is no other name."""
     try:
         found = registry.lookup(name, "loss")

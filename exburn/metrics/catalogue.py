@@ -105,7 +105,7 @@ def get(identifier: Any) -> Metric | None:
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, Metric):
-        return _made(identifier)
+        return _make(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, losses.Loss):
         return MeanMetricWrapper(identifier())
     check_not_of_keras("metrics.get", identifier)
@@ -120,7 +120,7 @@ def get(identifier: Any) -> Metric | None:
 
 def _by_name(name: str) -> Metric:
     if name in _NAMES:
-        return _made(_NAMES[name])
+        return _make(_NAMES[name])
     function = FUNCTIONS.get(name) or LOSS_FUNCTIONS.get(name)
     if function is not None:
         return MeanMetricWrapper(function)
@@ -131,7 +131,7 @@ def _by_name(name: str) -> Metric:
     return get(found)
 
 
-def _made(cls: type[Metric]) -> Metric:
+def _make(cls: type[Metric]) -> Metric:
     required = [
         p.name
         for p in inspect.signature(cls).parameters.values()

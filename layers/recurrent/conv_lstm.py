@@ -14,7 +14,7 @@ from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
-from exburn.layers.recurrent.cell import masked
+from exburn.layers.recurrent.cell import apply_mask
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.module.input_spec import InputSpec
@@ -35,7 +35,7 @@ class ConvLSTMStep(LSTMStep):
 
     def project(self, x, w):
         a = lax.conv_general_dilated(
-            masked(x, w, "input_mask"),
+            apply_mask(x, w, "input_mask"),
             w["kernel"],
             window_strides=self.strides,
             padding=self.padding.upper(),
@@ -50,7 +50,7 @@ class ConvLSTMStep(LSTMStep):
 
     def combine(self, a, h, w):
         return a + lax.conv_general_dilated(
-            masked(h, w, "state_mask"),
+            apply_mask(h, w, "state_mask"),
             w["recurrent_kernel"],
             window_strides=(1,) * len(self.strides),
             padding="SAME",

@@ -7,7 +7,7 @@ import pytest
 
 from exburn.kernels.softmax import shares
 from exburn.losses import categorical_crossentropy, sparse_categorical_crossentropy
-from exburn.losses.probabilities import EPSILON, clipped
+from exburn.losses.probabilities import EPSILON, clip_probability
 
 LOW, HIGH = np.float32(EPSILON), np.float32(1 - EPSILON)
 EDGES = jnp.array([0, LOW / 2, LOW, 2 * LOW, 0.3, 1 - 1e-6, HIGH, 1, 1.5, -0.1])
@@ -23,9 +23,9 @@ def test_clipped_has_the_derivatives_of_clip(order):
         f = jax.grad(f)
         return jax.vmap(jax.grad(lambda p: f(p) ** 2) if order == 2 else f)(EDGES)
 
-    got = slope(lambda p: jnp.log(clipped(p)))
+    got = slope(lambda p: jnp.log(clip_probability(p)))
     np.testing.assert_allclose(got, slope(lambda p: jnp.log(clip(p))), rtol=1e-5)
-    assert np.isnan(jax.grad(clipped)(jnp.nan))
+    assert np.isnan(jax.grad(clip_probability)(jnp.nan))
 
 
 def plain(y, p):
