@@ -331,7 +331,7 @@ class Batcher:
                 request.state = _DONE
                 seconds.append(now - request.arrived)
                 complete.append((request, request.outputs))
-        self.recorder.answered(seconds)
+        self.recorder.record_answers(seconds)
         for request in late:
             self.expire(request)
         return complete
