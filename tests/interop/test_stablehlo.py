@@ -77,6 +77,7 @@ def test_damage_to_an_export_is_noticed(model, tmp_path):
         exburn.predict(bytes(broken), X)
 
 
+@pytest.mark.long
 def test_an_export_needs_no_exburn(model, tmp_path):
     pytest.importorskip("flatbuffers")
     path = tmp_path / "model.stablehlo"

@@ -25,6 +25,7 @@ def keras_twin(model, **settings):
     return twin
 
 
+@pytest.mark.long_cases("203-False", "203-True", "32-False", "32-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
 def test_the_history_equals_keras_on_a_ragged_data_set(
@@ -62,6 +63,7 @@ def test_the_history_equals_keras_on_a_ragged_data_set(
     )
 
 
+@pytest.mark.long_cases("training0")
 @pytest.mark.parametrize("training", [(-1,), (-1, 1)])
 def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     seen = set()
@@ -85,6 +87,7 @@ def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     assert seen and all(len(shape) == len(training) for shape in seen)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
     x, y = blobs
     runs = []
@@ -144,6 +147,7 @@ def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
     assert not any("dense/kernel" in str(path) for path, _ in slots)
 
 
+@pytest.mark.long
 def test_run_eagerly_gives_the_same(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier(run_eagerly=True)
@@ -153,6 +157,7 @@ def test_run_eagerly_gives_the_same(blobs, classifier):
     assert b.trace_counts.get("train", 0) == 0
 
 
+@pytest.mark.long
 def test_run_eagerly_can_be_set(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier()

@@ -109,6 +109,7 @@ def with_a_word_more(keras):
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [with_a_metric, with_a_word_more])
 def test_logs_and_weights_are_those_of_keras(make):
     found = []

@@ -31,6 +31,7 @@ def exact(made, x, y):
     return jax.grad(loss)(weights)
 
 
+@pytest.mark.long
 def test_autodiff_is_jax_grad():
     made = model(layers.Dense(5, "tanh"))
     found = exburn.compute_gradients(made, (X, Y))
@@ -54,6 +55,7 @@ def test_train_step_is_train_on_batch():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_train_step_by_differences_updates_everything():
     def make():
         return model(layers.Dense(5, "tanh"), layers.BatchNormalization())

@@ -112,6 +112,11 @@ NESTED = [
 ]
 
 
+@pytest.mark.long_cases(
+    "dict of lists-<lambda>-None-None0",
+    "dict of lists-<lambda>-None-None1",
+    "dict of lists-<lambda>-weights6-measured6",
+)
 @pytest.mark.parametrize(("name", "loss", "weights", "measured"), NESTED)
 def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path):
     form = FORMS[name]
