@@ -108,7 +108,7 @@ def errors(
     """Largest relative error of a parameter's gradient, on 500 elements of each."""
     model, (x, y) = build(widths), data(widths)
     trainer, tree = prepared(model, (x[:BATCH], y[:BATCH]), "", method)
-    programs, state = trainer.programs, trainer.initial_state()
+    programs, state = trainer.preparer.programs, trainer.preparer.initial_state()
     exact, rng = exburn.compute_gradients(model, tree[:2]), np.random.default_rng(0)
     chosen = {
         name: np.sort(rng.permutation(g.size)[:500]).astype(np.int32)

@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from exburn.core.printing import notebook_shell
+
 __all__ = ["Line", "NotebookView", "PlainView", "TerminalView", "View", "choose_view"]
 
 _SEPARATOR = " · "
@@ -69,7 +71,7 @@ def choose_view(
     """
     if not verbose:
         return None
-    notebook = console is None and in_notebook()
+    notebook = console is None and notebook_shell() is not None
     if console is not None:
         terminal = console.is_terminal and not console.is_dumb_terminal
     else:
@@ -80,13 +82,6 @@ def choose_view(
         return TerminalView(console, alone=alone)
     file = None if console is None else console.file
     return PlainView(file, interval=10.0 if verbose == 1 else float("inf"))
-
-
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def _stdout_is_terminal() -> bool:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.golden import Golden, add_options, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
@@ -29,6 +30,7 @@ QUICK_FLAGS = (
 
 
 def pytest_addoption(parser):
+    add_options(parser)
     group = parser.getgroup("fuzz", "random programs beside Keras (-m nightly)")
     group.addoption("--fuzz-draws", type=int, default=1000, help="number of programs")
     group.addoption(
@@ -162,3 +164,14 @@ def full_float32():
 
     if jax.default_backend() != "cpu":
         jax.config.update("jax_default_matmul_precision", "float32")
+
+
+@pytest.fixture
+def golden(request):
+    """Recorded arrays of Keras: see ``tests/golden.py``."""
+    return Golden(request.path, request.node.name, request.config)
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--regenerate"):
+        save_all()

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from exburn.core.checks import check_integer
 from exburn.core.scoped import scoped
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
@@ -267,17 +268,14 @@ def set_random_seed(seed: int) -> None:
     """
     import random
 
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise ArgumentError(
-            "set_random_seed", f"seed must be an integer, received {seed!r}"
-        )
+    seed = check_integer("set_random_seed", "seed", seed)
     if not 0 <= seed < 2**32:
         raise ArgumentError(
             "set_random_seed", f"seed must be from 0 to 2**32 - 1, received {seed}"
         )
-    random.seed(int(seed))
-    np.random.seed(int(seed))
-    _seeds.seed, _seeds.drawn = int(seed), False
+    random.seed(seed)
+    np.random.seed(seed)
+    _seeds.seed, _seeds.drawn = seed, False
     _seeds.count, _seeds.layers = itertools.count(), itertools.count()
 
 

@@ -505,7 +505,7 @@ def _constant(name: str, inner: Any) -> Any:
 
 def snake_case(name: str) -> str:
     """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 

@@ -12,6 +12,7 @@ from exburn.distillation.losses import DistillationLoss
 from exburn.errors import ArgumentError, ShapeError
 from exburn.metrics import Mean
 from exburn.models import Model
+from exburn.models.hooks import path_of_layer
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 
@@ -192,7 +193,7 @@ class Distiller(Model):
         found: dict[str, str] = {}
         for loss in self.distillation_losses:
             if name := getattr(loss, f"{which}_layer_name"):
-                found[name] = f"{which}/{getattr(self, which)._path_of(name)}"
+                found[name] = f"{which}/{path_of_layer(getattr(self, which), name)}"
         return found
 
     def _found(self, which: str, ctx: forward_context.Context) -> dict[str, Any]:

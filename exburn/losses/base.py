@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
@@ -79,7 +79,7 @@ class Loss:
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ):
-        self.name = name or snake_case(type(self).__name__)
+        self.name = name or registry.snake_case(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
         dtype = getattr(dtype, "compute_dtype", dtype)
         self._dtype = None if dtype is None else standardize_dtype(dtype)
@@ -262,9 +262,13 @@ def _booleans(*masks: Any) -> list[jax.Array]:
     return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
 
 
-def snake_case(name: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
+def name_constructor(cls: Any) -> None:
+    """Gives a class of a formula, if it has no constructor of its own, its base's with
+    another default name: ``_default_name``, or the formula's.
+    """
+    if "formula" in vars(cls) and "__init__" not in vars(cls):
+        name = vars(cls).get("_default_name", cls.formula.__name__)
+        cls.__init__ = with_default(cls.__init__, "name", name)
 
 
 class FormulaLoss(Loss):
@@ -276,8 +280,21 @@ class FormulaLoss(Loss):
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]
+    _default_name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     @property
     def fn(self) -> Callable[..., jax.Array]:
@@ -400,7 +417,7 @@ class FunctionLoss(Loss):
 def function_name(fn: Callable[..., Any]) -> str:
     """A function's own name; for a partial, that of what it wraps."""
     fn = getattr(fn, "func", fn)
-    return getattr(fn, "__name__", None) or snake_case(type(fn).__name__)
+    return getattr(fn, "__name__", None) or registry.snake_case(type(fn).__name__)
 
 
 def function_config(fn: Callable[..., Any]) -> dict[str, Any]:

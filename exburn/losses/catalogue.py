@@ -8,9 +8,10 @@ from typing import Any, overload
 
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
+from exburn.core.registry import snake_case
 from exburn.errors import DTypeError, unknown_name
 from exburn.losses.any_targets import AutoCrossentropy, CrossEntropy
-from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case
+from exburn.losses.base import FormulaLoss, FunctionLoss, Loss
 from exburn.losses.circle_loss import Circle
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,

@@ -7,15 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_integer, check_rate
 from exburn.losses.base import FormulaLoss
-from exburn.losses.crossentropy import class_axis
-from exburn.losses.probabilities import (
-    check_smoothing,
-    clipped,
-    normalized,
-    smoothed,
-    weighted_log,
-)
+from exburn.losses.probabilities import clipped, normalized, smoothed, weighted_log
 from exburn.losses.shapes import as_float, check_one_hot, paired
 from exburn.losses.targets import check_unit_interval
 
@@ -190,7 +184,7 @@ class BinaryFocalCrossentropy(FormulaLoss):
         self.gamma = gamma
         self.from_logits = from_logits
         op = "BinaryFocalCrossentropy"
-        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
         self.axis = axis
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
@@ -246,8 +240,8 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         self.gamma = gamma
         self.from_logits = from_logits
         op = "CategoricalFocalCrossentropy"
-        self.label_smoothing = check_smoothing(op, label_smoothing)
-        self.axis = class_axis(op, axis)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
+        self.axis = check_integer(op, "axis", axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_one_hot(self.name, y_true, y_pred, self.axis)

@@ -7,13 +7,11 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ArgumentError
 from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
 
 __all__ = [
     "EPSILON",
-    "check_smoothing",
     "chosen",
     "clipped",
     "label_log_likelihood",
@@ -140,12 +138,3 @@ def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:
 def smoothed(y_true: jax.Array, amount: float, parts: int) -> jax.Array:
     """Targets mixed with the uniform distribution over ``parts``."""
     return y_true * (1 - amount) + amount / parts if amount else y_true
-
-
-def check_smoothing(op: str, label_smoothing: float) -> float:
-    """Label smoothing is a share, from 0 to 1."""
-    if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(
-            op, "label_smoothing must be from 0 to 1", {"received": label_smoothing}
-        )
-    return label_smoothing

@@ -13,8 +13,8 @@ import numpy as np
 
 from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
+from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.losses.base import snake_case
 from exburn.losses.reduction import blanked
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value

@@ -9,8 +9,8 @@ from typing import Any, overload
 from exburn import losses
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
+from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
-from exburn.losses.base import snake_case
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS
 from exburn.losses.shapes import check_labels, check_one_hot, check_same
 from exburn.metrics import accuracy as accuracies

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_count, check_integer, check_label
+from exburn.core.checks import check_count, check_integer
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
@@ -75,7 +75,9 @@ class IoU(Metric):
             )
         self.ignore_class = ignore_class
         if ignore_class is not None:
-            self.ignore_class = check_label(op, "ignore_class", ignore_class)
+            self.ignore_class = check_integer(
+                op, "ignore_class", ignore_class, floats=True
+            )
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
         self.axis = check_integer(op, "axis", axis)

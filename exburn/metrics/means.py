@@ -15,6 +15,7 @@ from exburn.losses.base import (
     Loss,
     function_config,
     function_name,
+    name_constructor,
     takes_predictions_first,
 )
 from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueezed
@@ -281,11 +282,16 @@ class FormulaMetric(MeanMetricWrapper):
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]
+    _default_name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
 
-    def __init__(self, name: str | None = None, dtype: Any = None):
+    def __init__(self, name: str = "", dtype: Any = None):
         super().__init__(type(self).formula, name=name, dtype=dtype)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         if self.elementwise and y_pred.ndim == 1 and y_true.ndim == 1:

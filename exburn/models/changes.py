@@ -28,7 +28,13 @@ from exburn.transforms.quantization import (
     packed_schemes,
 )
 
-__all__ = ["add_record", "quantize_in_place", "records", "remove_record", "repeat"]
+__all__ = [
+    "add_record",
+    "quantize_in_place",
+    "records",
+    "remove_record",
+    "repeat",
+]
 
 
 def records(model: Any) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ class StatelessScope:
         self.collect_losses = collect_losses
         self.initialize_variables = initialize_variables
         self.losses: list[Any] = []
-        self._given = [_checked(pair) for pair in state_mapping or ()]
+        self._given = [_check_pair(pair) for pair in state_mapping or ()]
         self._seeds = [v for v, _ in self._given if forward_context.is_seed(v)]
         self._begin()
 
@@ -109,7 +109,7 @@ class StatelessScope:
 
     def add_update(self, update: tuple[Any, Any]) -> None:
         """Assigns a value to a variable: ``(variable, value)``."""
-        self._put([_checked(update)])
+        self._put([_check_pair(update)])
 
     def add_loss(self, loss: Any) -> None:
         """Appends to ``losses``."""
@@ -146,7 +146,7 @@ def current() -> StatelessScope | None:
     return _current.get()
 
 
-def _checked(pair: Any) -> tuple[Any, Any]:
+def _check_pair(pair: Any) -> tuple[Any, Any]:
     """A variable, and its value as an array of the variable's dtype."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2):
         raise ArgumentError("StatelessScope", f"{pair!r} is not (variable, value)")

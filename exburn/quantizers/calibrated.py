@@ -35,9 +35,9 @@ class _Calibrated(QuantizationConfig):
                 op, f"weight_bits must be one of {known}, received {weight_bits!r}"
             )
         if group_size != -1:
-            check_count(op, "group_size", group_size)
+            group_size = check_count(op, "group_size", group_size)
         self.dataset, self.tokenizer = dataset, tokenizer
-        self.weight_bits, self.group_size = int(weight_bits), int(group_size)
+        self.weight_bits, self.group_size = int(weight_bits), group_size
         self.num_samples = check_count(op, "num_samples", num_samples)
         self.sequence_length = check_count(op, "sequence_length", sequence_length)
         self.quantization_layer_structure = structure

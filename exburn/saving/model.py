@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from exburn.core import registry
-from exburn.errors import ArgumentError, ModelFormatError, NotBuiltError
-from exburn.module.building import materialize
+from exburn.errors import ArgumentError, ModelFormatError
+from exburn.module.building import materialize, require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
@@ -92,12 +92,7 @@ def save_model(
         )
     if not model.is_model:
         _check_alone(model)
-    if not model.built:
-        raise NotBuiltError(
-            "save",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, "save")
     materialize(model)
     with registry.keeping_arrays() as arrays:
         described, lists = hoist(describe_model(model))

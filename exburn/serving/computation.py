@@ -129,7 +129,7 @@ class Computation:
         """Makes the weights of a model that has none, and checks shapes."""
         if isinstance(self.model, Layer) and not self.model.built:
             specs = inputs.pack(inputs.specs(_ROWS))
-            Trainer(self.model).prepare((specs, None, None), kind="predict")
+            Trainer(self.model).preparer.prepare((specs, None, None), kind="predict")
 
     def _discover(self, key: Hashable) -> Any:
         """Traces one abstract pass: errors of shapes come now."""

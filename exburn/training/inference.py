@@ -17,7 +17,7 @@ from exburn.runtime.transfer import counted
 from exburn.training.check import in_batch
 from exburn.training.feed.base import Feed
 from exburn.training.output_collector import OutputCollector
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
 
 __all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
@@ -27,7 +27,7 @@ GLANCE = 0.1  # seconds between two looks at the running means
 
 
 def evaluate(
-    prepared: Preparation,
+    prepared: Preparer,
     feed: Feed,
     read: Callable[[], tuple],
     callbacks: CallbackList,
@@ -48,14 +48,14 @@ def evaluate(
     """
     programs = prepared.programs
     owner.stop_evaluating = False
-    alone = prepared.state is None
+    alone = prepared.holder.state is None
 
     def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
-        prepared.call_hook(hook, *args, light=alone or callbacks.light_tests)
+        prepared.holder.call_hook(hook, *args, light=alone or callbacks.light_tests)
 
     def glance(logs: dict[str, Any]) -> None:
         light = alone or callbacks.light_in("on_test_chunk_end")
-        prepared.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
+        prepared.holder.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
 
     tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
@@ -65,8 +65,8 @@ def evaluate(
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
-    with contextlib.closing(chunks), prepared.telling(callbacks):
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
@@ -102,9 +102,7 @@ def evaluate(
     return logs
 
 
-def predict(
-    prepared: Preparation, feed: Feed, callbacks: CallbackList, owner: Any
-) -> Any:
+def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any) -> Any:
     """Outputs for every row, streamed into host memory.
 
     Args:
@@ -116,13 +114,13 @@ def predict(
     programs = prepared.programs
     owner.stop_predicting = False
     callbacks.on_predict_begin()
-    arrays = prepared.split.read()
+    arrays = prepared.holder.split.read()
     per_batch = callbacks.batch_interval("predict") is not None
     wanted = callbacks.listens("on_predict_batch_end")
     sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
-    with contextlib.closing(chunks), prepared.telling(callbacks):
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)

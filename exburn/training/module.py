@@ -157,6 +157,39 @@ class SplitModule:
         Raises:
             UnheldLayerError: The pass reaches what the module does not hold.
         """
+        running = self.running(
+            groups,
+            training=training,
+            key=key,
+            row_mask=row_mask,
+            captured=captured,
+            prepare=prepare,
+            discoveries=discoveries,
+            tables=tables,
+        )
+        with running as (call, ctx):
+            outputs = call((inputs,), {})
+        return outputs, self.others_of(ctx.root, *groups), ctx
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        groups,
+        *,
+        training: bool,
+        key=None,
+        row_mask=None,
+        captured=None,
+        prepare=None,
+        discoveries: list[Discovery] | None = None,
+        tables=None,
+    ) -> Iterator[tuple[Callable, forward_context.Context]]:
+        """In the block the pass of ``forward`` is under way.
+
+        Yields:
+            A function of the arguments, ``(args, kwargs)``, and the context, whose
+            ``root`` is the copy of the module that is run.
+        """
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)
@@ -179,12 +212,11 @@ class SplitModule:
             holding(self.numbers, others),
         ):
             if isinstance(copy, Layer):
-                outputs = copy._call_arrays((inputs,), {})
+                yield copy._call_arrays, ctx
             else:
                 copy.train() if training else copy.eval()
-                outputs = copy(inputs)
+                yield (lambda args, _: copy(*args)), ctx
         self.draws |= ctx.drew and not training
-        return outputs, self.others_of(copy, *groups), ctx
 
     def reading(self, *groups: Arrays) -> Substitution:
         """The substitution under which weights that are read have the given values."""

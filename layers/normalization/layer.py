@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.core.checks import check_axis, check_count, check_number
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.layer_norm import standardized
@@ -135,19 +136,8 @@ class LayerNormalization(Scaled):
         rms_scaling=False,
         **kwargs,
     ):
-        super().__init__(
-            axis,
-            epsilon,
-            center and not rms_scaling,
-            scale or rms_scaling,
-            beta_initializer,
-            gamma_initializer,
-            beta_regularizer,
-            gamma_regularizer,
-            beta_constraint,
-            gamma_constraint,
-            **kwargs,
-        )
+        center, scale = center and not rms_scaling, scale or rms_scaling
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
         self.rms_scaling = bool(rms_scaling)
 
     def build(self, input_shape):
@@ -278,19 +268,7 @@ class GroupNormalization(Scaled):
         gamma_constraint=None,
         **kwargs,
     ):
-        super().__init__(
-            axis,
-            epsilon,
-            center,
-            scale,
-            beta_initializer,
-            gamma_initializer,
-            beta_regularizer,
-            gamma_regularizer,
-            beta_constraint,
-            gamma_constraint,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
         if groups != -1:
             groups = check_count("GroupNormalization", "groups", groups)
         if not isinstance(self.axis, int) or self.axis == 0:

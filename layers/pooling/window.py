@@ -13,17 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from exburn.core.checks import check_choice
 from exburn.core.precision import lowest_of
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import runs_on_cpu
 from exburn.kernels.max_pool import largest, max_of_tiles
-from exburn.layers.layout import (
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-    spatial_axes,
-)
+from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 

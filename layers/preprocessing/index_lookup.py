@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.symbolic_shapes import spec_of
 from exburn.errors import ArgumentError, DataError, NotBuiltError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import (
     check_mode,

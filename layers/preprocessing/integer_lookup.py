@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_choice
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, DTypeError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.encoding import encode
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import integer_array, is_traced
@@ -84,22 +85,8 @@ class IntegerLookup(IndexLookup):
         check_choice(op, "vocabulary_dtype", vocabulary_dtype, ("int64",))
         if salt is not None and oov_method != "farmhash":
             raise ArgumentError(op, 'salt needs oov_method="farmhash"')
-        super().__init__(
-            max_tokens,
-            num_oov_indices,
-            mask_token,
-            oov_token,
-            vocabulary,
-            idf_weights,
-            invert,
-            output_mode,
-            sparse,
-            pad_to_max_tokens,
-            check_salt(op, salt),
-            oov_method,
-            name=name,
-            **kwargs,
-        )
+        salt = check_salt(op, salt)
+        super().__init__(**arguments_for(IndexLookup, locals()), name=name, **kwargs)
         self._autocast = False
 
     def _array(self, values: Any) -> np.ndarray:

@@ -11,13 +11,13 @@ import numpy as np
 from exburn import initializers
 from exburn.config import epsilon
 from exburn.core import forward_context
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
-from exburn.layers.layout import channel_axis, check_choice, check_format
+from exburn.layers.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.ops.fourier import stft

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count, check_optional
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT, public_shape, spec_of
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
@@ -99,13 +98,11 @@ class TextVectorization(HostLayer):
         self.output_mode = check_mode(
             op, output_mode, "int", "multi_hot", "count", "tf_idf"
         )
-        self.output_sequence_length = output_sequence_length
-        if output_sequence_length is not None:
-            check_count(op, "output_sequence_length", output_sequence_length)
-            if self.output_mode != "int":
-                raise ArgumentError(
-                    op, 'output_sequence_length needs output_mode="int"'
-                )
+        self.output_sequence_length = check_optional(
+            check_count, op, "output_sequence_length", output_sequence_length
+        )
+        if self.output_sequence_length is not None and self.output_mode != "int":
+            raise ArgumentError(op, 'output_sequence_length needs output_mode="int"')
         refuse_sparse(op, sparse)
         if ragged:
             raise ArgumentError(

@@ -9,16 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.bias_add import on_channels
-from exburn.layers.layout import (
-    channel_axis,
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-)
+from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.layers.recurrent.cell import masked
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
@@ -181,43 +176,7 @@ class ConvLSTM(OwnCell):
         zero_output_for_mask=False,
         **kwargs,
     ):
-        cell = ConvLSTMCell(
-            self.rank,
-            filters,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            dtype=kwargs.get("dtype"),
-        )
-        super().__init__(
-            cell,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            zero_output_for_mask=zero_output_for_mask,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        super().__init__(ConvLSTMCell, {"rank": self.rank, **locals()}, **kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 3)
 
     def build(self, sequences_shape):

@@ -1,4 +1,4 @@
-"""Progress in a terminal and as plain text."""
+"""Tests of ``exburn.callbacks.progress``."""
 
 import io
 import sys
@@ -8,11 +8,24 @@ from rich.console import Console
 from tests.callbacks.bars import FIT, Clock, run, terminal
 
 from exburn.callbacks import CallbackList, ProgbarLogger, ProgressBar
-from exburn.callbacks.progress import _duration, _number, _rate
-from exburn.callbacks.progress_view import (
-    Line,
-    PlainView,
-    TerminalView,
+from exburn.callbacks.progress import _rate
+
+GOLDEN_TERMINAL = (
+    "\x1b[?25l"
+    "Epoch 1/2  ────────────────────  0/100 · 0.0s"
+    "\r\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s · loss: 1.0000\n"
+    "    accuracy: 0.5000"
+    "\r\x1b[2K\x1b[1A\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s · loss: 0.5000\n"
+    "    accuracy: 0.5000"
+    "\r\x1b[2K\x1b[1A\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · loss: 0.5000\n"
+    "    accuracy: 0.5000 · validation 7"
+    "\r\x1b[2K\x1b[1A\x1b[2K"
+    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s · loss: 0.2500\n"
+    "    val_loss: 0.7500"
+    "\n\x1b[?25h"
 )
 
 
@@ -34,25 +47,6 @@ def test_golden_plain_text_of_long_epochs(capsys):
         "Epoch 1/2 - 100/100 - 32s - 100 samples/s - loss: 0.2500 - accuracy: 0.5000",
         "Epoch 1/2 - 100/100 - 40s - 100 samples/s - loss: 0.2500 - val_loss: 0.7500",
     ]
-
-
-GOLDEN_TERMINAL = (
-    "\x1b[?25l"
-    "Epoch 1/2  ────────────────────  0/100 · 0.0s"
-    "\r\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━──────────  50/100 · 0.5s · 3,200 samples/s · loss: 1.0000\n"
-    "    accuracy: 0.5000"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.0s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,180 samples/s · loss: 0.5000\n"
-    "    accuracy: 0.5000 · validation 7"
-    "\r\x1b[2K\x1b[1A\x1b[2K"
-    "Epoch 1/2  ━━━━━━━━━━━━━━━━━━━━  100/100 · 1.5s · 3,190 samples/s · loss: 0.2500\n"
-    "    val_loss: 0.7500"
-    "\n\x1b[?25h"
-)
 
 
 def test_golden_terminal():
@@ -84,17 +78,6 @@ def test_epochs_too_short_for_a_bar_leave_one_line_each():
         "Epoch 2/10   ━━━━━━━━━━━━━━━━━━━━  100/100 · 0.0s · 797,500 samples/s · "
         "loss: 0.2500 · val_loss: 0.7500\n"
     )
-
-
-def test_a_terminal_without_unicode_gets_ascii_bars():
-    file = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    console = Console(
-        file=file, force_terminal=True, width=100, color_system=None, _environ={}
-    )
-    TerminalView(console).finish(Line("Epoch 1/1", 9, 41, 100, ("41/100",)))
-    file.flush()
-    text = file.buffer.getvalue().decode("latin-1")
-    assert text == "Epoch 1/1  ########............  41/100\n"
 
 
 def test_what_the_user_prints_appears_above_the_bar():
@@ -135,12 +118,6 @@ def test_what_cannot_be_written_ends_the_bar_alone():
     with pytest.warns(RuntimeWarning, match="cannot be written.*No space") as caught:
         run(bar)
     assert len(caught) == 1
-
-
-def test_names_that_a_file_cannot_hold_are_replaced():
-    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    PlainView(file).finish(Line("Epoch 1/1", 9, 4, 4, ("φ: 0.5",)))
-    assert file.buffer.getvalue() == b"Epoch 1/1 - ?: 0.5\n"
 
 
 def test_evaluate_and_predict(capsys):
@@ -205,39 +182,6 @@ def test_the_share_of_waiting_for_data_is_shown_where_it_matters(capsys):
 
 def test_the_name_in_keras():
     assert ProgbarLogger is ProgressBar
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0s"),
-        (9.94, "9.9s"),
-        (9.96, "10s"),
-        (59.6, "1m00s"),
-        (192, "3m12s"),
-        (3600, "1h00m"),
-        (90061, "25h01m"),
-    ],
-)
-def test_durations(seconds, text):
-    assert _duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.25, "0.2500"),
-        (0, "0.0000"),
-        (1e-4, "1.0000e-04"),
-        (-0.5, "-0.5000"),
-        (12345678.0, "1.2346e+07"),
-        (float("nan"), "nan"),
-        (float("inf"), "inf"),
-        ("text", "text"),
-    ],
-)
-def test_numbers(value, text):
-    assert _number(value) == text
 
 
 def test_rates_of_any_size():

@@ -1,4 +1,4 @@
-"""Downloads: cache, digest, resume, offline."""
+"""Tests of ``exburn.datasets.download``."""
 
 import gzip
 import hashlib
@@ -28,9 +28,6 @@ def get(server, data=DATA, **options):
 
 def ranges(server):
     return [wanted for _, wanted in server.requests]
-
-
-# --- fetch ------------------------------------------------------------------------
 
 
 def test_fetch_downloads_once(cache, server):

@@ -1,19 +1,13 @@
-"""Distillation beside Keras': losses, training, files and refusals."""
+"""Tests of ``exburn.distillation.distiller``."""
 
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
+from tests.distillation.students import BOTH, STUDENT, TEACHER, X, Y
 
 import exburn
 from exburn.errors import ArgumentError, DataError, ShapeError
-
-keras = pytest.importorskip("keras")
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras'
-BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(37, 4)).astype("float32")
-Y = RNG.integers(0, 3, 37)
-TEACHER, STUDENT = RNG.normal(size=(2, 5, 3)).astype("float32")
 
 
 def stack(api, first, last, dropout=0.0):
@@ -46,44 +40,9 @@ def compiled(api, losses, **options):
     return model
 
 
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-@pytest.mark.parametrize("loss", ["kl_divergence", "KLDivergence()"])
-def test_logits_are_compared_as_distributions(loss):
-    if loss != "kl_divergence":
-        loss = exburn.losses.KLDivergence()
-    found = exburn.distillation.LogitsDistillation(3.0, loss)
-    p, q = softmax(TEACHER / 3), softmax(STUDENT / 3)
-    expected = 9 * (p * np.log(p / q)).sum(-1).mean()
-    value = found.compute_loss(jnp.array(TEACHER), jnp.array(STUDENT))
-    np.testing.assert_allclose(value, expected, rtol=1e-5)
-    # Keras does so for an object only: of the name it makes a function.
-    theirs = keras.distillation.LogitsDistillation(3.0, keras.losses.KLDivergence())
-    np.testing.assert_allclose(value, theirs.compute_loss(TEACHER, STUDENT), rtol=1e-4)
-
-
-@pytest.mark.parametrize("from_logits", [True, False])
-def test_the_cross_entropy_is_that_of_hinton(from_logits):
-    loss = exburn.losses.CategoricalCrossentropy(from_logits=from_logits)
-    found = exburn.distillation.LogitsDistillation(2.0, loss)
-    value = found.compute_loss(jnp.array(TEACHER), jnp.array(STUDENT))
-    p, q = softmax(TEACHER / 2), softmax(STUDENT / 2)
-    np.testing.assert_allclose(value, -4 * (p * np.log(q)).sum(-1).mean(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["LogitsDistillation", "FeatureDistillation"])
-@pytest.mark.parametrize("loss", ["mse", "mae", "cosine_similarity"])
-def test_other_losses_are_those_of_keras(kind, loss):
-    values = [
-        getattr(api.distillation, kind)(loss=loss).compute_loss(
-            jnp.array(TEACHER), jnp.array(STUDENT)
-        )
-        for api in (exburn, keras)
-    ]
-    np.testing.assert_allclose(*values, rtol=1e-5)
+class Largest(exburn.distillation.DistillationLoss):
+    def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
+        return jnp.abs(teacher_outputs - student_outputs).max()
 
 
 @BOTH
@@ -194,11 +153,6 @@ def test_one_may_train_without_targets_and_with_weights():
     )
 
 
-class Largest(exburn.distillation.DistillationLoss):
-    def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
-        return jnp.abs(teacher_outputs - student_outputs).max()
-
-
 def test_files_and_copies(tmp_path):
     d = exburn.distillation
     losses = [d.LogitsDistillation(2.0), d.FeatureDistillation("mae", "hidden", "h")]
@@ -220,21 +174,6 @@ def test_files_and_copies(tmp_path):
     np.testing.assert_array_equal(
         history.history["loss"], model.fit(X, Y, verbose=0).history["loss"]
     )
-
-
-@pytest.mark.parametrize(
-    "make, error",
-    [
-        (lambda d: d.LogitsDistillation(temperature=0), ValueError),
-        (lambda d: d.LogitsDistillation(temperature="3"), ValueError),
-        (lambda d: d.LogitsDistillation(loss=None), ValueError),
-        (lambda d: d.FeatureDistillation(loss=[None]), ValueError),
-    ],
-)
-@BOTH
-def test_losses_that_cannot_be(api, make, error):
-    with pytest.raises(error):
-        make(api.distillation)
 
 
 @BOTH

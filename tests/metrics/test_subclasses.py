@@ -6,17 +6,9 @@ import keras
 import numpy as np
 import pytest
 from jax.export import symbolic_shape
+from tests.metrics.subclasses import BITS, LABELS, LOGITS, OTHER, PROBS, N
 
 from exburn import metrics
-from exburn.errors import ArgumentError, NotBuiltError, ShapeError
-
-rng = np.random.default_rng(5)
-N = 6
-LOGITS = rng.normal(size=(N, 3)).astype("float32")
-OTHER = rng.normal(size=(N, 3)).astype("float32")
-PROBS = rng.dirichlet(np.ones(3), size=N).astype("float32")
-LABELS = rng.integers(0, 3, N).astype("int32")
-BITS = rng.integers(0, 2, (N, 3)).astype("float32")
 
 
 def spec(*shape, dtype="float32"):
@@ -130,28 +122,6 @@ def test_overriding_parts_of_a_built_in_metric():
         np.testing.assert_allclose(metric.result(), expected, rtol=1e-6)
 
 
-STATES = [
-    ("Mean", (), ("total", "count"), (PROBS,)),
-    ("Sum", (), ("total",), (PROBS,)),
-    ("BinaryAccuracy", (), ("total", "count"), (BITS, PROBS)),
-    ("Precision", ([0.2, 0.5],), ("true_positives", "false_positives"), (BITS, PROBS)),
-    ("Recall", (), ("true_positives", "false_negatives"), (BITS, PROBS)),
-    ("AUC", (5,), ("true_positives", "true_negatives"), (BITS, PROBS)),
-    ("MeanIoU", (3,), ("total_cm",), (LABELS, LABELS[::-1])),
-]
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
-@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
-def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
-    ours, theirs = (getattr(m, name)(*arguments) for m in (metrics, keras.metrics))
-    for metric in (ours, theirs):
-        metric.update_state(*data)
-    for attribute in attributes:
-        mine, other = (np.asarray(getattr(m, attribute)) for m in (ours, theirs))
-        np.testing.assert_allclose(mine, other, rtol=1e-6)
-
-
 def test_subclasses_compute_with_the_state_or_have_one_of_their_own():
     class Root(metrics.Mean):
         def result(self):
@@ -176,47 +146,3 @@ def test_subclasses_compute_with_the_state_or_have_one_of_their_own():
     assert float(found.compute(state)) == 1
     own.update_state([1.0, 3.0])
     assert float(own.total) == 4
-
-
-def test_update_state_without_weights():
-    class Last(metrics.Metric):
-        def __init__(self):
-            super().__init__()
-            self.value = self.add_variable()
-
-        def update_state(self, y_true, y_pred):
-            self.value.assign(y_pred[-1])
-
-        def result(self):
-            return self.value.value
-
-    metric = Last()
-    assert metric.per_sample is False
-    assert metric.compute(metric.update(metric.init(), None, jnp.arange(3.0))) == 2
-    with pytest.raises(ArgumentError, match="sample_weight=None"):
-        metric.update(metric.init(), np.ones(2), np.ones(2), sample_weight=np.ones(2))
-
-
-def test_variables_behave_like_arrays():
-    metric = metrics.Sum()
-    (total,) = metric.variables
-    metric.update_state([3.0])
-    assert float(total) == 3 and int(total) == 3 and bool(total)
-    assert (total + 1, 1 - total, total / 2, -total) == (4, -2, 1.5, -3)
-    assert jnp.asarray(total) == 3 and np.asarray(total) == 3
-    assert total > 2 and total <= 3
-    total.assign_sub(1)
-    assert metric.result() == 2
-    with pytest.raises(ShapeError):
-        total.assign(np.ones(3))
-
-
-def test_not_initialized():
-    class Forgot(metrics.Metric):
-        def __init__(self):
-            self.add_variable()
-
-    with pytest.raises(NotBuiltError, match="super"):
-        Forgot()
-    with pytest.raises(NotImplementedError, match="update"):
-        metrics.Metric().update_state(1, 2)

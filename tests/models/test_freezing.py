@@ -9,6 +9,7 @@ import pytest
 import exburn
 from exburn import callbacks, layers, optimizers
 from exburn.errors import UnknownNameError
+from exburn.models.preparing import output_names
 from exburn.module.traversal import iter_weights
 from exburn.training.module import SplitModule
 
@@ -37,7 +38,7 @@ def values(model):
 
 def slot_paths(model):
     """The parameters that the optimizer keeps anything for."""
-    state = model._run.value.trainer.opt_state
+    state = model._run.value.trainer.holder.opt_state
     names = [str(path) for path, _ in jax.tree_util.tree_leaves_with_path(state)]
     known = {p for p, _, _ in iter_weights(model)}
     return {p for p in known if any(f"'{p}'" in name for name in names)}
@@ -93,12 +94,15 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     trainer = model._run.value.trainer
 
     def slots():
-        leaves = jax.tree_util.tree_leaves_with_path(trainer.opt_state)
+        leaves = jax.tree_util.tree_leaves_with_path(trainer.holder.opt_state)
         return {jax.tree_util.keystr(p): np.array(v) for p, v in leaves}
+
+    def names(outputs):
+        return output_names(model, outputs)
 
     def prepare():
         batch = (X[:32], Y[:32].astype(np.int32), None)
-        trainer.prepare(batch, names=model._output_names_of, kind="train")
+        trainer.preparer.prepare(batch, names=names, kind="train")
 
     first = slots()
     model.freeze("block_1")

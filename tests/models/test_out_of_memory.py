@@ -24,7 +24,7 @@ def network(compiled=True, **settings):
     return model
 
 
-def exhausted(*_):
+def exhausted(*_, **__):
     raise jax.errors.JaxRuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory allocating 9999999999 bytes."
     )
@@ -44,7 +44,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     model.fit(X, Y, verbose=0)
     model.evaluate(X, Y, verbose=0)
     before = model.get_weights()
-    programs = model._run.value.trainer.programs
+    programs = model._run.value.trainer.preparer.programs
     monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 10)
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     with monkeypatch.context() as patch:
@@ -64,7 +64,7 @@ def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     model.train_on_batch(X[:32], Y[:32])
     before, step = model.get_weights(), model.optimizer.iterations
-    programs = model._run.value.trainer.programs
+    programs = model._run.value.trainer.preparer.programs
 
     def consume(state, *_):
         for leaf in jax.tree.leaves(state):
@@ -73,7 +73,7 @@ def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
         exhausted()
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs, "train", consume)
+        patch.setattr(programs.train, "_call", consume)
         with pytest.raises(OutOfMemoryError):
             model.fit(X, Y, verbose=0)
     assert model.optimizer.iterations == step

@@ -6,7 +6,8 @@ import io
 import pytest
 from rich.console import Console
 
-from exburn.models.report import Figures, amount_text, size_text
+from exburn.core.printing import amount_text, size_text
+from exburn.models.report import Figures
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -133,8 +133,8 @@ def train_program(model, steps):
     """The jaxpr of a chunk."""
     trainer = model._run.value.trainer
     batch = [np.ones((steps, 2, n), "float32") for n in (4, 1)]
-    make = jax.make_jaxpr(trainer.programs.train)
-    return str(make(trainer.initial_state(), (*batch, None), None, None))
+    make = jax.make_jaxpr(trainer.preparer.programs.train)
+    return str(make(trainer.preparer.initial_state(), (*batch, None), None, None))
 
 
 @pytest.mark.cpu

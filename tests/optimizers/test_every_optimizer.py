@@ -1,7 +1,5 @@
 """What holds for each optimizer: it converges, never recompiles, scans, maps, saves."""
 
-from __future__ import annotations
-
 import json
 
 import jax
@@ -49,6 +47,7 @@ OPTIMIZERS = {
         optax.inject_hyperparams(optax.adamw)(learning_rate=0.1)
     ),
 }
+
 ALL = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 
 
@@ -72,6 +71,13 @@ def avals(tree):
         lambda a: (jnp.shape(a), jnp.result_type(a), getattr(a, "weak_type", False)),
         tree,
     )
+
+
+def _leaf(node):
+    return isinstance(node, tuple) and len(node) == 3 and isinstance(node[2], bool)
+
+
+CONFIGURABLE = {k: v for k, v in OPTIMIZERS.items() if not k.startswith("optax")}
 
 
 @ALL
@@ -131,10 +137,6 @@ def test_state_keeps_its_types(make):
         )
 
 
-def _leaf(node):
-    return isinstance(node, tuple) and len(node) == 3 and isinstance(node[2], bool)
-
-
 @ALL
 def test_init_is_what_the_rule_would_compute(make):
     optimizer = make()
@@ -144,9 +146,6 @@ def test_init_is_what_the_rule_would_compute(make):
     traced = jax.jit(optimizer.init)(params)
     assert jax.tree.structure(state) == jax.tree.structure(traced)
     jax.tree.map(np.testing.assert_array_equal, state, traced)
-
-
-CONFIGURABLE = {k: v for k, v in OPTIMIZERS.items() if not k.startswith("optax")}
 
 
 @pytest.mark.parametrize("make", CONFIGURABLE.values(), ids=CONFIGURABLE)

@@ -1,6 +1,4 @@
-"""L-BFGS: optax' steps, in the compiled training step, and what it refuses."""
-
-from __future__ import annotations
+"""Tests of ``exburn.optimizers.lbfgs``."""
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +17,28 @@ from exburn.optimizers import LBFGS
 def rosenbrock(params):
     x = params["x"]
     return jnp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def classifier(optimizer, penalty=0.0):
+    model = exburn.Sequential(
+        [
+            exburn.Input((30,)),
+            layers.Dense(1, kernel_regularizer=exburn.regularizers.L2(penalty)),
+        ]
+    )
+    loss = exburn.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, seed=0)
+    return model
+
+
+class OwnStep(exburn.Sequential):
+    def train_step(self, state, data):
+        tv, ntv, ov, mv = state
+        loss, grads = jax.value_and_grad(
+            lambda tv: jnp.mean(self.stateless_call(tv, ntv, data[0])[0] ** 2)
+        )(tv)
+        tv, ov = self.optimizer.stateless_apply(ov, grads, tv)
+        return {"loss": loss}, (tv, ntv, ov, mv)
 
 
 def test_the_steps_are_those_of_optax():
@@ -48,18 +68,6 @@ def test_the_steps_are_those_of_optax():
     assert update._cache_size() == 1
     assert float(rosenbrock(params)) < 0.01
     assert int(state["rate"]["count"]) == 40
-
-
-def classifier(optimizer, penalty=0.0):
-    model = exburn.Sequential(
-        [
-            exburn.Input((30,)),
-            layers.Dense(1, kernel_regularizer=exburn.regularizers.L2(penalty)),
-        ]
-    )
-    loss = exburn.losses.BinaryCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, seed=0)
-    return model
 
 
 def test_a_logistic_regression_reaches_scikit_learns_optimum():
@@ -107,16 +115,6 @@ def test_configuration_and_half_precision():
     }
 
 
-class OwnStep(exburn.Sequential):
-    def train_step(self, state, data):
-        tv, ntv, ov, mv = state
-        loss, grads = jax.value_and_grad(
-            lambda tv: jnp.mean(self.stateless_call(tv, ntv, data[0])[0] ** 2)
-        )(tv)
-        tv, ov = self.optimizer.stateless_apply(ov, grads, tv)
-        return {"loss": loss}, (tv, ntv, ov, mv)
-
-
 @pytest.mark.parametrize(
     ("wrap", "model"),
     [
@@ -136,5 +134,5 @@ def test_where_the_loss_is_not_at_hand_it_says_so(wrap, model):
     with pytest.raises(ArgumentError, match="line search"):
         made.compile(wrap(LBFGS()), "mse")
         made.fit(x, x[:, :1], verbose=0)
-    with pytest.raises(ArgumentError, match="at least 1"):
+    with pytest.raises(ArgumentError, match="≥ 1"):
         LBFGS(memory_size=0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training.compiled import Watched
+from exburn.training.program import Program
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4)).astype(np.float32)
@@ -28,14 +28,14 @@ def test_arrays_bound_to_a_device_make_one_program(bound):
     else:
         made.layers[0].kernel.assign(jax.device_put(np.ones((4, 1)), device))
     programs = []
-    original = Watched.__call__
+    original = Program.__call__
 
     def call(self, *args):
         programs.append(self._call)
         return original(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watched, "__call__", call)
+        patch.setattr(Program, "__call__", call)
         made.fit(x, y, epochs=3, verbose=0)
         made.optimizer.learning_rate = 0.1
         made.fit(x, y, epochs=2, verbose=0)
@@ -56,7 +56,7 @@ model.compile("adam", "cross_entropy", device="cpu:1")
 model.fit(x, y, verbose=0)
 where = lambda: {d.id for w in model.weights for d in w.get_value().devices()}
 assert where() == {1}, where()
-leaves = jax.tree.leaves(model._trainer("").opt_state)
+leaves = jax.tree.leaves(model._run.value.trainer.holder.opt_state)
 assert {d.id for v in leaves for d in v.devices()} == {1}
 assert exburn.forward(model, x).devices() == {jax.devices()[1]}
 exburn.to_device(model, "cpu:0")

@@ -8,7 +8,8 @@ import pytest
 
 import exburn
 from exburn.runtime import signals
-from exburn.training import memory, trainer
+from exburn.training.program import Program
+from exburn.training.state_holder import StateHolder
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 Y = X.sum(-1, keepdims=True)
@@ -55,18 +56,18 @@ def test_arrays_survive_a_signal_around_their_program(
     model, call, when, number, monkeypatch
 ):
     signum, handler, raised = SIGNALS[number]
-    run, seen = memory.run_safely, []
+    run, seen = Program.__call__, []
 
-    def interrupted(*args):
+    def interrupted(*args, **kwargs):
         if when == "before":
             signal.raise_signal(signum)
-        out = run(*args)
+        out = run(*args, **kwargs)
         if when == "after":  # the old state is gone, nobody has the new one yet
             signal.raise_signal(signum)
         seen.append(signum)
         return out
 
-    monkeypatch.setattr(memory, "run_safely", interrupted)
+    monkeypatch.setattr(Program, "__call__", interrupted)
     before = signal.signal(signum, handler)
     try:
         with pytest.raises(raised):
@@ -81,13 +82,13 @@ def test_arrays_survive_a_signal_around_their_program(
 
 
 def test_the_model_is_free_after_a_signal_at_the_end_of_a_run(model, monkeypatch):
-    end_run = trainer.Trainer.end_run
+    end_run = StateHolder.end_run
 
     def interrupted(self):
         signal.raise_signal(signal.SIGINT)
         end_run(self)
 
-    monkeypatch.setattr(trainer.Trainer, "end_run", interrupted)
+    monkeypatch.setattr(StateHolder, "end_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y, verbose=0)
     monkeypatch.undo()

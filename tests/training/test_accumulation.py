@@ -158,10 +158,10 @@ def test_one_update_for_a_group_and_no_branch(blobs):
 
     plain = network(sgd(momentum=0.0), dropout=0.0)
     fit(plain, x, y, epochs=1)
-    trainer = plain._trainer("test")
+    trainer = plain._run.value.trainer
     batch = (jnp.zeros((2 * N, 16, 8)), jnp.zeros((2 * N, 16), jnp.int32), None)
-    state = trainer.initial_state()
-    programs = trainer.programs
+    state = trainer.preparer.initial_state()
+    programs = trainer.preparer.programs
     text = str(jax.make_jaxpr(programs.train_groups)(state, batch, None, None))
     assert "cond[" not in text
     assert text.count("scan[") == 2

@@ -10,7 +10,7 @@ from tests.training.sequences import batches, sequence_model
 import exburn
 from exburn import layers, optimizers
 from exburn.errors import RecompileWarning
-from exburn.training.compiled import Watched
+from exburn.training.program import Program
 
 
 def test_a_short_last_batch_is_named():
@@ -82,16 +82,18 @@ def test_training_and_validation_compile_beside_each_other_and_once(
     epochs, monkeypatch
 ):
     begun = []
-    ahead = Watched.ahead
+    ahead = Program._compile_in_thread
     monkeypatch.setattr(
-        Watched, "ahead", lambda self, *args: [begun.append(self), ahead(self, *args)]
+        Program,
+        "_compile_in_thread",
+        lambda self, *args: [begun.append(self), ahead(self, *args)],
     )
     x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(x, y, epochs=epochs, validation_split=0.23, verbose=0)
-    programs = model._run.value.trainer.programs
-    assert begun == [programs.evaluate, programs._chunks]
+    programs = model._run.value.trainer.preparer.programs
+    assert begun == [programs.evaluate, programs.train]
     assert [(e.program, e.reason) for e in model.compile_report()] == [
         ("train", "first use"),
         ("evaluate", "first use"),

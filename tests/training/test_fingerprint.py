@@ -34,7 +34,7 @@ def fit(model, change, epochs=EPOCHS, **options):
 
 
 def reasons(model, program="train"):
-    log = model._run.value.trainer.compilations.entries
+    log = model._run.value.trainer.preparer.compilations.entries
     return [entry.reason for entry in log if entry.program == program]
 
 

@@ -59,7 +59,7 @@ def test_the_plan_names_the_largest_batch_of_a_smaller_device(monkeypatch):
     assert not worse.fits and worse.largest_batch <= plan.largest_batch * 1.05
 
 
-def exhausted(*_):
+def exhausted(*_, **__):
     raise jax.errors.JaxRuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory allocating 9999999999 bytes."
     )

@@ -115,7 +115,9 @@ def test_programs_only_pass_on_what_is_not_assigned():
     model.compile("sgd", "mse")
     model.fit(X, Y, verbose=0)
     trainer = model._run.value.trainer
-    state = trainer.initial_state()
-    programs = trainer.programs
-    step = jax.make_jaxpr(lambda s: programs.step(s, (X, Y, None), None).frozen)(state)
+    state = trainer.preparer.initial_state()
+    programs = trainer.preparer.programs
+    step = jax.make_jaxpr(lambda s: programs.steps.step(s, (X, Y, None), None).frozen)(
+        state
+    )
     assert set(step.jaxpr.outvars) <= set(step.jaxpr.invars)

@@ -9,6 +9,7 @@ from flax import nnx
 
 import exburn
 from exburn import layers
+from exburn.models.preparing import prepare
 
 
 @pytest.mark.long
@@ -20,16 +21,18 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     states = []
     for i, rate in enumerate(rates):
         model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
-        model._prepare("fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
+        prepare(model, "fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
         trainer = model._run.value.trainer
-        states.append(jax.tree.map(jnp.copy, trainer.initial_state()))
-    single, singles = jax.jit(trainer.programs.step), []
+        states.append(jax.tree.map(jnp.copy, trainer.preparer.initial_state()))
+    single, singles = jax.jit(trainer.preparer.programs.steps.steps.step), []
     for state in states:
         for bx, by in zip(x, y, strict=True):
             state = single(state, (bx, by, None), None)
         singles.append(state)
     stacked = jax.tree.map(lambda *v: jnp.stack(v), *states)
-    step = jax.jit(jax.vmap(trainer.programs.step, in_axes=(0, None, None)))
+    step = jax.jit(
+        jax.vmap(trainer.preparer.programs.steps.steps.step, in_axes=(0, None, None))
+    )
     for bx, by in zip(x, y, strict=True):
         stacked = step(stacked, (bx, by, None), None)
     for i, single in enumerate(singles):

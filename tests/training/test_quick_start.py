@@ -19,7 +19,7 @@ from exburn.layers.normalization.batch import _normalized
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
-from exburn.training import memory
+from exburn.training import program
 
 X: Any = np.random.default_rng(0).standard_normal((4, 5, 5, 3)).astype(np.float32)
 ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
@@ -118,7 +118,7 @@ def test_layers_that_share_a_seed_generator_draw_in_turn():
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5])
 def test_a_state_is_made_again_to_the_last_bit(value):
     array = jnp.full((3, 2), value)
-    remake = memory._kept(array)
+    remake = program._copy_to_host(array)
     copies = [c.cell_contents for c in remake.__closure__ or ()]
     held = any(isinstance(c, np.ndarray) for c in copies)
     array.delete()

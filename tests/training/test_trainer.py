@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import exburn
-from exburn.training.compiled import Watched
+from exburn.training.program import Program
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4)).astype(np.float32)
@@ -40,7 +40,7 @@ CALLS = {  # what it does, and how many arrays of the host it may send
 def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
     call(model)
     arguments, put = [], []
-    called, device_put = Watched.__call__, jax.device_put
+    called, device_put = Program.__call__, jax.device_put
 
     def noted(self, *args):
         leaves = jax.tree.leaves(args)
@@ -51,7 +51,7 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
         put.append(jax.tree.map(np.shape, value))
         return device_put(value, *args, **kwargs)
 
-    monkeypatch.setattr(Watched, "__call__", noted)
+    monkeypatch.setattr(Program, "__call__", noted)
     monkeypatch.setattr(jax, "device_put", counted)
     call(model)
     assert arguments == [sent]
@@ -60,29 +60,31 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
 
 def test_the_count_of_batches_stays_on_the_device(model):
     trainer = model._run.value.trainer
-    before = trainer.step
+    before = trainer.holder.step
     model.train_on_batch(X, Y)
     model.fit(X, Y, batch_size=8, epochs=2, verbose=0)
     with pytest.raises(exburn.errors.ShapeError):
         model.train_on_batch(X, Y[:, [0, 0]])
     model.train_on_batch(X[:3], Y[:3])
-    assert trainer.step == before + 1 + 6 + 1
-    assert int(trainer.initial_state().step) == trainer.step
-    trainer.step = 5  # as a loaded model does
-    assert int(trainer.initial_state().step) == 5
+    assert trainer.holder.step == before + 1 + 6 + 1
+    assert int(trainer.preparer.initial_state().step) == trainer.holder.step
+    trainer.holder.step = 5  # as a loaded model does
+    assert int(trainer.preparer.initial_state().step) == 5
 
 
 def test_a_model_that_moves_leaves_nothing_behind():
     model = trained()  # of its own: from then on data are bound for it
     model.to_device("cpu")
     model.train_on_batch(X, Y)
-    assert model._run.value.trainer._place is None  # it is bound to the old device
+    assert (
+        model._run.value.trainer.holder._place is None
+    )  # it is bound to the old device
 
 
 def test_fresh_totals_follow_the_metrics(model):
     trainer = model._run.value.trainer
-    totals = trainer.fresh_totals("test")
-    assert trainer.fresh_totals("test") is totals
+    totals = trainer.preparer.fresh_totals("test")
+    assert trainer.preparer.fresh_totals("test") is totals
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(totals))
     model.compile("adam", "mse", metrics=["mae", "mse"], seed=0)
     assert list(model.evaluate(X, Y, verbose=0, return_dict=True)) == [

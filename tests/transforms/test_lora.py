@@ -105,7 +105,9 @@ def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     model.fit(x, y, epochs=6, verbose=0)
     assert model.evaluate(x, y, verbose=0, return_dict=True)["loss"] < 0.8 * first
     assert same(before, model)  # the statistics of BatchNormalization as well
-    slots = jax.tree_util.tree_leaves_with_path(model._run.value.trainer.opt_state)
+    slots = jax.tree_util.tree_leaves_with_path(
+        model._run.value.trainer.holder.opt_state
+    )
     names = {str(key.key) for path, _ in slots for key in path if hasattr(key, "key")}
     assert {"a/lora_a", "b/lora_b"} <= names
     assert not {path for path in before} & names

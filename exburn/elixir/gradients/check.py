@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_count, check_number
 from exburn.elixir.gradients.differences import coarsest, default_epsilon, numerical
 from exburn.elixir.gradients.programs import (
     gradients_of,
@@ -17,7 +18,6 @@ from exburn.elixir.gradients.programs import (
     prepared,
 )
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import real, whole
 
 __all__ = ["GradientCheck", "GradientRow", "check_gradients"]
 
@@ -126,13 +126,15 @@ def check_gradients(
             hint='Use method="numerical" or method="numerical_batch".',
         )
     if elements is not None:
-        elements = whole("check_gradients", "elements", elements, low=1)
+        elements = check_count("check_gradients", "elements", elements)
     if tolerance is not None:
-        tolerance = real("check_gradients", "tolerance", tolerance, open_low=True)
-    seed = whole("check_gradients", "seed", seed)
+        tolerance = check_number(
+            "check_gradients", "tolerance", tolerance, open_low=True
+        )
+    seed = check_count("check_gradients", "seed", seed, 0)
     trainer, tree = prepared(model, batch, "check_gradients", method)
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     if not any(value.size for value in state.params.values()):
         raise ArgumentError(
             "check_gradients",
@@ -155,7 +157,7 @@ def check_gradients(
     loss = float(programs.further("loss", lambda: loss_of(programs))(state, data))
     step = default_epsilon(coarse, method)
     if epsilon is not None:
-        step = real("check_gradients", "epsilon", epsilon, open_low=True)
+        step = check_number("check_gradients", "epsilon", epsilon, open_low=True)
 
     def slopes(method: str, step: float) -> dict[str, np.ndarray]:
         found = numerical(

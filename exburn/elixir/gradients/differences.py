@@ -11,8 +11,8 @@ import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_number
 from exburn.elixir.gradients.programs import loss_of, precise
-from exburn.optimizers.arguments import real
 from exburn.runtime.cost_model import count
 from exburn.training.memory import free_bytes
 from exburn.training.program import Programs
@@ -77,7 +77,7 @@ def numerical(
     """
     if epsilon is None:
         epsilon = default_epsilon(coarsest(state.params, compute), method)
-    epsilon = real("compute_gradients", "epsilon", epsilon, open_low=True)
+    epsilon = check_number("compute_gradients", "epsilon", epsilon, open_low=True)
     budget = free_bytes() // 8
     if jax.default_backend() == "cpu":
         budget = min(budget, _CPU_BYTES)

@@ -68,14 +68,14 @@ def train_step(
         if method == "autodiff":
             logs = trainer.run_batch(tree, train=True)
             return logs.get("loss", float("nan")), model
-        programs, data = trainer.programs, on_device(tree)
-        state = trainer.initial_state()
+        programs, data = trainer.preparer.programs, on_device(tree)
+        state = trainer.preparer.initial_state()
         grads = numerical(
             programs, state, data, method, epsilon, model.compute_dtype, scaled=True
         )
         apply = programs.further("apply_gradients", lambda: update_of(programs))
         loss, state = apply(state, data, grads)
-        trainer.adopt(state, trainer.step + 1)
+        trainer.holder.adopt(state, trainer.holder.step + 1)
         return float(loss), model
 
 
@@ -124,8 +124,8 @@ def compute_gradients(
     falls back to differences; here it is autodiff.
     """
     trainer, tree = prepared(model, batch, "compute_gradients", method)
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     if method == "autodiff":
         return exact_gradients(programs, state, data)
     return numerical(programs, state, data, method, epsilon, model.compute_dtype)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.precision import is_float
-from exburn.errors import DTypeError, NotBuiltError, ShapeError, unknown_name
+from exburn.errors import DTypeError, ShapeError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.module.building import require_built
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
 
@@ -154,10 +155,13 @@ def clone(model: Any) -> Any:
     }
     optimizer = type(run.optimizer).from_config(run.optimizer.get_config())
     twin.compile(optimizer, **settings)
-    if run.trainer.opt_state is not None:
+    if run.trainer.holder.opt_state is not None:
         trainer = twin._run.value.trainer
-        trainer.opt_state = jax.tree.map(jnp.copy, run.trainer.opt_state)
-        trainer.step, trainer.epochs = run.trainer.step, run.trainer.epochs
+        trainer.holder.opt_state = jax.tree.map(jnp.copy, run.trainer.holder.opt_state)
+        trainer.holder.step, trainer.holder.epochs = (
+            run.trainer.holder.step,
+            run.trainer.holder.epochs,
+        )
     return twin
 
 
@@ -176,10 +180,5 @@ def to_device(model: Any, device: Any) -> Any:
 
 def _built(model: Any, op: str) -> None:
     check_model(op, model)
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, op)
     model._require_weights()

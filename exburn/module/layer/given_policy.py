@@ -10,15 +10,15 @@ from exburn.core.precision.policies import CLASSES
 from exburn.module.building import cast_weights
 from exburn.module.traversal import iter_modules
 
-__all__ = ["follow_map", "pack", "told"]
+__all__ = ["follow_map", "pack", "policy_for_keras", "replace"]
 
 
 for _policy in CLASSES.values():
     registry.register_builtin(_policy)
 
 
-def told(layer: Any) -> DTypePolicy:
-    """A layer's policy as Keras tells it: a map, or with how weights are packed."""
+def policy_for_keras(layer: Any) -> DTypePolicy:
+    """A layer's policy as Keras has it: a map, or with how weights are packed."""
     if layer._given_policy is not None:
         return layer._given_policy
     packed = late_binding.apply("packed_policy", layer) if layer.built else None
@@ -62,7 +62,7 @@ def pack(layer: Any) -> None:
 
 
 def _own(layer: Any) -> DTypePolicy | None:
-    """What a layer was given for itself, if that is more than dtypes."""
+    """The policy that a layer was given for itself, if that is more than dtypes."""
     given = layer._given_policy
     return given[_path(layer)] if isinstance(given, DTypePolicyMap) else given
 

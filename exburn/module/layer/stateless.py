@@ -69,7 +69,7 @@ def bound(
         ("non_trainable_variables", rest, False),
     ):
         own = [(path, weight) for path, weight, learns in weights if learns is learned]
-        values |= _checked(f"{layer.name}.{op}", kind, own, list(given))
+        values |= _values_by_path(f"{layer.name}.{op}", kind, own, list(given))
     outer = forward_context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     scope = standing_for(layer, copy)
@@ -120,7 +120,7 @@ def stateless_call(
     return result
 
 
-def _checked(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
+def _values_by_path(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
     if len(own) != len(given):
         raise ShapeError(
             op,

@@ -12,7 +12,7 @@ import jax
 
 from exburn.data import ArrayDataset
 from exburn.training.feed.plan import joined
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
 from exburn.training.prepared_cache import form_of
 
 __all__ = ["merged_batches"]
@@ -21,7 +21,7 @@ _MEANS = ("sum_over_batch_size", "mean")
 
 
 def merged_batches(
-    prepared: Preparation, dataset: ArrayDataset, rows: int, use: str
+    prepared: Preparer, dataset: ArrayDataset, rows: int, use: str
 ) -> int:
     """How many batches run as one.
 
@@ -50,7 +50,7 @@ def merged_batches(
     return many if many > 1 and _adds_up(prepared, specs(many * rows), use) else 1
 
 
-def _adds_up(prepared: Preparation, batch: tuple, use: str) -> bool:
+def _adds_up(prepared: Preparer, batch: tuple, use: str) -> bool:
     """Whether a step of so many rows gives what its batches would, one by one."""
     programs = prepared.programs
     key = use, form_of(batch)
@@ -62,14 +62,14 @@ def _adds_up(prepared: Preparation, batch: tuple, use: str) -> bool:
     return programs.joins[key]
 
 
-def _traced(prepared: Preparation, batch: tuple, use: str) -> bool:
+def _traced(prepared: Preparer, batch: tuple, use: str) -> bool:
     """The same, by a trace of that step.
 
     It does not if random numbers are drawn, which each batch has of its own, if a
     variable changes (a batch normalization is told to train), if it calls functions of
     the host, or where the mean of a batch has another denominator than its rows.
     """
-    split, objective, told = prepared.split, prepared.objective, {}
+    split, objective, told = prepared.holder.split, prepared.objective, {}
 
     def step(groups: Any, totals: Any, batch: tuple) -> Any:
         x, y, w = batch

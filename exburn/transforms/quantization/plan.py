@@ -32,6 +32,7 @@ from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
 from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths, select_layers
 from exburn.module.traversal import iter_weights, own_weights
@@ -108,12 +109,7 @@ def make_plan(
         NotBuiltError: The model has no weights yet.
         ArgumentError: It has adapters, or no layer can be quantized.
     """
-    if not model.built:
-        raise NotBuiltError(
-            "quantize",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, "quantize")
     layers = layer_paths(model)
     targets, skipped = [], []
     for path, layer in layers.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_rate
 from exburn.core.registry import register_builtin
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ShapeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
@@ -206,11 +207,7 @@ class RandomGrayscale(ImageAugmentation):
 
     def __init__(self, factor=0.5, data_format=None, seed=None, **kwargs):
         super().__init__(seed, data_format, **kwargs)
-        if not isinstance(factor, int | float) or not 0 <= factor <= 1:
-            raise ArgumentError(
-                "RandomGrayscale", f"factor is in [0, 1], received {factor!r}"
-            )
-        self.factor = float(factor)
+        self.factor = check_rate("RandomGrayscale", "factor", factor)
 
     def parameters(self, images, training):
         check_rgb(self.name, images)

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
-from exburn.core.checks import check_float
+from exburn.core.checks import check_choice, check_float
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,

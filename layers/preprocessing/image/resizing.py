@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageLayer,

@@ -34,10 +34,11 @@ def test_differences(smooth, method, atol):
 
 def temporary_bytes(made, budget):
     trainer, tree = programs.prepared(made, (X, Y), "", "numerical")
-    state = trainer.initial_state()
+    state = trainer.preparer.initial_state()
     flat = {path: value.ravel() for path, value in state.params.items()}
     rows = {path: np.arange(v.size, dtype=np.int32) for path, v in flat.items()}
-    run = differences._differences(trainer.programs, "numerical", budget, False)
+    found = trainer.preparer.programs
+    run = differences._differences(found, "numerical", budget, False)
     compiled = jax.jit(run).lower(state, tree, flat, flat, rows).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 
@@ -77,8 +78,8 @@ def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)
     trainer, tree = programs.prepared(made, (X, Y), "", method)
-    state = trainer.initial_state()
-    loss = programs.loss_of(trainer.programs)
+    state = trainer.preparer.initial_state()
+    loss = programs.loss_of(trainer.preparer.programs)
     traced = differences._Traced.of(loss, state, tree)
     cut = {path for path in state.params if traced.product(path) is not None}
     assert cut == {"own/left", "own/deep"}

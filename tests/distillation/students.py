@@ -1,0 +1,14 @@
+"""Teachers and students."""
+
+import keras
+import numpy as np
+import pytest
+
+import exburn
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras'
+BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(37, 4)).astype("float32")
+Y = RNG.integers(0, 3, 37)
+TEACHER, STUDENT = RNG.normal(size=(2, 5, 3)).astype("float32")

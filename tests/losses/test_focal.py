@@ -1,0 +1,82 @@
+"""Tests of ``exburn.losses.focal``."""
+
+import jax
+import pytest
+from tests.losses.arrays import (
+    BITS,
+    ONE_HOT,
+    PROBS,
+)
+from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
+from tests.losses.reference import (
+    BINARY,
+    REAL,
+    UNIT,
+    by_reduction,
+    check_value_and_gradient,
+    close,
+    rng,
+)
+from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
+from tests.losses.reference import PROBS as PROBS_REFERENCE
+
+from exburn import losses
+
+EVERY = [
+    (losses.BinaryFocalCrossentropy(gamma=1.5, alpha=0.3), BITS, PROBS),
+    (losses.CategoricalFocalCrossentropy(gamma=0.5), ONE_HOT, PROBS),
+]
+
+NAMES = [f"{loss.name}-{i}" for i, (loss, *_) in enumerate(EVERY)]
+
+CASES = [
+    ("BinaryFocalCrossentropy", {}, BINARY, UNIT),
+    ("BinaryFocalCrossentropy", {"gamma": 0.7, "from_logits": True}, BINARY, REAL),
+    (
+        "BinaryFocalCrossentropy",
+        {"apply_class_balancing": True, "alpha": 0.3, "label_smoothing": 0.1},
+        BINARY,
+        UNIT,
+    ),
+    ("CategoricalFocalCrossentropy", {}, ONE_HOT_REFERENCE, PROBS_REFERENCE),
+    (
+        "CategoricalFocalCrossentropy",
+        {"gamma": 3.0, "alpha": 0.5, "from_logits": True, "label_smoothing": 0.1},
+        ONE_HOT_REFERENCE,
+        REAL,
+    ),
+]
+
+IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CASES)]
+
+
+@pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_padded_rows_are_absent(loss, y_true, y_pred):
+    check_padded_rows_are_absent(loss, y_true, y_pred)
+
+
+@pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_config_round_trip(loss, y_true, y_pred):
+    check_config_round_trip(loss, y_true, y_pred)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "y_true", "y_pred"),
+    CASES,
+    ids=IDS,
+)
+def test_value_and_gradient(name, options, y_true, y_pred):
+    check_value_and_gradient(name, options, y_true, y_pred)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "y_true", "y_pred"),
+    # Those that mask by themselves: see test_masks.
+    [case for case in CASES if "ignore_class" not in case[1] and case[0] != "Circle"],
+)
+def test_reductions_with_weights(name, options, y_true, y_pred):
+    shape = (6, 3) if name == "Tversky" else (6,)
+    weight = rng.uniform(size=shape).astype("float32")
+    run = jax.jit(lambda *arguments: by_reduction(name, options, *arguments))
+    for mine, expected in run(y_true, y_pred, weight).values():
+        close(mine, expected, 1e-4)

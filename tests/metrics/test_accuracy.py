@@ -1,0 +1,224 @@
+"""Tests of ``exburn.metrics.accuracy``."""
+
+import jax
+import keras
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+from tests.metrics.protocol import (
+    BITS,
+    LABELS,
+    ONE_HOT,
+    PROBS,
+    check_config_round_trip,
+    check_keras_surface,
+    check_padding_has_no_effect,
+    spec,
+)
+from tests.metrics.reference import BITS as BITS_REFERENCE
+from tests.metrics.reference import (
+    BITS_1,
+    IDS,
+    UNIT,
+    UNIT_1,
+    check_streams,
+    integers,
+    stream,
+)
+from tests.metrics.reference import LABELS as LABELS_REFERENCE
+from tests.metrics.reference import ONE_HOT as ONE_HOT_REFERENCE
+from tests.metrics.reference import PROBS as PROBS_REFERENCE
+from tests.metrics.subclasses import BITS as BITS_SUBCLASSES
+from tests.metrics.subclasses import PROBS as PROBS_SUBCLASSES
+from tests.metrics.subclasses import check_the_state_has_the_names_of_keras
+from tests.metrics.with_sklearn import ABOVE, CHOSEN, SCORES, value, weighted
+from tests.metrics.with_sklearn import BITS as BITS_SKLEARN
+from tests.metrics.with_sklearn import LABELS as LABELS_SKLEARN
+from tests.metrics.with_sklearn import PROBS as PROBS_SKLEARN
+
+from exburn import metrics
+from exburn.errors import (
+    ArgumentError,
+    ShapeError,
+    TargetError,
+)
+from exburn.metrics import accuracy
+
+EVERY = [
+    (metrics.Accuracy(), LABELS, LABELS[::-1]),
+    (metrics.BinaryAccuracy(threshold=0.4), BITS, PROBS),
+    (metrics.CategoricalAccuracy(), ONE_HOT, PROBS),
+    (metrics.SparseCategoricalAccuracy(), LABELS, PROBS),
+    (metrics.TopKCategoricalAccuracy(k=2), ONE_HOT, PROBS),
+    (metrics.SparseTopKCategoricalAccuracy(k=2), LABELS, PROBS),
+]
+
+NAMES = [f"{m.name}-{i}" for i, (m, *_) in enumerate(EVERY)]
+
+MISFITS = [
+    (metrics.BinaryAccuracy(), spec("b"), spec("b", 3), ShapeError),
+    (metrics.CategoricalAccuracy(), spec("b"), spec("b", 3), TargetError),
+    (metrics.SparseCategoricalAccuracy(), spec("b", 3), spec("b", 3), TargetError),
+    (metrics.SparseCategoricalAccuracy(), spec("b"), spec("b", 1), ShapeError),
+]
+
+CASES = [
+    ("Accuracy", {}, LABELS_REFERENCE, stream(integers(4))),
+    ("BinaryAccuracy", {}, BITS_1, UNIT_1),
+    ("BinaryAccuracy", {"threshold": 0.3}, BITS_REFERENCE, UNIT),
+    ("CategoricalAccuracy", {}, ONE_HOT_REFERENCE, PROBS_REFERENCE),
+    ("SparseCategoricalAccuracy", {}, LABELS_REFERENCE, PROBS_REFERENCE),
+    (
+        "SparseCategoricalAccuracy",
+        {},
+        [v[:, None] for v in LABELS_REFERENCE],
+        PROBS_REFERENCE,
+    ),
+    ("TopKCategoricalAccuracy", {"k": 2}, ONE_HOT_REFERENCE, PROBS_REFERENCE),
+    ("SparseTopKCategoricalAccuracy", {"k": 2}, LABELS_REFERENCE, PROBS_REFERENCE),
+    (
+        "SparseTopKCategoricalAccuracy",
+        {"k": 2, "from_sorted_ids": True},
+        LABELS_REFERENCE,
+        IDS,
+    ),
+]
+
+UNWEIGHTED = list({case[0]: case for case in CASES}.values())[::3]  # of each kind one
+
+CASES_SKLEARN = {
+    "binary_accuracy": (
+        metrics.BinaryAccuracy(),
+        BITS_SKLEARN,
+        SCORES,
+        lambda: weighted(sk.accuracy_score, BITS_SKLEARN, ABOVE),
+    ),
+    "accuracy": (
+        metrics.SparseCategoricalAccuracy(),
+        LABELS_SKLEARN,
+        PROBS_SKLEARN,
+        lambda: weighted(sk.accuracy_score, LABELS_SKLEARN, CHOSEN),
+    ),
+    "top_k": (
+        metrics.SparseTopKCategoricalAccuracy(k=2),
+        LABELS_SKLEARN,
+        PROBS_SKLEARN,
+        lambda: weighted(sk.top_k_accuracy_score, LABELS_SKLEARN, PROBS_SKLEARN, k=2),
+    ),
+}
+
+STATES = [
+    ("BinaryAccuracy", (), ("total", "count"), (BITS_SUBCLASSES, PROBS_SUBCLASSES)),
+]
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_padding_has_no_effect(metric, y_true, y_pred):
+    check_padding_has_no_effect(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
+def test_keras_surface(metric, y_true, y_pred):
+    check_keras_surface(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred", "error"), MISFITS)
+def test_misfits_are_errors(metric, y_true, y_pred, error):
+    with pytest.raises(error) as caught:
+        metric.build(y_true, y_pred)
+    assert len(str(caught.value).splitlines()) <= 12
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_config_round_trip(metric, y_true, y_pred):
+    check_config_round_trip(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: metrics.TopKCategoricalAccuracy(k=0),
+    ],
+)
+def test_impossible_options(make):
+    with pytest.raises(ArgumentError):
+        make()
+
+
+def test_accuracies_of_arrays_are_one_call_outside_of_programs(monkeypatch):
+    compiled, calls = accuracy._is_highest_eagerly, []
+    monkeypatch.setattr(
+        accuracy, "_is_highest_eagerly", lambda *a: calls.append(a) or compiled(*a)
+    )
+    metric = metrics.SparseCategoricalAccuracy()
+    labels, scores = np.array([0, 1]), np.array([[0.9, 0.1], [0.8, 0.2]])
+    metric.update_state(labels, scores)
+    assert float(metric.result()) == 0.5 and len(calls) == 1
+    inside = jax.jit(metric.stateless_update_state)
+    assert float(metric.stateless_result(inside([0.0, 0.0], labels, scores))) == 0.5
+    assert len(calls) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # Keras' own
+@pytest.mark.parametrize(
+    ("name", "options", "y_true", "y_pred", "weighted"),
+    [(*case, True) for case in CASES] + [(*case, False) for case in UNWEIGHTED],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_streams(name, options, y_true, y_pred, weighted):
+    check_streams(name, options, y_true, y_pred, weighted)
+
+
+@pytest.mark.parametrize(
+    ("name", "y_true", "y_pred", "options"),
+    [
+        ("binary_accuracy", BITS_REFERENCE[0], UNIT[0], {"threshold": 0.3}),
+        ("categorical_accuracy", ONE_HOT_REFERENCE[0], PROBS_REFERENCE[0], {}),
+        ("sparse_categorical_accuracy", LABELS_REFERENCE[0], PROBS_REFERENCE[0], {}),
+        (
+            "top_k_categorical_accuracy",
+            ONE_HOT_REFERENCE[0],
+            PROBS_REFERENCE[0],
+            {"k": 2},
+        ),
+        (
+            "sparse_top_k_categorical_accuracy",
+            LABELS_REFERENCE[0],
+            PROBS_REFERENCE[0],
+            {"k": 2},
+        ),
+    ],
+)
+def test_functions(name, y_true, y_pred, options):
+    expected = getattr(keras.metrics, name)(y_true, y_pred, **options)
+    value = getattr(metrics, name)(y_true, y_pred, **options)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES_SKLEARN)
+def test_weighted_streams(name):
+    metric, y_true, y_pred, expected = CASES_SKLEARN[name]
+    np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)
+
+
+@pytest.mark.parametrize("labels", [[[1], [0]], [[1], [2]], [[2], [1]]])
+def test_labels_across_the_rows(labels):
+    scores = np.array([[[0.1, 0.2, 0.7], [0.05, 0.95, 0]]], np.float32)
+    ours, theirs = (
+        lib.sparse_categorical_accuracy(np.array(labels), scores)
+        for lib in (metrics, keras.metrics)
+    )
+    np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (
+        lib.SparseCategoricalAccuracy()(np.array(labels), scores)
+        for lib in (metrics, keras.metrics)
+    )
+    assert float(ours) == float(theirs)
+    with pytest.raises(ShapeError):
+        metrics.SparseCategoricalAccuracy()(np.array([[1], [0], [2]]), scores)
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras
+@pytest.mark.parametrize(("name", "arguments", "attributes", "data"), STATES)
+def test_the_state_has_the_names_of_keras(name, arguments, attributes, data):
+    check_the_state_has_the_names_of_keras(name, arguments, attributes, data)

@@ -1,0 +1,193 @@
+"""Tests of ``exburn.metrics.regression``."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+from tests.metrics.protocol import (
+    LOGITS,
+    OTHER,
+    PROBS,
+    check_config_round_trip,
+    check_keras_surface,
+    check_padding_has_no_effect,
+    rng,
+    spec,
+)
+from tests.metrics.reference import PROBS as PROBS_REFERENCE
+from tests.metrics.reference import (
+    REAL,
+    REAL_2,
+    UNIT,
+    UNIT_1,
+    check_streams,
+    stream,
+    uniform,
+)
+from tests.metrics.with_sklearn import GUESS, value, weighted
+from tests.metrics.with_sklearn import REAL as REAL_SKLEARN
+
+from exburn import metrics
+from exburn.errors import (
+    ArgumentError,
+    ShapeError,
+)
+
+EVERY = [
+    (metrics.MeanSquaredError(), OTHER, LOGITS),
+    (metrics.RootMeanSquaredError(), OTHER, LOGITS),
+    (metrics.MeanAbsoluteError(), OTHER, LOGITS),
+    (metrics.MeanAbsolutePercentageError(), OTHER, LOGITS),
+    (metrics.MeanSquaredLogarithmicError(), PROBS, PROBS[::-1]),
+    (metrics.LogCoshError(), OTHER, LOGITS),
+    (metrics.CosineSimilarity(axis=1), OTHER, LOGITS),
+    (metrics.R2Score(num_regressors=1), OTHER, LOGITS),
+]
+
+NAMES = [f"{m.name}-{i}" for i, (m, *_) in enumerate(EVERY)]
+
+MISFITS = [
+    (metrics.MeanSquaredError(), spec("b", 3), spec("b", 1), ShapeError),
+    (metrics.RootMeanSquaredError(), spec("b", 3), spec("b", 1), ShapeError),
+    (metrics.R2Score(), spec("b", 2), spec("b", 1), ShapeError),
+]
+
+CASES = [
+    ("MeanSquaredError", {}, REAL, REAL_2),
+    ("RootMeanSquaredError", {}, REAL, REAL_2),
+    ("MeanAbsoluteError", {}, REAL, REAL_2),
+    ("MeanAbsolutePercentageError", {}, UNIT, REAL),
+    ("MeanSquaredLogarithmicError", {}, UNIT, PROBS_REFERENCE),
+    ("LogCoshError", {}, REAL, REAL_2),
+    ("CosineSimilarity", {}, REAL, REAL_2),
+    ("R2Score", {}, REAL, REAL_2),
+    ("R2Score", {"class_aggregation": None}, REAL, REAL_2),
+    ("R2Score", {"class_aggregation": "variance_weighted_average"}, REAL, REAL_2),
+    ("R2Score", {"num_regressors": 2}, UNIT_1, stream(uniform(1))),
+]
+
+UNWEIGHTED = list({case[0]: case for case in CASES}.values())[::3]  # of each kind one
+
+CASES_SKLEARN = {
+    "mse": (
+        metrics.MeanSquaredError(),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: weighted(sk.mean_squared_error, REAL_SKLEARN, GUESS),
+    ),
+    "rmse": (
+        metrics.RootMeanSquaredError(),
+        REAL_SKLEARN[:, 0],
+        GUESS[:, 0],
+        lambda: weighted(sk.root_mean_squared_error, REAL_SKLEARN[:, 0], GUESS[:, 0]),
+    ),
+    "mae": (
+        metrics.MeanAbsoluteError(),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: weighted(sk.mean_absolute_error, REAL_SKLEARN, GUESS),
+    ),
+    "mape": (
+        metrics.MeanAbsolutePercentageError(),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: 100 * weighted(sk.mean_absolute_percentage_error, REAL_SKLEARN, GUESS),
+    ),
+    "msle": (
+        metrics.MeanSquaredLogarithmicError(),
+        np.exp(REAL_SKLEARN),
+        np.exp(GUESS),
+        lambda: weighted(
+            sk.mean_squared_log_error, np.exp(REAL_SKLEARN), np.exp(GUESS)
+        ),
+    ),
+    "r2": (
+        metrics.R2Score(),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: weighted(sk.r2_score, REAL_SKLEARN, GUESS),
+    ),
+    "r2_raw": (
+        metrics.R2Score(class_aggregation=None),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: weighted(sk.r2_score, REAL_SKLEARN, GUESS, multioutput="raw_values"),
+    ),
+    "r2_variance": (
+        metrics.R2Score("variance_weighted_average"),
+        REAL_SKLEARN,
+        GUESS,
+        lambda: weighted(
+            sk.r2_score, REAL_SKLEARN, GUESS, multioutput="variance_weighted"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_padding_has_no_effect(metric, y_true, y_pred):
+    check_padding_has_no_effect(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY[::4], ids=NAMES[::4])
+def test_keras_surface(metric, y_true, y_pred):
+    check_keras_surface(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred", "error"), MISFITS)
+def test_misfits_are_errors(metric, y_true, y_pred, error):
+    with pytest.raises(error) as caught:
+        metric.build(y_true, y_pred)
+    assert len(str(caught.value).splitlines()) <= 12
+
+
+def test_r2_of_data_far_from_zero():
+    """Sums of squares of 100,000 ± 1 lose everything in float32."""
+    y_true = (1e5 + rng.normal(size=(200, 1))).astype("float32")
+    y_pred = (y_true + rng.normal(size=(200, 1)) * 0.1).astype("float32")
+    metric = metrics.R2Score()
+    for part in np.split(np.arange(200), [70, 75]):
+        metric.update_state(y_true[part], y_pred[part])
+    expected = 1 - np.sum((y_true - y_pred) ** 2.0) / np.sum(
+        (y_true.astype("float64") - y_true.mean(dtype="float64")) ** 2
+    )
+    assert metric.result() == pytest.approx(expected, rel=1e-3)
+
+
+def test_r2_of_constant_targets():
+    metric = metrics.R2Score()
+    metric.update_state(np.ones((4, 1)), np.ones((4, 1)))
+    assert metric.result() == 1
+    metric.update_state(np.ones((4, 1)), np.zeros((4, 1)))
+    assert metric.result() == 0
+
+
+@pytest.mark.parametrize(("metric", "y_true", "y_pred"), EVERY, ids=NAMES)
+def test_config_round_trip(metric, y_true, y_pred):
+    check_config_round_trip(metric, y_true, y_pred)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: metrics.R2Score(class_aggregation="sum"),
+    ],
+)
+def test_impossible_options(make):
+    with pytest.raises(ArgumentError):
+        make()
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # Keras' own
+@pytest.mark.parametrize(
+    ("name", "options", "y_true", "y_pred", "weighted"),
+    [(*case, True) for case in CASES] + [(*case, False) for case in UNWEIGHTED],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_streams(name, options, y_true, y_pred, weighted):
+    check_streams(name, options, y_true, y_pred, weighted)
+
+
+@pytest.mark.parametrize("name", CASES_SKLEARN)
+def test_weighted_streams(name):
+    metric, y_true, y_pred, expected = CASES_SKLEARN[name]
+    np.testing.assert_allclose(value(metric, y_true, y_pred), expected(), rtol=2e-5)

@@ -1,0 +1,78 @@
+"""Tests of ``exburn.ops.pooling``, beside Keras' and on symbols."""
+
+import numpy as np
+import pytest
+from tests.ops.cases import (
+    IMAGES,
+    SEQUENCE,
+    VOLUMES,
+    Draws,
+    case,
+)
+from tests.ops.check import Cases, check_symbols, check_unknown_batch, check_values
+from tests.ops.small import ROWS
+
+from exburn import errors, ops
+
+draws = Draws()
+floats, ints = draws.floats, draws.ints
+CASES = Cases(
+    {
+        "max_pool": [
+            case(IMAGES, 2, 2),
+            case(IMAGES, (3, 2), 1, "same"),
+            case(VOLUMES, 2, 2),
+            case(SEQUENCE, 3, 2, "same"),
+            case(IMAGES, 2, 2, data_format="channels_first"),
+        ],
+        "average_pool": [
+            case(IMAGES, 2, 2),
+            case(IMAGES, (3, 2), 1, "same"),
+            case(VOLUMES, 2, 2),
+            case(SEQUENCE, 3, 2, "same"),
+        ],
+        "adaptive_average_pool": [
+            case(IMAGES, 4),
+            case(SEQUENCE, 2),
+            case(VOLUMES, 3),
+            case(ints(2, 5, 3), 2),
+        ],
+        "adaptive_max_pool": [case(IMAGES, (4, 3)), case(SEQUENCE, 2)],
+    }
+)
+
+
+@pytest.mark.parametrize(("name", "i"), CASES.rows)
+@pytest.mark.filterwarnings("ignore:invalid value|overflow|divide by zero")
+def test_values_are_those_of_keras(name, i, golden):
+    check_values(CASES, name, i, golden)
+
+
+@pytest.mark.parametrize(("name", "i"), CASES.rows)
+def test_shapes_of_symbols_are_those_of_arrays(name, i):
+    check_symbols(CASES, name, i)
+
+
+@pytest.mark.parametrize(
+    "name", ("max_pool average_pool adaptive_average_pool adaptive_max_pool").split()
+)
+def test_batches_of_unknown_size(name):
+    check_unknown_batch(CASES, name)
+
+
+def test_pools_step_by_their_size():
+    image = np.arange(16.0, dtype="float32").reshape(1, 4, 4, 1)
+    assert ops.max_pool(image, 2).ravel().tolist() == [5, 7, 13, 15]
+    assert ops.average_pool(image, (2, 4)).ravel().tolist() == [3.5, 11.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+(lambda: ops.max_pool(ROWS, 2), errors.ShapeError),
+(lambda: ops.max_pool(ROWS[..., None], 2, padding="causal"), errors.ArgumentError),
+],
+)  # fmt: skip
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

@@ -1,0 +1,23 @@
+"""A schedule beside Keras'."""
+
+import jax
+import keras
+import numpy as np
+
+from exburn.optimizers import schedules
+
+STEPS = np.arange(0, 130, dtype=np.int32)
+
+
+def values(schedule, steps=STEPS):
+    return np.asarray(jax.jit(jax.vmap(schedule))(steps))
+
+
+def check_against_keras(name, args, options):
+    ours = getattr(schedules, name)(*args, **options)
+    theirs = getattr(keras.optimizers.schedules, name)(*args, **options)
+    # Not compiled: Keras 3.15's PolynomialDecay(0.5, 60, 0.1, power=2.5) is NaN from
+    # step 60 on under jit on a CPU, where 60 · (1 / 60) is more than 1.
+    ours, theirs = values(ours), np.asarray(jax.vmap(theirs)(STEPS))
+    assert ours.dtype == np.float32
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

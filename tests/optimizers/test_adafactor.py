@@ -1,0 +1,20 @@
+"""Tests of ``exburn.optimizers.adafactor``."""
+
+import pytest
+from tests.optimizers.fifty_steps import check_fifty_steps
+
+SAME = [
+    ("Adafactor", {}),
+    ("Adafactor", {"learning_rate": 0.5, "clip_threshold": 0.5, "beta_2_decay": -0.5}),
+    ("Adafactor", {"learning_rate": 0.5, "relative_step": False}),
+]
+
+CASES = [  # the defaults, which say less, are left to the long run
+    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
+    for case in SAME
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+def test_fifty_steps(name, options, trajectories):
+    check_fifty_steps(name, options, trajectories)

@@ -1,0 +1,32 @@
+"""Tests of ``exburn.optimizers.adamax``."""
+
+import pytest
+from tests.optimizers.fifty_steps import (
+    check_epsilon_is_where_keras_has_it,
+    check_fifty_steps,
+)
+
+SAME = [
+    ("Adamax", {}),
+    ("Adamax", {"learning_rate": 0.1, "beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-3}),
+]
+
+CASES = [  # the defaults, which say less, are left to the long run
+    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
+    for case in SAME
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+def test_fifty_steps(name, options, trajectories):
+    check_fifty_steps(name, options, trajectories)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adamax",
+    ],
+)
+def test_epsilon_is_where_keras_has_it(name, trajectories, monkeypatch):
+    check_epsilon_is_where_keras_has_it(name, trajectories, monkeypatch)

@@ -1,0 +1,30 @@
+"""Tests of ``exburn.optimizers.ftrl``."""
+
+import pytest
+from tests.optimizers.fifty_steps import check_fifty_steps
+
+SAME = [
+    ("Ftrl", {}),
+    (
+        "Ftrl",
+        {
+            "learning_rate": 0.5,
+            "learning_rate_power": -0.7,
+            "initial_accumulator_value": 0.3,
+            "l1_regularization_strength": 0.2,
+            "l2_regularization_strength": 0.1,
+            "l2_shrinkage_regularization_strength": 0.05,
+            "beta": 0.5,
+        },
+    ),
+]
+
+CASES = [  # the defaults, which say less, are left to the long run
+    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
+    for case in SAME
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+def test_fifty_steps(name, options, trajectories):
+    check_fifty_steps(name, options, trajectories)

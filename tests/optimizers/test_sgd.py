@@ -1,0 +1,37 @@
+"""Tests of ``exburn.optimizers.sgd``."""
+
+import keras
+import pytest
+from tests.optimizers.fifty_steps import check_fifty_steps
+
+from exburn import optimizers
+
+SAME = [
+    ("SGD", {}),
+    ("SGD", {"nesterov": True}),
+    ("SGD", {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"clipnorm": 0.5}),
+    ("SGD", {"clipvalue": 0.1}),
+    ("SGD", {"momentum": 0.9, "global_clipnorm": 1.0}),
+    ("SGD", {"momentum": 0.9, "loss_scale_factor": 8.0}),
+    ("SGD", {"momentum": 0.9, "gradient_accumulation_steps": 5}),
+]
+
+CASES = [  # the defaults, which say less, are left to the long run
+    pytest.param(*case, marks=[pytest.mark.long] if not case[1] else [])
+    for case in SAME
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda v: str(v)[:60])
+def test_fifty_steps(name, options, trajectories):
+    check_fifty_steps(name, options, trajectories)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_velocities_keep_the_rates_they_had(nesterov, trajectories):
+    made = []
+    for library in (optimizers, keras.optimizers):
+        schedule = library.schedules.ExponentialDecay(0.5, 5, 0.5, staircase=True)
+        made.append(library.SGD(schedule, momentum=0.9, nesterov=nesterov))
+    trajectories.assert_close(trajectories.ours(made[0]), trajectories.keras(made[1]))

@@ -1,0 +1,25 @@
+"""Tests of ``exburn.backend``."""
+
+import itertools
+
+import keras
+import numpy as np
+
+import exburn
+from exburn import backend
+from exburn.layers import Dense
+
+
+def test_result_types_are_those_of_keras():
+    names = "bool uint8 int8 int16 uint16 int32 uint32 float16 bfloat16 float32".split()
+    for a, b in itertools.product([*names, bool, int, float], repeat=2):
+        assert backend.result_type(a, b) == keras.backend.result_type(a, b)
+
+
+def test_clear_session_keeps_models_working():
+    layer = Dense(2)
+    before = layer(np.ones((1, 3)))
+    backend.clear_session()
+    np.testing.assert_array_equal(layer(np.ones((1, 3))), before)
+    assert backend.get_uid("fresh") == 1
+    assert backend.is_keras_tensor(exburn.Input((2,)))

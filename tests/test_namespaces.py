@@ -1,0 +1,17 @@
+"""Every name of Keras is in the namespace of ours."""
+
+import keras
+import pytest
+
+from exburn import backend, config, mixed_precision, tree
+
+
+def public(module):
+    return {n for n in dir(module) if not n.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["tree", "config", "backend", "mixed_precision"])
+def test_every_name_of_keras_is_here(name):
+    ours = {"tree": tree, "config": config, "backend": backend}
+    module = ours.get(name, mixed_precision)
+    assert public(getattr(keras, name)) - public(module) == set()

@@ -1,0 +1,169 @@
+"""Tests of ``exburn.utils.files``."""
+
+import functools
+import hashlib
+import http.server
+import io
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from exburn import errors, utils
+
+TEXT = b"one two three"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        self.server.asked.append(self.path)
+
+    def do_GET(self):
+        if self.path == "/short.bin":  # promises more than it sends
+            self.send_response(200)
+            self.send_header("Content-Length", "99")
+            self.end_headers()
+            self.wfile.write(b"too short")
+            self.log_message()
+        else:
+            super().do_GET()
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The URL of a server, its folder, and the paths it was asked for."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
+        web.asked = []
+        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{web.server_port}", folder, web.asked
+        web.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def get(tmp_path):
+    return functools.partial(utils.get_file, cache_dir=tmp_path / "cache")
+
+
+def leftovers(tmp_path):
+    return [p.name for p in (tmp_path / "cache").rglob(".*")]
+
+
+def archive(path, members):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as file:
+            for name, data in members.items():
+                file.writestr(name, data)
+        return
+    with tarfile.open(path, "w:gz") as file:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+
+
+def test_a_file_is_fetched_once(server, get, tmp_path):
+    url, folder, asked = server
+    (folder / "words.txt").write_bytes(TEXT)
+    path = Path(get(origin=f"{url}/words.txt?version=2"))
+    assert path == tmp_path / "cache" / "datasets" / "words.txt"
+    assert path.read_bytes() == TEXT
+    assert get(origin=f"{url}/words.txt") == str(path) and len(asked) == 1
+    (folder / "words.txt").write_bytes(b"new")
+    get(origin=f"{url}/words.txt", force_download=True)
+    assert path.read_bytes() == b"new" and leftovers(tmp_path) == []
+    other = get("other.txt", f"{url}/words.txt", cache_subdir="texts")
+    assert Path(other).parent.name == "texts"
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
+def test_digests(server, get, tmp_path, algorithm):
+    url, folder, _ = server
+    (folder / "words.txt").write_bytes(TEXT)
+    digest = hashlib.new(algorithm, TEXT).hexdigest()
+    path = Path(get(origin=f"{url}/words.txt", file_hash=digest))
+    path.write_bytes(b"damaged")  # on disk: noticed, and fetched again
+    get(origin=f"{url}/words.txt", file_hash=digest)
+    assert path.read_bytes() == TEXT
+    path.unlink()
+    with pytest.raises(errors.FileFormatError, match="not the expected file"):
+        get(origin=f"{url}/words.txt", file_hash="0" * len(digest))
+    assert not path.exists() and leftovers(tmp_path) == []
+
+
+def test_md5_hash_as_it_used_to_be_given(server, get):
+    url, folder, _ = server
+    (folder / "words.txt").write_bytes(TEXT)
+    assert get(origin=f"{url}/words.txt", md5_hash=hashlib.md5(TEXT).hexdigest())
+    with pytest.raises(errors.FileFormatError):
+        get("b.txt", f"{url}/words.txt", md5_hash="0" * 32)
+
+
+@pytest.mark.parametrize("name", ["data.zip", "data.tar.gz"])
+def test_archives_are_unpacked(server, get, tmp_path, name):
+    url, folder, asked = server
+    archive(folder / name, {"a/b.txt": TEXT})
+    where = Path(get(origin=f"{url}/{name}", extract=True))
+    assert (where / "a" / "b.txt").read_bytes() == TEXT and where.name == name
+    named = Path(get(name, f"{url}/{name}", extract=True, cache_subdir="named"))
+    assert named.name == "data_extracted"
+    assert (named / "a" / "b.txt").read_bytes() == TEXT
+    get(origin=f"{url}/{name}", extract=True)
+    assert len(asked) == 2 and leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["evil.zip", "evil.tar.gz"])
+@pytest.mark.parametrize("member", ["../escaped.txt", "a/../../escaped.txt"])
+def test_archives_cannot_leave_their_folder(server, get, tmp_path, name, member):
+    url, folder, _ = server
+    archive(folder / name, {"good.txt": TEXT, member: TEXT})
+    with pytest.raises(errors.FileFormatError, match="leaves its folder"):
+        get(origin=f"{url}/{name}", extract=True)
+    assert not list(tmp_path.rglob("escaped.txt")) and leftovers(tmp_path) == []
+
+
+def test_links_in_archives_cannot_leave_either(server, get, tmp_path):
+    url, folder, _ = server
+    with tarfile.open(folder / "evil.tar.gz", "w:gz") as file:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../outside"
+        file.addfile(link)
+    with pytest.raises(errors.FileFormatError):
+        get(origin=f"{url}/evil.tar.gz", extract=True)
+    assert leftovers(tmp_path) == []
+
+
+def test_what_is_no_archive(server, get):
+    url, folder, _ = server
+    (folder / "words.txt").write_bytes(TEXT)
+    with pytest.raises(errors.FileFormatError, match="no archive"):
+        get(origin=f"{url}/words.txt", extract=True)
+
+
+def test_failed_downloads_leave_nothing(server, get, tmp_path):
+    url, _, _ = server
+    for origin in (f"{url}/absent.txt", f"{url}/short.bin", "http://127.0.0.1:9/x"):
+        with pytest.raises(errors.DataError, match="could not be downloaded"):
+            get(origin=origin)
+    assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"origin": "http://host/"},
+        {"fname": "a/b.txt", "origin": "http://host/x"},
+        {"fname": "..", "origin": "http://host/x"},
+        {"origin": "http://host/x", "file_hash": "1", "hash_algorithm": "crc"},
+    ],
+)
+def test_refusals(get, arguments):
+    with pytest.raises(errors.ExBurnError):
+        get(**arguments)
