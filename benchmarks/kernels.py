@@ -26,7 +26,6 @@ from process import write
 import exburn
 from exburn.kernels.biased_gelu import biased_gelu
 from exburn.kernels.dispatch import why_not
-from exburn.kernels.qkv_projection import products
 
 CALLS, ROUNDS = 20, 5
 
@@ -53,11 +52,6 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
         found[f"layer normalization, {width}"] = with_gradients(layer), (x, x)
         if width not in (768, 1024):
             continue
-        kernels = [normal(width, width) / 30 for _ in range(3)]
-        biases = [normal(width) for _ in range(3)]
-        slope = [normal(tokens, width) for _ in range(3)]
-        args = slope, x, kernels, biases
-        found[f"query, key, value, {width}"] = with_gradients(products), args
         wide, bias = normal(tokens, 4 * width), normal(4 * width)
         found[f"GELU of a sum, {4 * width}"] = (
             with_gradients(biased_gelu),

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
 from exburn.errors import ArgumentError
 
-__all__ = ["OLD_NAMES", "arguments_from", "describe", "meant_by"]
+if TYPE_CHECKING:
+    from exburn.optimizers.optimizer import Optimizer
+
+__all__ = ["OLD_NAMES", "arguments_from", "get_config", "meant_by"]
 
 OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
-def describe(optimizer: Any, *, extends: bool) -> dict[str, Any]:
-    """The constructor's arguments as JSON-able values.
+def get_config(self: Optimizer) -> dict[str, Any]:
+    """Constructor arguments as JSON-able values, with the current learning rate.
 
-    Args:
-        optimizer: The optimizer.
-        extends: Whether its class has a ``get_config`` of its own, which may add those
-            that are no attributes.
-
-    Raises:
-        ArgumentError: An argument is no attribute.
+    Called as ``super().get_config()`` by a class of the user's, it returns those of
+    the built-in class under it, too.
     """
+    # A class of the user's may add those that are no attributes.
+    extends = type(self).get_config is not get_config
     config = {}
-    own = inspect.signature(type(optimizer)).parameters
+    own = inspect.signature(type(self)).parameters
     # A class that takes **options may have been given more than it names.
-    further = inspect.signature(our_class(type(optimizer))).parameters
-    known = further if extends else further.keys() & optimizer._given
+    further = inspect.signature(our_class(type(self))).parameters
+    known = further if extends else further.keys() & self._given
     for name in dict.fromkeys([*own, *known]):
-        if not hasattr(optimizer, name):
+        if not hasattr(self, name):
             if extends:
                 continue
             raise ArgumentError(
-                f"{type(optimizer).__name__}.get_config",
+                f"{type(self).__name__}.get_config",
                 f"the argument {name!r} is no attribute of the optimizer",
                 hint=f"Keep it as self.{name}, or override get_config.",
             )
-        value = getattr(optimizer, name)
-        if name == "learning_rate" and optimizer.schedule is not None:
-            value = optimizer.schedule
+        value = getattr(self, name)
+        if name == "learning_rate" and self.schedule is not None:
+            value = self.schedule
         config[name] = registry.serialize(value)
     return config
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +20,22 @@ from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.module.building import spec_like
 from exburn.optimizers.exclusions import exactly
 
+if TYPE_CHECKING:
+    from exburn.optimizers.optimizer import Optimizer
+
 __all__ = [
     "ListLayout",
+    "adopt",
     "apply",
-    "assign_average",
+    "apply_gradients",
     "build",
+    "finalize_variable_values",
+    "load_own_variables",
     "require_state",
-    "set_values",
-    "update_lists",
-    "value_of",
+    "save_own_variables",
+    "set_weights",
+    "state_of",
+    "stateless_apply",
 ]
 
 
@@ -76,7 +83,7 @@ class ListLayout:
         return self.treedef.unflatten(values)
 
     def _check_length(self, values: Sequence[Any], wanted: int, what: str) -> list[Any]:
-        values = [value_of(value) for value in values]
+        values = [_value_of(value) for value in values]
         if len(values) != wanted:
             raise ArgumentError(
                 self.op,
@@ -85,26 +92,52 @@ class ListLayout:
         return values
 
 
-def build(optimizer: Any, variables: Iterable[Any]) -> None:
-    """Makes an optimizer's state for a list of variables, unless it has one."""
-    if optimizer._lists is not None or optimizer._pass is not None:
+def build(self: Optimizer, variables: Iterable[Any]) -> None:
+    """Makes the state for a list of variables; a second call does nothing.
+
+    The state of an optimizer that was given to ``compile`` is the model's.
+
+    Args:
+        variables: Objects with a value, or arrays. A ``path`` names a parameter.
+    """
+    has_lists = self._lists is not None
+    if has_lists or self._pass is not None:
         return
     variables = list(variables)
     paths = [str(getattr(v, "path", "")) for v in variables]
     unique = len(set(paths)) == len(paths)
     names = [p if unique else f"{i}/{p}" for i, p in enumerate(paths)]
-    params = dict(zip(names, map(value_of, variables), strict=True))
+    params = dict(zip(names, map(_value_of, variables), strict=True))
     if not unique:
-        _tell_apart(optimizer, dict(zip(names, variables, strict=True)))
-    state = _shared_state(optimizer, params)
+        _tell_apart(self, dict(zip(names, variables, strict=True)))
+    state = _shared_state(self, params)
     if state is None:
-        state = optimizer.init(params)
+        state = self.init(params)
         box = [state]
-        optimizer.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
+        self.bind(lambda: box[0], lambda new: box.__setitem__(0, new))
     structure = jax.tree.structure(state)
-    optimizer.adopt(names, structure, constraints_of(names, variables))
-    lists: Any = optimizer._lists
-    lists.variables = variables
+    self.adopt(names, structure, constraints_of(names, variables))
+    self._lists.variables = variables
+
+
+def adopt(
+    self: Optimizer,
+    names: Sequence[str],
+    treedef: Any,
+    constraints: dict[str, Callable],
+) -> None:
+    """Tells ``stateless_apply`` how a trainer's lists map to its state.
+
+    Args:
+        names: Paths of the trained parameters, in the order of the lists.
+        treedef: Structure of the state that the optimizer's list of arrays is of.
+        constraints: Of the parameters that have one, by path.
+    """
+    op, before = type(self).__name__, self._lists
+    self._lists = ListLayout(op, list(names), treedef, constraints)
+    if before is not None:
+        self._lists.variables = before.variables
+        self._lists.compiled = before.compiled
 
 
 def _tell_apart(optimizer: Any, variables: dict[str, Any]) -> None:
@@ -147,17 +180,82 @@ def require_state(optimizer: Any, op: str) -> Any:
     return state
 
 
-def update_lists(
-    optimizer: Any, state_arrays: Any, grads: Any, params: Any
-) -> tuple[list[Any], list[Any]]:
-    """A pure update of lists: new parameters, and new arrays of the state."""
-    require_state(optimizer, "stateless_apply")
-    lists = optimizer._lists
+def save_own_variables(self: Optimizer, store: dict[str, Any]) -> None:
+    """Puts all of ``variables`` into a dict, as ``"0"``, ``"1"`` …
+
+    Raises:
+        NotBuiltError: There is no state yet.
+    """
+    for number, variable in enumerate(self.variables):
+        store[str(number)] = np.asarray(variable)
+
+
+def load_own_variables(self: Optimizer, store: Mapping[str, Any]) -> None:
+    """Takes up what ``save_own_variables`` stored.
+
+    Raises:
+        NotBuiltError: There is no state yet.
+        ArgumentError: The number of variables differs.
+        ShapeError: A value has another shape.
+    """
+    self.set_weights([store[str(number)] for number in range(len(store))])
+
+
+def set_weights(self: Optimizer, weights: Sequence[Any]) -> None:
+    """Sets all of ``variables``, from a list of values in their order.
+
+    Raises:
+        NotBuiltError: There is no state yet.
+        ArgumentError: The list has another length.
+        ShapeError: A value has another shape.
+    """
+    variables = self.variables
+    if len(weights) != len(variables):
+        raise ArgumentError(
+            f"{type(self).__name__}.set_weights",
+            f"{len(variables)} values are needed, received {len(weights)}",
+            hint="One for each of optimizer.variables, in their order.",
+        )
+    for variable, value in zip(variables, weights, strict=True):
+        variable.assign(value)
+
+
+def state_of(self: Optimizer, optimizer_variables: Sequence[Any]) -> Any:
+    """The state that a list of its values, or of ``variables``, is of.
+
+    Raises:
+        ArgumentError: The list has another length.
+    """
+    assert self._lists is not None  # of ``build`` or ``adopt``
+    return self._lists.state_of(optimizer_variables)
+
+
+def stateless_apply(
+    self: Optimizer, optimizer_variables: Any, grads: Any, trainable_variables: Any
+) -> tuple[Any, Any]:
+    """A pure update in Keras' order of arguments.
+
+    Args:
+        optimizer_variables: The state, or ``optimizer.variables`` as a list.
+        grads: Tree of gradients, or a list of them.
+        trainable_variables: Tree of parameters, or a list of their values.
+
+    Returns:
+        New parameters and new state, in the form that they came in.
+
+    Raises:
+        NotBuiltError: Lists are given before ``build``.
+        ArgumentError: A list has another length than the one it was built with.
+    """
+    if isinstance(optimizer_variables, Mapping):
+        return self.update(grads, optimizer_variables, trainable_variables)
+    require_state(self, "stateless_apply")
+    lists = self._lists
     new, state = _update_constrained(
-        optimizer,
+        self,
         lists.by_name(grads, "gradients"),
-        lists.state_of(state_arrays),
-        lists.by_name(params, "parameters"),
+        lists.state_of(optimizer_variables),
+        lists.by_name(trainable_variables, "parameters"),
     )
     return [new[name] for name in lists.names], jax.tree.leaves(state)
 
@@ -169,22 +267,46 @@ def _update_constrained(optimizer: Any, grads: Any, state: Any, params: Any) -> 
 
 
 def apply(
-    optimizer: Any, grads: Sequence[Any], variables: Iterable[Any] | None
+    self: Optimizer,
+    grads: Sequence[Any],
+    trainable_variables: Iterable[Any] | None = None,
 ) -> None:
-    """Updates variables in place; see ``Optimizer.apply``."""
-    if variables is not None:
-        given = list(variables)
-        optimizer.build(given)
-        if [id(v) for v in given] != [id(v) for v in optimizer._lists.variables]:
+    """Updates variables in place.
+
+    A variable whose gradient is ``None`` stays as it is, as do its slots; a warning
+    names it.
+
+    Args:
+        grads: One gradient per variable.
+        trainable_variables: Needed in the first call, unless ``build`` was called.
+
+    Raises:
+        NotBuiltError: There are no variables yet.
+        ArgumentError: No variable has a gradient.
+        DTypeError: A variable is a plain array, which nothing can be assigned to.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from flax import nnx
+        >>> from exburn.optimizers import SGD
+        >>> weight = nnx.Param(jnp.array([1.0]))
+        >>> SGD(0.5).apply([jnp.ones(1)], [weight])
+        >>> float(weight[0])
+        0.5
+    """
+    if trainable_variables is not None:
+        given = list(trainable_variables)
+        self.build(given)
+        if [id(v) for v in given] != [id(v) for v in self._lists.variables]:
             raise ArgumentError(
                 "apply",
                 "the variables are not those that the optimizer was built with",
                 hint="Make an optimizer for each list of variables.",
             )
-    state, lists = require_state(optimizer, "apply"), optimizer._lists
-    if lists.compiled is None or lists.compiled[0] != optimizer.revision:
-        update = jax.jit(lambda *trees: _update_constrained(optimizer, *trees))
-        lists.compiled = optimizer.revision, update
+    state, lists = require_state(self, "apply"), self._lists
+    if lists.compiled is None or lists.compiled[0] != self.revision:
+        update = jax.jit(lambda *trees: _update_constrained(self, *trees))
+        lists.compiled = self.revision, update
     named = lists.by_name(grads, "gradients")
     values = lists.by_name(lists.variables, "parameters")
     idle = _find_idle(named)
@@ -197,7 +319,25 @@ def apply(
     for name, variable in zip(named, lists.variables, strict=True):
         if name not in idle:
             _assign(variable, params[name])
-    optimizer._live.state = new
+    self._live.state = new
+
+
+def apply_gradients(self: Optimizer, grads_and_vars: Iterable[tuple[Any, Any]]) -> int:
+    """``apply`` for pairs of gradient and variable; returns the update count."""
+    pairs = list(grads_and_vars)
+    self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
+    return self.iterations
+
+
+def finalize_variable_values(self: Optimizer, var_list: Iterable[Any]) -> None:
+    """Assigns the moving average to the variables, if the optimizer keeps one."""
+    variables = list(var_list)
+    state = require_state(self, "finalize_variable_values")
+    lists = self._lists
+    values = [_value_of(v) for v in variables]
+    final = self.final_params(state, lists.by_name(values, "variables"))
+    for name, variable in zip(lists.names, variables, strict=True):
+        _assign(variable, final[name])
 
 
 def _find_idle(grads: dict[str, Any]) -> set[str]:
@@ -208,31 +348,9 @@ def _find_idle(grads: dict[str, Any]) -> set[str]:
     if idle:
         warnings.warn(
             f"no gradients for {', '.join(idle)}: they stay as they are",
-            stacklevel=4,  # who called ``Optimizer.apply``
+            stacklevel=3,  # who called ``apply``
         )
     return set(idle)
-
-
-def assign_average(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Assigns the moving average to variables, if the optimizer keeps one."""
-    state = require_state(optimizer, "finalize_variable_values")
-    lists = optimizer._lists
-    values = [value_of(v) for v in variables]
-    final = optimizer.final_params(state, lists.by_name(values, "variables"))
-    for name, variable in zip(lists.names, variables, strict=True):
-        _assign(variable, final[name])
-
-
-def set_values(op: str, variables: Sequence[Any], values: Sequence[Any]) -> None:
-    """Sets an optimizer's variables, from a list of values in their order."""
-    if len(values) != len(variables):
-        raise ArgumentError(
-            op,
-            f"{len(variables)} values are needed, received {len(values)}",
-            hint="One for each of optimizer.variables, in their order.",
-        )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 def _key(entry: Any) -> Any:
@@ -240,7 +358,7 @@ def _key(entry: Any) -> Any:
     return getattr(entry, "key", None)
 
 
-def value_of(variable: Any) -> Any:
+def _value_of(variable: Any) -> Any:
     """The array of a variable of any kind; an array as it is."""
     if hasattr(variable, "get_value"):
         return variable.get_value()

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from exburn.core import registry
@@ -22,20 +21,17 @@ from exburn.core.checks import (
     check_rate,
     check_text,
 )
-from exburn.core.variable_proxy import Handle
-from exburn.errors import ArgumentError, NotBuiltError, unknown_name
-from exburn.optimizers import eager, stepwise
-from exburn.optimizers.config import OLD_NAMES, arguments_from, describe, meant_by
+from exburn.errors import ArgumentError, unknown_name
+from exburn.optimizers import config, eager, live, stepwise
+from exburn.optimizers.config import OLD_NAMES, arguments_from, meant_by
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
-from exburn.optimizers.rate import current_rate, host_value, replace_leaf
+from exburn.optimizers.rate import current_rate, host_value
 from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, step, unscale
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
 __all__ = ["Optimizer"]
-
-_SETTABLE = ("learning_rate", "scale", "warmup_from", "warmup_to", "warmup_steps")
 
 
 class Optimizer(abc.ABC):
@@ -118,8 +114,33 @@ class Optimizer(abc.ABC):
     #: The learning rate that holds again after a fit with a schedule of its own.
     _number: float = 0.0
     _undecayed: Sequence[Any] = ()  # given to exclude_from_weight_decay
-    _lists: eager.ListLayout | None = None  # of the lists that ``build`` was given
-    _pass: stepwise.RulePass | None = None  # under way, of an ``update_step``
+    _lists: Any = None  # the ``ListLayout`` of what ``build`` was given
+    _pass: Any = None  # the ``RulePass`` of an ``update_step`` that is under way
+    _told: tuple[int | None, int | None] | None = None  # of ``set_epochs``
+
+    # Its methods are functions of the files that they belong to.
+    build, adopt, state_of = eager.build, eager.adopt, eager.state_of
+    apply, apply_gradients = eager.apply, eager.apply_gradients
+    stateless_apply = eager.stateless_apply
+    finalize_variable_values = eager.finalize_variable_values
+    save_own_variables = eager.save_own_variables
+    load_own_variables = eager.load_own_variables
+    set_weights = eager.set_weights
+
+    add_variable = stepwise.add_variable
+    add_variable_from_reference = stepwise.add_variable_from_reference
+    add_optimizer_variables = stepwise.add_optimizer_variables
+    assign, assign_add = stepwise.assign, stepwise.assign_add
+    assign_sub, _get_variable_index = stepwise.assign_sub, stepwise.get_variable_index
+
+    bind, settings, set_epochs = live.bind, live.settings, live.set_epochs
+    hyperparameters = live.hyperparameters
+    with_hyperparameters = live.with_hyperparameters
+    get_hyperparameters = live.get_hyperparameters
+    set_hyperparameters = live.set_hyperparameters
+    _change, _set_iterations = live.change, live.set_iterations
+
+    get_config = config.get_config
 
     def __new__(cls, *args: Any, **kwargs: Any):
         self = super().__new__(cls)
@@ -172,7 +193,7 @@ class Optimizer(abc.ABC):
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
         self._live = LiveState()
-        self._scale, self._revision, self._told = 1.0, 0, None
+        self._scale, self._revision = 1.0, 0
         self._learning_rate = self._check_rate(learning_rate)
         default = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
         self.name = check_text(op, "name", default if name is None else name)
@@ -389,24 +410,6 @@ class Optimizer(abc.ABC):
         self.weight_decay_exclusions = (*exact, *(var_names or ()))
 
     # ------------------------------------------------------------------ live state
-    def bind(
-        self,
-        get_state: Callable[[], Any] | None,
-        set_state: Callable[[Any], None] | None,
-    ) -> None:
-        """Connects the optimizer to a live state.
-
-        Args:
-            get_state: Returns the current ``opt_state``, or None if there is none yet.
-            set_state: Replaces it. ``bind(None, None)`` disconnects; the learning rate
-                and scale of the live state are then kept.
-        """
-        if get_state is None and self._live.state is not None:
-            if not callable(self._learning_rate):
-                self._learning_rate = self.learning_rate
-            self._scale = self.scale
-        self._live = LiveState(get_state, set_state)
-
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: with the learning rate, without the live state."""
         state = vars(self) | {"_live": LiveState()}
@@ -416,32 +419,10 @@ class Optimizer(abc.ABC):
                 state["_learning_rate"] = self.learning_rate
         return state
 
-    def _change(self, **values: Any) -> None:
-        if (state := self._live.state) is not None:
-            self._live.state = self.with_hyperparameters(state, **values)
-
     @property
     def revision(self) -> int:
         """Grows whenever something changed that a compiled update has built in."""
         return self._revision
-
-    def settings(self) -> dict[str, Any]:
-        """What a compiled update has built in, by name.
-
-        Example:
-            >>> from exburn.optimizers import SGD
-            >>> SGD(0.1, momentum=0.5).settings()["momentum"]
-            0.5
-        """
-        options = {
-            name: value
-            for name, value in vars(self).items()
-            if name[0] != "_" and name != "name" and not stepwise.holds_slots(value)
-        }
-        options["learning_rate"] = self.schedule or float  # a number is no part of it
-        if self._told is not None:
-            options["the schedule's (steps per epoch, epochs)"] = self._told
-        return {"class": type(self), **options}
 
     @property
     def accumulate(self) -> int:
@@ -452,16 +433,6 @@ class Optimizer(abc.ABC):
     def schedule(self) -> Callable[[Any], Any] | None:
         """The learning-rate schedule, or None."""
         return self._learning_rate if callable(self._learning_rate) else None
-
-    def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> None:
-        """Tells a schedule that counts epochs how long an epoch and the run are.
-
-        What the schedule was given in its constructor is not changed.
-        """
-        bind = getattr(self.schedule, "set_epochs", None)
-        if bind is not None and bind(steps_per_epoch, epochs):
-            self._revision += 1
-            self._told = steps_per_epoch, epochs
 
     def _schedule_at(self, count: Any) -> Any:
         # Keras' schedules count batches: update c uses batch c·k + (k − 1).
@@ -526,83 +497,6 @@ class Optimizer(abc.ABC):
         count = 0 if state is None else host_value(state["rate"]["count"])
         return live_number(count, self._set_iterations)
 
-    def _set_iterations(self, value: Any) -> None:
-        state = self._require_run("iterations.assign")
-        count = replace_leaf("optimizer", "iterations", state["rate"]["count"], value)
-        self._live.state = {**state, "rate": {**state["rate"], "count": count}}
-
-    def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
-        """What can change without a recompilation, as Python numbers.
-
-        With a schedule, ``learning_rate`` is the schedule's value now.
-
-        Example:
-            >>> from exburn.optimizers import Adam
-            >>> import numpy as np
-            >>> optimizer = Adam(0.01)
-            >>> state = optimizer.init({"w": np.ones(2, np.float32)})
-            >>> state = optimizer.with_hyperparameters(state, learning_rate=0.5)
-            >>> optimizer.hyperparameters(state)["learning_rate"]
-            0.5
-        """
-        values = {name: host_value(opt_state["rate"][name]) for name in _SETTABLE}
-        if callable(self._learning_rate):
-            schedule = self._schedule_at(opt_state["rate"]["count"])
-            values["learning_rate"] = host_value(schedule)
-        return values
-
-    def with_hyperparameters(
-        self, opt_state: Mapping[str, Any], **values: Any
-    ) -> dict[str, Any]:
-        """A copy of the state with other hyperparameters; shapes and dtypes stay.
-
-        Args:
-            opt_state: The state.
-            **values: ``learning_rate, scale, warmup_from, warmup_to, warmup_steps``;
-                a number, or an array with one value for each of several models.
-
-        Raises:
-            UnknownNameError: There is no such hyperparameter.
-            ArgumentError: A number can never work, or a schedule sets the rate.
-        """
-        op = f"{type(self).__name__}.with_hyperparameters"
-        rate = dict(opt_state["rate"])
-        for name, value in values.items():
-            if name not in _SETTABLE:
-                known = self.hyperparameters(opt_state)
-                raise unknown_name("hyperparameter", name, known, op=op)
-            if name == "learning_rate":
-                refuse_with_schedule(type(self).__name__, self._learning_rate)
-            rate[name] = replace_leaf(op, name, rate[name], value)
-        return {**opt_state, "rate": rate}
-
-    def get_hyperparameters(self) -> dict[str, Any]:
-        """``hyperparameters`` of the run that the optimizer is bound to.
-
-        Raises:
-            NotBuiltError: There is no run yet.
-        """
-        return self.hyperparameters(self._require_run("get_hyperparameters"))
-
-    def set_hyperparameters(self, **values: Any) -> None:
-        """``with_hyperparameters`` on the run that the optimizer is bound to.
-
-        Raises:
-            NotBuiltError: There is no run yet.
-        """
-        self._require_run("set_hyperparameters")
-        self._change(**values)
-
-    def _require_run(self, op: str) -> Any:
-        state = self._live.state
-        if state is None:
-            raise NotBuiltError(
-                op,
-                "the optimizer has no state yet",
-                hint="Call it from a callback of fit, or after fit.",
-            )
-        return state
-
     def _check_rate(self, value: Any) -> Any:
         return check_learning_rate(type(self).__name__, value)
 
@@ -613,32 +507,6 @@ class Optimizer(abc.ABC):
         has_state = self._lists is not None or self._live.state is not None
         return has_state and self._pass is None
 
-    def build(self, variables: Iterable[Any]) -> None:
-        """Makes the state for a list of variables; a second call does nothing.
-
-        The state of an optimizer that was given to ``compile`` is the model's.
-
-        Args:
-            variables: Objects with a value, or arrays. A ``path`` names a parameter.
-        """
-        eager.build(self, variables)
-
-    def adopt(
-        self, names: Sequence[str], treedef: Any, constraints: dict[str, Callable]
-    ) -> None:
-        """Tells ``stateless_apply`` how a trainer's lists map to its state.
-
-        Args:
-            names: Paths of the trained parameters, in the order of the lists.
-            treedef: Structure of the state that the optimizer's list of arrays is of.
-            constraints: Of the parameters that have one, by path.
-        """
-        op, before = type(self).__name__, self._lists
-        self._lists = eager.ListLayout(op, list(names), treedef, constraints)
-        if before is not None:
-            self._lists.variables = before.variables
-            self._lists.compiled = before.compiled
-
     @property
     def variables(self) -> list[OptimizerVariable]:
         """The state's arrays, each as a variable with ``value`` and ``assign``.
@@ -647,178 +515,6 @@ class Optimizer(abc.ABC):
             NotBuiltError: There is no state yet.
         """
         return variables_of(self, eager.require_state(self, "variables"))
-
-    def save_own_variables(self, store: dict[str, Any]) -> None:
-        """Puts all of ``variables`` into a dict, as ``"0"``, ``"1"`` …
-
-        Raises:
-            NotBuiltError: There is no state yet.
-        """
-        for number, variable in enumerate(self.variables):
-            store[str(number)] = np.asarray(variable)
-
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes up what ``save_own_variables`` stored.
-
-        Raises:
-            NotBuiltError: There is no state yet.
-            ArgumentError: The number of variables differs.
-            ShapeError: A value has another shape.
-        """
-        self.set_weights([store[str(number)] for number in range(len(store))])
-
-    def set_weights(self, weights: Sequence[Any]) -> None:
-        """Sets all of ``variables``, from a list of values in their order.
-
-        Raises:
-            NotBuiltError: There is no state yet.
-            ArgumentError: The list has another length.
-            ShapeError: A value has another shape.
-        """
-        op = f"{type(self).__name__}.set_weights"
-        eager.set_values(op, self.variables, weights)
-
-    def state_of(self, optimizer_variables: Sequence[Any]) -> Any:
-        """The state that a list of its values, or of ``variables``, is of.
-
-        Raises:
-            ArgumentError: The list has another length.
-        """
-        assert self._lists is not None  # of ``build`` or ``adopt``
-        return self._lists.state_of(optimizer_variables)
-
-    def stateless_apply(
-        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
-    ) -> tuple[Any, Any]:
-        """A pure update in Keras' order of arguments.
-
-        Args:
-            optimizer_variables: The state, or ``optimizer.variables`` as a list.
-            grads: Tree of gradients, or a list of them.
-            trainable_variables: Tree of parameters, or a list of their values.
-
-        Returns:
-            New parameters and new state, in the form that they came in.
-
-        Raises:
-            NotBuiltError: Lists are given before ``build``.
-            ArgumentError: A list has another length than the one it was built with.
-        """
-        if isinstance(optimizer_variables, Mapping):
-            return self.update(grads, optimizer_variables, trainable_variables)
-        return eager.update_lists(self, optimizer_variables, grads, trainable_variables)
-
-    def apply(
-        self, grads: Sequence[Any], trainable_variables: Iterable[Any] | None = None
-    ) -> None:
-        """Updates variables in place.
-
-        A variable whose gradient is ``None`` stays as it is, as do its slots; a warning
-        names it.
-
-        Args:
-            grads: One gradient per variable.
-            trainable_variables: Needed in the first call, unless ``build`` was called.
-
-        Raises:
-            NotBuiltError: There are no variables yet.
-            ArgumentError: No variable has a gradient.
-            DTypeError: A variable is a plain array, which nothing can be assigned to.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> from flax import nnx
-            >>> from exburn.optimizers import SGD
-            >>> weight = nnx.Param(jnp.array([1.0]))
-            >>> SGD(0.5).apply([jnp.ones(1)], [weight])
-            >>> float(weight[0])
-            0.5
-        """
-        eager.apply(self, grads, trainable_variables)
-
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> int:
-        """``apply`` for pairs of gradient and variable; returns the update count."""
-        pairs = list(grads_and_vars)
-        self.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
-        return self.iterations
-
-    def finalize_variable_values(self, var_list: Iterable[Any]) -> None:
-        """Assigns the moving average to the variables, if the optimizer keeps one."""
-        eager.assign_average(self, list(var_list))
-
-    # ------------------------------------------------------------------ update_step
-    def add_variable(
-        self,
-        shape: Iterable[int],
-        initializer: Any = "zeros",
-        dtype: Any = None,
-        aggregation: Any = None,
-        layout: Any = None,
-        name: str | None = None,
-    ) -> Handle:
-        """A variable of the optimizer's own; for ``build`` of a class that has it.
-
-        Args:
-            shape: Its shape.
-            initializer: A name, an initializer, or a function of shape and dtype.
-            dtype: ``"float32"`` by default.
-            aggregation, layout: Of Keras; not used.
-            name: Its name.
-
-        Raises:
-            ArgumentError: It is called elsewhere.
-        """
-        return stepwise.add_slot(self, shape, initializer, dtype, name)
-
-    def add_variable_from_reference(
-        self, reference_variable: Any, name: str | None = None, initializer="zeros"
-    ) -> Handle:
-        """A variable of the shape and dtype of a parameter.
-
-        Args:
-            reference_variable: The parameter.
-            name: Appended to the parameter's.
-            initializer: As of ``add_variable``.
-        """
-        return stepwise.add_slot_like(self, reference_variable, name, initializer)
-
-    def add_optimizer_variables(
-        self, trainable_variables: Iterable[Any], name: Any, initializer: Any = "zeros"
-    ) -> Any:
-        """A variable for each parameter; a tuple of lists for several names.
-
-        Args:
-            trainable_variables: The parameters.
-            name: A name, or a sequence of them.
-            initializer: As of ``add_variable``; or one for each name.
-        """
-        return stepwise.add_slots(self, trainable_variables, name, initializer)
-
-    def assign(self, variable: Any, value: Any) -> None:
-        """``variable.assign(value)``."""
-        variable.assign(value)
-
-    def assign_add(self, variable: Any, value: Any) -> None:
-        """``variable.assign_add(value)``."""
-        variable.assign_add(value)
-
-    def assign_sub(self, variable: Any, value: Any) -> None:
-        """``variable.assign_sub(value)``."""
-        variable.assign_sub(value)
-
-    def _get_variable_index(self, variable: Any) -> int:
-        return stepwise.index_of(self, variable)
-
-    # ------------------------------------------------------------------ configuration
-    def get_config(self) -> dict[str, Any]:
-        """Constructor arguments as JSON-able values, with the current learning rate.
-
-        Called as ``super().get_config()`` by a class of the user's, it returns those of
-        the built-in class under it, too.
-        """
-        # A class of the user's may add those that are no attributes.
-        extends = type(self).get_config is not Optimizer.get_config
-        return describe(self, extends=extends)
 
     @classmethod
     def from_config(

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,20 @@ from exburn.errors import ArgumentError, NotBuiltError
 from exburn.optimizers import eager
 from exburn.optimizers.trees import path_of
 
+if TYPE_CHECKING:
+    from exburn.optimizers.optimizer import Optimizer
+
 __all__ = [
     "RulePass",
-    "add_slot",
-    "add_slot_like",
-    "add_slots",
+    "add_optimizer_variables",
+    "add_variable",
+    "add_variable_from_reference",
     "adopt_rule",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "get_variable_index",
     "holds_slots",
-    "index_of",
 ]
 
 
@@ -101,50 +107,100 @@ class _Slot(Handle):
         live.state = {**live.state, "inner": inner}
 
 
-def add_slot(
-    optimizer: Any, shape: Iterable[int], initializer: Any, dtype: Any, name: str | None
+def add_variable(
+    self: Optimizer,
+    shape: Iterable[int],
+    initializer: Any = "zeros",
+    dtype: Any = None,
+    aggregation: Any = None,
+    layout: Any = None,
+    name: str | None = None,
 ) -> Handle:
-    """A variable of an optimizer's own; see ``Optimizer.add_variable``."""
-    run = optimizer._pass
+    """A variable of the optimizer's own; for ``build`` of a class that has it.
+
+    Args:
+        shape: Its shape.
+        initializer: A name, an initializer, or a function of shape and dtype.
+        dtype: ``"float32"`` by default.
+        aggregation, layout: Of Keras; not used.
+        name: Its name.
+
+    Raises:
+        ArgumentError: It is called elsewhere.
+    """
+    run = self._pass
     if run is None:
         raise ArgumentError(
             "add_variable", "it is for build(self, variables) of a class of yours"
         )
     make, index = initializers.get(initializer), len(run.slots)
     run.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
-    return _Slot(optimizer, index, f"{type(optimizer).__name__}/{name or index}")
+    return _Slot(self, index, f"{type(self).__name__}/{name or index}")
 
 
-def add_slot_like(
-    optimizer: Any, parameter: Any, name: str | None, initializer: Any
+def add_variable_from_reference(
+    self: Optimizer,
+    reference_variable: Any,
+    name: str | None = None,
+    initializer="zeros",
 ) -> Handle:
-    """A variable of the shape and dtype of a parameter."""
-    path = str(getattr(parameter, "path", "")).replace("/", "_")
+    """A variable of the shape and dtype of a parameter.
+
+    Args:
+        reference_variable: The parameter.
+        name: Appended to the parameter's.
+        initializer: As of ``add_variable``.
+    """
+    path = str(getattr(reference_variable, "path", "")).replace("/", "_")
     whole = "_".join(part for part in (path, name) if part)
-    dtype = jnp.dtype(parameter.dtype).name
-    return optimizer.add_variable(parameter.shape, initializer, dtype, name=whole)
+    dtype = jnp.dtype(reference_variable.dtype).name
+    return self.add_variable(reference_variable.shape, initializer, dtype, name=whole)
 
 
-def add_slots(
-    optimizer: Any, parameters: Iterable[Any], name: Any, initializer: Any
+def add_optimizer_variables(
+    self: Optimizer,
+    trainable_variables: Iterable[Any],
+    name: Any,
+    initializer: Any = "zeros",
 ) -> Any:
-    """A variable for each parameter; a tuple of lists for several names."""
-    variables = list(parameters)
+    """A variable for each parameter; a tuple of lists for several names.
+
+    Args:
+        trainable_variables: The parameters.
+        name: A name, or a sequence of them.
+        initializer: As of ``add_variable``; or one for each name.
+    """
+    variables = list(trainable_variables)
     names = [name] if isinstance(name, str) else list(name)
     given = initializer if isinstance(initializer, list | tuple) else [initializer]
     makes = [*given, *given[:1] * (len(names) - len(given))]
     lists = tuple(
-        [optimizer.add_variable_from_reference(v, n, make) for v in variables]
+        [self.add_variable_from_reference(v, n, make) for v in variables]
         for n, make in zip(names, makes, strict=True)
     )
     return lists[0] if isinstance(name, str) else lists
 
 
-def index_of(optimizer: Any, variable: Any) -> int:
+def assign(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign(value)``."""
+    variable.assign(value)
+
+
+def assign_add(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign_add(value)``."""
+    variable.assign_add(value)
+
+
+def assign_sub(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign_sub(value)``."""
+    variable.assign_sub(value)
+
+
+def get_variable_index(self: Optimizer, variable: Any) -> int:
     """The place of a parameter among those of a pass."""
     if isinstance(variable, _Weight):
         return variable.index
-    lists = optimizer._lists
+    lists = self._lists
     given = [id(v) for v in lists.variables].index(id(variable))
     return sorted(lists.names).index(lists.names[given])  # as in a pass
 
@@ -162,11 +218,11 @@ def transformation(
             optimizer.build(run.weights)
             return run.slots
 
-    def update(grads, slots, params=None):
+    def update(updates, state, params=None):
         old, treedef = jax.tree.flatten(params)
-        with _run_pass(optimizer, params, [*slots], count, learning_rate) as run:
+        with _run_pass(optimizer, params, [*state], count, learning_rate) as run:
             for grad, weight in zip(
-                treedef.flatten_up_to(grads), run.weights, strict=True
+                treedef.flatten_up_to(updates), run.weights, strict=True
             ):
                 optimizer.update_step(grad, weight, learning_rate)
             changed = [new - was for new, was in zip(run.params, old, strict=True)]

@@ -438,7 +438,7 @@ class Model(Layer):
             else:
                 operation: Any = graph.nodes[-1 - target].target
                 if isinstance(operation, Lifted):
-                    operation = operation.named(names[target])
+                    operation = operation.with_name(names[target])
                 found.append(operation)
         return [operation for operation in found if operation is not None]
 

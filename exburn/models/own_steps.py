@@ -15,7 +15,7 @@ from exburn.errors import ArgumentError
 from exburn.models.preparing import output_names, require_targets
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call, spec_like
-from exburn.module.layer import Bound, bound
+from exburn.module.layer import Bound, bind_arrays
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
@@ -345,7 +345,7 @@ def _values_in_place(
     """
     beside = [*_loss_trackers(model).values()]
     holds = holding(model.metrics, measured, beside=beside)
-    with bound(model, *weights, training=training, op=op) as run, holds as after:
+    with bind_arrays(model, *weights, training=training, op=op) as run, holds as after:
         yield run, after
 
 

@@ -538,7 +538,7 @@ class Lifted(Operation):
     def call(self, *args, **kwargs):
         return self.fn(*args, **kwargs)
 
-    def named(self, name: str) -> Lifted:
+    def with_name(self, name: str) -> Lifted:
         """The same operation under the name that a model gives it."""
         other = Lifted(self.fn, name)
         other._calls = self._calls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,20 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import DTypeError
 from exburn.module.layer.symbols import hint_for_strings
 
-__all__ = ["cast_inputs", "cast_outputs"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["cast", "cast_inputs", "cast_outputs"]
+
+
+def cast(self: Layer, value, dtype=None):
+    """A weight or array in the compute dtype."""
+    read = getattr(value, "get_value", None)  # of a variable, or what stands for it
+    value, dtype = value if read is None else read(), dtype or self.compute_dtype
+    if isinstance(value, jax.Array) and value.dtype == dtype:
+        if not value.weak_type:
+            return value  # as ``jnp.asarray`` would, ten times as slowly
+    return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
 
 
 def cast_inputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import late_binding, registry
 from exburn.core.precision import DTypePolicy, DTypePolicyMap
@@ -10,7 +10,10 @@ from exburn.core.precision.policies import CLASSES
 from exburn.module.building import cast_weights
 from exburn.module.traversal import iter_modules
 
-__all__ = ["follow_map", "pack", "policy_for_keras", "replace"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["follow_map", "pack", "policy_for_keras", "quantize", "replace"]
 
 
 for _policy in CLASSES.values():
@@ -51,6 +54,44 @@ def follow_map(layer: Any) -> None:
             if part is not layer and policy is not policy.plain:
                 part._given_policy = policy
             cast_weights(part, part._policy)
+
+
+def quantize(
+    self: Layer,
+    mode: Any = None,
+    type_check: bool = True,
+    config: Any = None,
+    *,
+    block_size: int | None = None,
+) -> None:
+    """Stores the weights of the layer, and of those inside of it, in few bits.
+
+    In place; for a whole model there is ``model.quantize``, which returns another.
+
+    Args:
+        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
+        type_check: For Keras code: classes derived from a layer's are quantized in
+            either case.
+        config: A configuration of ``exburn.quantizers`` instead of the mode.
+        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+            default.
+
+    Raises:
+        NotBuiltError: The layer has no weights yet.
+        UnknownNameError: There is no such mode.
+        ArgumentError: The layer is quantized already, has an adapter, or has no
+            weight that would get smaller; mode and configuration contradict each
+            other.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(64)
+        >>> layer.build((None, 32))
+        >>> layer.quantize("int8")
+        >>> layer.kernel.nbytes
+        2176
+    """
+    late_binding.apply("quantize", self, mode, config, block_size)
 
 
 @late_binding.supplies("pack")

@@ -3,74 +3,45 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn import regularizers
-from exburn.core import forward_context, late_binding
+from exburn.core import forward_context
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
 from exburn.core.precision import DTypePolicy, Precision, get_precision
 from exburn.core.substitution import moment
-from exburn.core.symbolic_shapes import checked_sizes, public_shape
-from exburn.errors import ArgumentError, NotBuiltError, UncalledLayerError
-from exburn.kernels.dropout_mask import keep_mask
+from exburn.core.symbolic_shapes import checked_sizes
+from exburn.errors import ArgumentError, UncalledLayerError
 from exburn.module import remat
 from exburn.module.building import clone, spread_precision
 from exburn.module.copying import set_owner
-from exburn.module.layer import given_policy
-from exburn.module.layer.build import (
-    build_config_of,
-    build_from_config,
-    build_once,
-    complete_build,
-    follow_call,
+from exburn.module.layer import (
+    builds,
+    calls,
+    casting,
+    configuration,
+    given_policy,
+    own_weights,
+    stateless,
+    symbols,
 )
-from exburn.module.layer.call import (
-    added_losses,
-    call_arrays,
-    call_outermost,
-    find_callee,
-    find_place,
-)
-from exburn.module.layer.config import arguments_from, describe_arguments, init_config
 from exburn.module.layer.meta import LayerMeta, LayerType, note_arguments
-from exburn.module.layer.seeds import iter_variables
 from exburn.module.layer.signature import CallInfo, check_name, init_names, snake_case
-from exburn.module.layer.stateless import stateless_call
-from exburn.module.layer.symbols import call_symbols, symbols_for_shapes
-from exburn.module.layer.weights import (
-    count_params,
-    fill_weights,
-    list_own_weights,
-    list_weights,
-    load_weights,
-    make_weight,
-    replace_weights,
-)
-from exburn.module.symbolic_tensor import Operation, Symbol, has_symbol
+from exburn.module.symbolic_tensor import Operation, has_symbol
 from exburn.module.traversal import (
     children,
     held_metrics,
     in_tracked_order,
     iter_modules,
-    iter_weights,
 )
-from exburn.module.variable import (
-    Buffer,
-    Parameter,
-    Static,
-    Weight,
-    alive,
-    refuse_overwriting,
-)
+from exburn.module.variable import Static, Weight
 
 __all__ = ["Layer"]
 
@@ -134,6 +105,29 @@ class Layer(nnx.Module, metaclass=LayerType):
     _taps: Static | None = None
     _given_shape: tuple | None = None
 
+    # Its methods are functions of the files that they belong to: see docs/layout.md.
+    get_build_config = builds.get_build_config
+    build_from_config = builds.build_from_config
+    _build = builds.build_once
+
+    add_weight, add_variable = own_weights.add_weight, own_weights.add_variable
+    get_weights, set_weights = own_weights.get_weights, own_weights.set_weights
+    save_own_variables = own_weights.save_own_variables
+    load_own_variables = own_weights.load_own_variables
+    count_params = own_weights.count_params
+    cast, quantize = casting.cast, given_policy.quantize
+    _require_weights = own_weights.require_weights
+
+    add_loss, random_key = calls.add_loss, calls.random_key
+    stateless_call = stateless.stateless_call
+    symbolic_call = symbols.symbolic_call
+    compute_output_spec = symbols.compute_output_spec
+    compute_output_shape = symbols.compute_output_shape
+    _call_arrays, _call_symbols = calls.call_arrays, symbols.call_symbols
+    _keep_mask = calls.draw_keep_mask
+
+    get_config, _init_config = configuration.get_config, configuration.init_config
+
     def __new__(cls, *args, **kwargs):
         self = object.__new__(cls)
         object.__setattr__(self, "_meta", Static(LayerMeta(args, kwargs)))
@@ -183,7 +177,7 @@ class Layer(nnx.Module, metaclass=LayerType):
             type.__delattr__(cls, "name")
             cls._name, cls._auto_name = check_name(cls.__name__, name), False
         if "build" in own and not cls.is_model:
-            cls.build = complete_build(cls.build)
+            cls.build = builds.complete_build(cls.build)
         cls._has_build = cls.build is not Layer.build
         cls._makes_mask = cls.compute_mask is not Layer.compute_mask
 
@@ -351,40 +345,15 @@ class Layer(nnx.Module, metaclass=LayerType):
             self._build_parts(*shapes)
             return
         if not self.built and any(children(self)):
-            follow_call(self, shapes)
+            builds.follow_call(self, shapes)
         self._note_shapes(*shapes)
         self.built = True
-
-    def _build(self, shapes: tuple) -> None:
-        """Runs ``build`` once, on public shapes."""
-        build_once(self, shapes)
 
     def _build_parts(self, *shapes) -> None:
         """What ``super().build(…)`` does in a class that overrides ``build``."""
 
     def _note_shapes(self, *shapes, **named) -> None:
         self._meta.value.shapes = shapes, named
-
-    def get_build_config(self) -> dict[str, Any] | None:
-        """The shapes that the layer was built for; ``None`` before.
-
-        A class may override it, and ``build_from_config``, to keep more: files of
-        models have what such a class returns.
-
-        Example:
-            >>> from exburn.layers import Dense
-            >>> layer = Dense(2)
-            >>> layer.build((None, 3))
-            >>> layer.get_build_config()
-            {'input_shape': (None, 3)}
-
-        Source: Keras, ``Layer.get_build_config``.
-        """
-        return build_config_of(self)
-
-    def build_from_config(self, config: Mapping[str, Any] | None) -> None:
-        """Makes the weights for the shapes that ``get_build_config`` told."""
-        build_from_config(self, config)
 
     @property
     def _own_build_config(self) -> dict[str, Any] | None:
@@ -397,82 +366,29 @@ class Layer(nnx.Module, metaclass=LayerType):
         return own and type(self).get_build_config is not Layer.get_build_config
 
     # ------------------------------------------------------------------ weights
-    def add_weight(
-        self,
-        shape=None,
-        initializer=None,
-        dtype=None,
-        trainable: bool = True,
-        autocast: bool = True,
-        regularizer=None,
-        constraint=None,
-        aggregation: str = "none",
-        overwrite_with_gradient: bool = False,
-        name: str | None = None,
-    ) -> Weight:
-        """Creates a weight, filled from the seed and its path when the model is known.
-
-        Args:
-            shape: Its shape; ``()`` by default.
-            initializer: ``glorot_uniform`` for floats by default, else zeros.
-            dtype: The layer's parameter dtype by default; a given one stays when the
-                layer's policy changes.
-            trainable: Whether the optimizer updates it.
-            regularizer: Function of the weight, added to the loss.
-            constraint: Projection applied after every update.
-            autocast, aggregation: For Keras code, see ``exburn.Variable``.
-            overwrite_with_gradient: Must be False.
-            name: Shown in paths until the weight is an attribute; then that name is.
-
-        Raises:
-            ShapeError: A size is unknown.
-            ArgumentError: ``overwrite_with_gradient`` is asked for.
-        """
-        refuse_overwriting(f"{self.name}.add_weight", overwrite_with_gradient)
-        kind = Parameter if trainable else Buffer
-        rules = {"regularizer": regularizer, "constraint": constraint}
-        return make_weight(self, kind, shape, initializer, dtype, name, rules)
-
-    def add_variable(self, shape, initializer, *args: Any, **kwargs: Any) -> Weight:
-        """As :meth:`add_weight`, with a shape and an initializer that must be given."""
-        return self.add_weight(shape, initializer, *args, **kwargs)
-
-    def cast(self, value, dtype=None):
-        """A weight or array in the compute dtype."""
-        read = getattr(value, "get_value", None)  # of a variable, or what stands for it
-        value, dtype = value if read is None else read(), dtype or self.compute_dtype
-        if isinstance(value, jax.Array) and value.dtype == dtype:
-            if not value.weak_type:
-                return value  # as ``jnp.asarray`` would, ten times as slowly
-        return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
-
-    def _require_weights(self) -> list[Weight]:
-        """All weights; those that had no values have got them."""
-        return [weight for weight, _ in fill_weights(self, iter_weights(self))]
-
     @property
     def weights(self) -> list[Weight]:
         """All weights, in Keras' order: layer by layer, the trainable ones first."""
-        return list_weights(self)
+        return own_weights.list_weights(self)
 
     @property
     def variables(self) -> list[Weight]:
         """The weights, the states of stateful layers, and the seeds of random ones."""
-        return list_weights(self, carried=True)
+        return own_weights.list_weights(self, carried=True)
 
     @property
     def trainable_weights(self) -> list[Weight]:
-        return list_weights(self, True)
+        return own_weights.list_weights(self, True)
 
     @property
     def non_trainable_weights(self) -> list[Weight]:
-        return list_weights(self, False)
+        return own_weights.list_weights(self, False)
 
     trainable_variables = trainable_weights
 
     @property
     def non_trainable_variables(self) -> list[Weight]:
-        return list_weights(self, False, carried=True)
+        return own_weights.list_weights(self, False, carried=True)
 
     @property
     def metrics(self) -> list[Any]:
@@ -483,84 +399,6 @@ class Layer(nnx.Module, metaclass=LayerType):
     def metrics_variables(self) -> list[Any]:
         """The variables of all ``metrics``, in their order."""
         return [variable for metric in self.metrics for variable in metric.variables]
-
-    def get_weights(self) -> list[np.ndarray]:
-        """Host copies of the weights, in the order of ``weights``."""
-        return [np.array(alive(w.get_value())) for w in self.weights]
-
-    def set_weights(self, weights) -> None:
-        """Replaces the weights by arrays of the same shapes, in the same order.
-
-        Raises:
-            ShapeError: The number of arrays or a shape differs; nothing is changed.
-            DTypeError: One of them cannot become an array of numbers; as before.
-        """
-        replace_weights(self, weights)
-
-    def save_own_variables(self, store: dict[str, Any]) -> None:
-        """Puts what is to be saved into a dict; override it to save more.
-
-        Weights are saved without it. It is called if a class overrides it, and what it
-        stores is given to ``load_own_variables``, after the weights have their values.
-        To save files, define ``save_assets(self, folder)`` and ``load_assets``.
-
-        Args:
-            store: Takes arrays of numbers by name. This method stores the layer's own
-                weights as ``"0"``, ``"1"`` …, without those of layers inside.
-
-        Source: Keras, ``Layer.save_own_variables``.
-        """
-        for number, weight in enumerate(list_own_weights(self)):
-            store[str(number)] = np.array(weight.get_value())
-
-    def load_own_variables(self, store: Mapping[str, Any]) -> None:
-        """Takes up what ``save_own_variables`` stored; override both or none.
-
-        Raises:
-            ShapeError: The number of arrays or a shape differs.
-        """
-        load_weights(self, store)
-
-    def count_params(self) -> int:
-        """Number of scalars in all weights."""
-        return count_params(self)
-
-    def quantize(
-        self,
-        mode: Any = None,
-        type_check: bool = True,
-        config: Any = None,
-        *,
-        block_size: int | None = None,
-    ) -> None:
-        """Stores the weights of the layer, and of those inside of it, in few bits.
-
-        In place; for a whole model there is ``model.quantize``, which returns another.
-
-        Args:
-            mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
-            type_check: For Keras code: classes derived from a layer's are quantized in
-                either case.
-            config: A configuration of ``exburn.quantizers`` instead of the mode.
-            block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
-                default.
-
-        Raises:
-            NotBuiltError: The layer has no weights yet.
-            UnknownNameError: There is no such mode.
-            ArgumentError: The layer is quantized already, has an adapter, or has no
-                weight that would get smaller; mode and configuration contradict each
-                other.
-
-        Example:
-            >>> from exburn.layers import Dense
-            >>> layer = Dense(64)
-            >>> layer.build((None, 32))
-            >>> layer.quantize("int8")
-            >>> layer.kernel.nbytes
-            2176
-        """
-        late_binding.apply("quantize", self, mode, config, block_size)
 
     # ------------------------------------------------------------------ calls
     def call(self, *args, **kwargs):
@@ -591,109 +429,8 @@ class Layer(nnx.Module, metaclass=LayerType):
         if has_symbol((args, kwargs)):
             return self._call_symbols(args, kwargs)
         if (ctx := forward_context.current()) is None:
-            return call_outermost(self, args, kwargs)
-        return call_arrays(find_callee(self, ctx), args, kwargs)
-
-    # A call in a pass that is under way, for who runs one; no frame of its own.
-    _call_arrays = call_arrays
-
-    def _call_symbols(self, args, kwargs):
-        return call_symbols(self, args, kwargs)
-
-    def symbolic_call(self, *args, **kwargs):
-        """The call on symbols, which ``__call__`` leads to if an argument is one."""
-        return self._call_symbols(args, kwargs)
-
-    def compute_output_spec(self, *args, **kwargs):
-        """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
-
-        Inputs may be ``KerasTensor`` or ``jax.ShapeDtypeStruct``.
-
-        Example:
-            >>> import exburn
-            >>> layer = exburn.layers.Dense(2)
-            >>> layer.compute_output_spec(exburn.KerasTensor((None, 3))).shape
-            (None, 2)
-        """
-
-        def symbol(v):
-            if not isinstance(v, jax.ShapeDtypeStruct):
-                return v
-            return Symbol(public_shape(v.shape), v.dtype)
-
-        return self._call_symbols(*jax.tree.map(symbol, (args, kwargs)))
-
-    def compute_output_shape(self, *shapes, **named):
-        """Output shape for input shapes (tuples with ``None``).
-
-        By name they are Keras': ``input_shape``, or that of an argument of ``call``, as
-        ``query_shape``.
-
-        Raises:
-            ArgumentError: Another name is given.
-
-        Example:
-            >>> from exburn.layers import Dense
-            >>> Dense(2).compute_output_shape(input_shape=(None, 3))
-            (None, 2)
-        """
-        args, kwargs = symbols_for_shapes(self, shapes, named)
-        out = self.compute_output_spec(*args, **kwargs)
-        return jax.tree.map(lambda s: s.shape, out)
-
-    def stateless_call(
-        self,
-        trainable_variables,
-        non_trainable_variables,
-        *args,
-        return_losses: bool = False,
-        **kwargs,
-    ):
-        """A pure call: the weights come in as lists of arrays, and go out again.
-
-        Args:
-            trainable_variables: Values in the order of ``trainable_variables``.
-            non_trainable_variables: The same for ``non_trainable_variables``.
-            *args: What the layer is called on.
-            return_losses: Whether the losses that layers added, and the penalties of
-                trained weights, are returned too.
-            **kwargs: More for the call, such as ``training=True``.
-
-        Returns:
-            ``(outputs, non_trainable_variables)``, and a list of losses if asked for.
-
-        Raises:
-            NotBuiltError: The layer has no weights yet.
-            ShapeError: The number of values or a shape differs.
-            DTypeError: The seed of a random layer is not of unsigned integers.
-
-        Example:
-            >>> import jax.numpy as jnp
-            >>> from exburn.layers import Dense
-            >>> layer = Dense(1)
-            >>> layer.build((None, 2))
-            >>> weights = [jnp.ones((2, 1)), jnp.ones(1)]
-            >>> y, _ = layer.stateless_call(weights, [], jnp.ones((1, 2)))
-            >>> y.tolist()
-            [[3.0]]
-        """
-        if not self.built and not any(True for _ in iter_variables(self)):
-            raise NotBuiltError(
-                f"{self.name}.stateless_call",
-                "the layer must be built before its variables can be replaced",
-                hint="Call it once on data, or give the model an Input(shape).",
-            )
-        self._require_weights()
-        outputs, state, losses = stateless_call(
-            self, trainable_variables, non_trainable_variables, args, kwargs
-        )
-        return (outputs, state, losses) if return_losses else (outputs, state)
-
-    def add_loss(self, loss) -> None:
-        """Adds a scalar, or the sum of an array, to the loss; call it from ``call``."""
-        ctx = forward_context.current()
-        if ctx is not None:
-            ctx.losses += loss if isinstance(loss, list | tuple) else [loss]
+            return calls.call_outermost(self, args, kwargs)
+        return calls.call_arrays(calls.find_callee(self, ctx), args, kwargs)
 
     @property
     def losses(self) -> list[jax.Array]:
@@ -711,20 +448,7 @@ class Layer(nnx.Module, metaclass=LayerType):
             for weight in self.trainable_weights
             if (regularizer := weight.get_metadata().get("regularizer"))
         ]
-        return [*added_losses(self), *penalties]
-
-    def random_key(self) -> jax.Array:
-        """A fresh PRNG key for this call: a function of seed, step and path."""
-        ctx, path = find_place(self)
-        return ctx.random_key(path)
-
-    def _keep_mask(self, rate: float, shape: Any, seed: int | None = None) -> Any:
-        """What dropout at this rate keeps (`keep_mask`): the layer's next draw."""
-        ctx, path = find_place(self)
-        key, number = ctx.draw(path)
-        return keep_mask(
-            key, rate, shape, forward_context.path_hash(f"{number} {seed}")
-        )
+        return [*calls.added_losses(self), *penalties]
 
     # ------------------------------------------------------------------ symbols
     @property
@@ -739,14 +463,14 @@ class Layer(nnx.Module, metaclass=LayerType):
         return self._the_call("output").outputs
 
     def _the_call(self, what: str):
-        calls = self._meta.value.calls
-        if not calls:
+        made = self._meta.value.calls
+        if not made:
             raise UncalledLayerError(
                 self.name,
                 f"{what}: the layer was not called in a functional model",
                 hint="Call it on a symbol: layer(exburn.Input(shape)).",
             )
-        return calls[0]
+        return made[0]
 
     @property
     def input_shape(self):
@@ -762,20 +486,6 @@ class Layer(nnx.Module, metaclass=LayerType):
         return list(layers.values())  # each once, whatever else it is held by
 
     # ------------------------------------------------------------------ copies
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments; the input of ``from_config``.
-
-        They are JSON-able, but for functions that have no name in files (see
-        ``register``), which stand for themselves.
-
-        Called as ``super().get_config()`` by a class of the user's, it returns those
-        that the built-in class under it was given, with all defaults.
-        """
-        return describe_arguments(self, self._init_config())
-
-    def _init_config(self) -> dict[str, Any]:
-        return init_config(self)
-
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None):
         """Makes a layer from ``get_config``'s result; weights are fresh.
@@ -788,7 +498,7 @@ class Layer(nnx.Module, metaclass=LayerType):
             config: The configuration.
             custom_objects: Classes and functions by name, besides the registered ones.
         """
-        args, kwargs = arguments_from(cls, config, custom_objects)
+        args, kwargs = configuration.arguments_from(cls, config, custom_objects)
         return cls(*args, **kwargs)
 
     def clone(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from exburn.core.forward_context import Context
 from exburn.core.substitution import stand_in
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ExBurnError, NotBuiltError
+from exburn.kernels.dropout_mask import keep_mask
 from exburn.module import forward_hooks, remat, stateless_scope
 from exburn.module.building import infer, intact, materialize, spec_like, with_masks
 from exburn.module.deferred_placement import arrive
@@ -26,22 +27,23 @@ from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
 from exburn.runtime.placement import refuse_apart
 
-__all__ = ["added_losses", "call_arrays", "call_outermost", "find_callee", "find_place"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = [
+    "add_loss",
+    "added_losses",
+    "call_arrays",
+    "call_outermost",
+    "draw_keep_mask",
+    "find_callee",
+    "random_key",
+]
 
 _SHOWN = 8  # arrays that a note on an exception describes
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.
 _added: weakref.WeakKeyDictionary[Any, list] = weakref.WeakKeyDictionary()
-
-
-def find_place(layer: Any) -> tuple[Context, str]:
-    """The forward pass under way, and a layer's path in it."""
-    ctx = forward_context.current() or Context()
-    return ctx, _path_in(ctx, stand_in(layer))
-
-
-def _path_in(ctx: Context, layer: Any) -> Any:
-    return ctx.paths.get(id(layer), layer.name)
 
 
 def find_callee(layer: Any, ctx: Context) -> Any:
@@ -60,6 +62,38 @@ def added_losses(layer: Any) -> list[jax.Array]:
     if ctx is not None and ctx.root is layer:  # in a model's compute_loss
         return ctx.losses
     return _added.get(layer, [])
+
+
+def add_loss(self: Layer, loss) -> None:
+    """Adds a scalar, or the sum of an array, to the loss; call it from ``call``."""
+    ctx = forward_context.current()
+    if ctx is not None:
+        ctx.losses += loss if isinstance(loss, list | tuple) else [loss]
+
+
+def random_key(self: Layer) -> jax.Array:
+    """A fresh PRNG key for this call: a function of seed, step and path."""
+    ctx, path = _find_place(self)
+    return ctx.random_key(path)
+
+
+def draw_keep_mask(
+    self: Layer, rate: float, shape: Any, seed: int | None = None
+) -> Any:
+    """The layer's next draw of what dropout keeps at this rate: see ``keep_mask``."""
+    ctx, path = _find_place(self)
+    key, number = ctx.draw(path)
+    return keep_mask(key, rate, shape, forward_context.path_hash(f"{number} {seed}"))
+
+
+def _find_place(layer: Any) -> tuple[Context, str]:
+    """The forward pass under way, and a layer's path in it."""
+    ctx = forward_context.current() or Context()
+    return ctx, _path_in(ctx, stand_in(layer))
+
+
+def _path_in(ctx: Context, layer: Any) -> Any:
+    return ctx.paths.get(id(layer), layer.name)
 
 
 def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -86,21 +120,21 @@ def call_outermost(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     return outputs
 
 
-def call_arrays(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A call within a forward pass: ``call``, and all that surrounds it.
 
     A layer in a model adds two frames to a trace, ``__call__`` and this one. What few
     layers need is a function of its own, which this one has left when ``call`` runs.
     """
-    cls, ctx = type(layer), forward_context.current()
+    cls, ctx = type(self), forward_context.current()
     assert ctx is not None
     info = cls._call_info
-    args, kwargs = cast_inputs(layer, args, kwargs, ctx)
+    args, kwargs = cast_inputs(self, args, kwargs, ctx)
     try:
-        if not layer.built:
-            _build_for_call(layer, info, args, kwargs, ctx)
-        if layer.input_spec is not None and args:
-            check_inputs(layer.name, layer.input_spec, args[0])
+        if not self.built:
+            _build_for_call(self, info, args, kwargs, ctx)
+        if self.input_spec is not None and args:
+            check_inputs(self.name, self.input_spec, args[0])
         outer = ctx.training, ctx.asked, ctx.running
         training = kwargs.get("training")
         if training is None and not ctx.asked:
@@ -114,30 +148,30 @@ def call_arrays(layer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
             elif not info.takes_any:
                 kwargs.pop("training", None)
             masks = _input_masks(info, args, kwargs, ctx)
-            ctx.running, policy = layer, layer.precision
+            ctx.running, policy = self, self.precision
             with policy.matmuls():
-                if layer._remat is None:
-                    outputs = layer.call(*args, **kwargs)
+                if self._remat is None:
+                    outputs = self.call(*args, **kwargs)
                 else:
-                    outputs = remat.call(layer, args, kwargs, layer._remat)
+                    outputs = remat.call(self, args, kwargs, self._remat)
         finally:
             ctx.training, ctx.asked, ctx.running = outer
         if policy.output is not None:
             outputs = cast_outputs(outputs, policy.output, ctx)
     except Exception as error:
-        _explain(layer, error, args, ctx)
+        _explain(self, error, args, ctx)
         raise
     if ctx.shapes is not None:
         specs = jax.tree.map(spec_like, outputs)
-        ctx.shapes.setdefault(_path_in(ctx, layer), specs)
-    if layer._taps is not None or ctx.captured is not None:
-        forward_hooks.observe(layer, outputs, ctx)
-    if cls._makes_mask or (masks is not None and layer.supports_masking):
-        mask = layer.compute_mask(args[0] if args else None, masks)
+        ctx.shapes.setdefault(_path_in(ctx, self), specs)
+    if self._taps is not None or ctx.captured is not None:
+        forward_hooks.observe(self, outputs, ctx)
+    if cls._makes_mask or (masks is not None and self.supports_masking):
+        mask = self.compute_mask(args[0] if args else None, masks)
         _attach_masks(outputs, mask, ctx)
-    if layer.activity_regularizer is not None:
+    if self.activity_regularizer is not None:
         ctx.losses += [
-            _activity_penalty(layer.activity_regularizer, out, ctx)
+            _activity_penalty(self.activity_regularizer, out, ctx)
             for out in jax.tree.leaves(outputs)
         ]
     return outputs

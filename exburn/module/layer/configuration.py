@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn import activations, constraints, initializers, regularizers
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign, our_class
 from exburn.module.layer.signature import init_names
 
-__all__ = ["arguments_from", "describe_arguments", "init_config"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["arguments_from", "get_config", "init_config"]
 
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
@@ -26,28 +29,36 @@ _CATALOGUES = {
 }
 
 
-def init_config(layer: Any) -> dict[str, Any]:
-    """The constructor's arguments as they were given, and the settings as they are."""
-    meta, penalty = layer._meta.value, layer.activity_regularizer
-    if _is_described_by_its_own(type(layer)):
-        return _arguments(layer, type(layer), meta.args, meta.kwargs)
-    if meta.given is not None and not layer.is_model:
-        return _arguments(layer, *meta.given)
-    penalty = {} if penalty is None else {"activity_regularizer": penalty}
-    return penalty | _settings(layer)
+def get_config(self: Layer) -> dict[str, Any]:
+    """The constructor's arguments; the input of ``from_config``.
 
+    They are JSON-able, but for functions that have no name in files (see
+    ``register``), which stand for themselves.
 
-def describe_arguments(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """A layer's arguments as JSON-able values, in Keras' form."""
+    Called as ``super().get_config()`` by a class of the user's, it returns those
+    that the built-in class under it was given, with all defaults.
+    """
+    config = self._init_config()
     with registry.leaving_functions():
-        if _is_described_by_its_own(type(layer)):
+        if _is_described_by_its_own(type(self)):
             return registry.serialize(config)
         for key, value in config.items():
             if describe := _CATALOGUES.get(key.rpartition("_")[2]):
                 config[key] = describe(value)
         config = registry.serialize(config)
-    settled = {key for key in config.keys() & _SETTLED if hasattr(layer, key)}
-    return config | {key: getattr(layer, key) for key in settled}
+    settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
+    return config | {key: getattr(self, key) for key in settled}
+
+
+def init_config(self: Layer) -> dict[str, Any]:
+    """The constructor's arguments as they were given, and the settings as they are."""
+    meta, penalty = self._meta.value, self.activity_regularizer
+    if _is_described_by_its_own(type(self)):
+        return _arguments(self, type(self), meta.args, meta.kwargs)
+    if meta.given is not None and not self.is_model:
+        return _arguments(self, *meta.given)
+    penalty = {} if penalty is None else {"activity_regularizer": penalty}
+    return penalty | _settings(self)
 
 
 def arguments_from(

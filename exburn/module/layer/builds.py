@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -16,23 +16,26 @@ from exburn.module.layer.meta import is_layer
 from exburn.module.layer.signature import build_names
 from exburn.module.traversal import children, iter_modules
 
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
 __all__ = [
-    "build_config_of",
     "build_from_config",
     "build_once",
     "complete_build",
     "follow_call",
+    "get_build_config",
 ]
 
 
-def build_once(layer: Any, shapes: tuple) -> None:
+def build_once(self: Layer, shapes: tuple) -> None:
     """Runs ``build`` on public shapes, for a call that finds the layer unbuilt."""
-    follow_map(layer)
-    if layer._has_build:
-        with layer._meta.value.under_way():
-            layer.build(*shapes)
-    layer._note_shapes(*shapes)
-    _finish(layer)
+    follow_map(self)
+    if self._has_build:
+        with self._meta.value.under_way():
+            self.build(*shapes)
+    self._note_shapes(*shapes)
+    _finish(self)
 
 
 def complete_build(build: Callable) -> Callable:
@@ -95,22 +98,35 @@ def _waits_inside(layer: Any) -> bool:
     )
 
 
-def build_config_of(layer: Any) -> dict[str, Any] | None:
-    """The shapes that a layer was built for, by name; ``None`` before."""
-    given, named = layer._meta.value.shapes
-    names = build_names(layer) or ["input_shape"]  # of ``build(self, *shapes)``
+def get_build_config(self: Layer) -> dict[str, Any] | None:
+    """The shapes that the layer was built for; ``None`` before.
+
+    A class may override it, and ``build_from_config``, to keep more: files of
+    models have what such a class returns.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(2)
+        >>> layer.build((None, 3))
+        >>> layer.get_build_config()
+        {'input_shape': (None, 3)}
+
+    Source: Keras, ``Layer.get_build_config``.
+    """
+    given, named = self._meta.value.shapes
+    names = build_names(self) or ["input_shape"]  # of ``build(self, *shapes)``
     shapes = dict(zip(names, given, strict=False)) | named
     if len(shapes) > 1:
         return {"shapes_dict": shapes}
     return {"input_shape": shapes.popitem()[1]} if shapes else None
 
 
-def build_from_config(layer: Any, config: Mapping[str, Any] | None) -> None:
-    """Builds a layer for shapes that came from a file."""
+def build_from_config(self: Layer, config: Mapping[str, Any] | None) -> None:
+    """Makes the weights for the shapes that ``get_build_config`` told."""
     if config and "shapes_dict" in config:
-        layer.build(**{k: _as_tuples(v) for k, v in config["shapes_dict"].items()})
+        self.build(**{k: _as_tuples(v) for k, v in config["shapes_dict"].items()})
     elif config and config.get("input_shape") is not None:
-        layer.build(_as_tuples(config["input_shape"]))
+        self.build(_as_tuples(config["input_shape"]))
 
 
 def _as_tuples(shapes: Any) -> Any:
