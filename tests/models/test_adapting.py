@@ -22,6 +22,7 @@ def trained(digits):
     return model
 
 
+@pytest.mark.long
 def test_adapters_alone_in_a_file(trained, digits, tmp_path):
     model = trained.clone()
     model.compile("adam", "cross_entropy", seed=0)

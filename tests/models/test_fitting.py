@@ -3,16 +3,15 @@
 import jax
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import layers
 from exburn.callbacks import Callback
 
 
-def keras_twin(model, **settings):
+def keras_twin(keras, weights, **settings):
     """The same dense model in Keras with the same weights."""
-    import keras
-
     twin = keras.Sequential(
         [
             keras.Input((8,)),
@@ -20,48 +19,55 @@ def keras_twin(model, **settings):
             keras.layers.Dense(3),
         ]
     )
-    twin.set_weights(model.get_weights())
+    twin.set_weights(weights)
     twin.compile(**settings)
     return twin
 
 
+@pytest.mark.long_cases("203-False", "203-True", "32-False", "32-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
 def test_the_history_equals_keras_on_a_ragged_data_set(
-    blobs, classifier, weighted, batch
+    blobs, classifier, weighted, batch, golden
 ):
-    import keras
-
     x, y = blobs
     w = np.linspace(0.1, 2, len(x)).astype(np.float32) if weighted else None
     ours = classifier(
         exburn.optimizers.SGD(0.1, momentum=0.0), weighted_metrics=["accuracy"]
     )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    twin = keras_twin(
-        ours,
-        optimizer=keras.optimizers.SGD(0.1),
-        loss=loss,
-        metrics=["accuracy"],
-        weighted_metrics=["accuracy"],
-    )
+    rng = np.random.default_rng(1)
+    ours.set_weights(start := [rng.normal(size=w.shape) for w in ours.get_weights()])
     fit = dict(batch_size=batch, epochs=3, shuffle=False, verbose=0, sample_weight=w)
-    mine, theirs = ours.fit(x, y, **fit).history, twin.fit(x, y, **fit).history
+    evaluation = dict(sample_weight=w, batch_size=50, verbose=0)
+
+    def trained():
+        loss = keras().losses.SparseCategoricalCrossentropy(from_logits=True)
+        twin = keras_twin(
+            keras(),
+            start,
+            optimizer=keras().optimizers.SGD(0.1),
+            loss=loss,
+            metrics=["accuracy"],
+            weighted_metrics=["accuracy"],
+        )
+        history = dict(twin.fit(x, y, **fit).history)
+        weights = [np.asarray(v.value) for v in twin.weights]
+        return history, weights, twin.evaluate(x, y, **evaluation)[0]
+
+    mine = ours.fit(x, y, **fit).history
+    theirs, their_weights, their_loss = golden(trained)
     np.testing.assert_allclose(mine["loss"], theirs["loss"], rtol=2e-5)
     np.testing.assert_allclose(mine["accuracy"], theirs["accuracy"], rtol=1e-5)
     weighted_name = [n for n in mine if n not in ("loss", "accuracy")]
     their_name = [n for n in theirs if n not in ("loss", "accuracy")]
     np.testing.assert_allclose(mine[weighted_name[0]], theirs[their_name[0]], rtol=1e-5)
-    theirs = [np.asarray(v.value) for v in twin.weights]
-    for a, b in zip(ours.get_weights(), theirs, strict=True):
+    for a, b in zip(ours.get_weights(), their_weights, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5)
-    np.testing.assert_allclose(
-        ours.evaluate(x, y, sample_weight=w, batch_size=50, verbose=0)[0],
-        twin.evaluate(x, y, sample_weight=w, batch_size=50, verbose=0)[0],
-        rtol=2e-5,
-    )
+    loss = ours.evaluate(x, y, **evaluation)[0]
+    np.testing.assert_allclose(loss, their_loss, rtol=2e-5)
 
 
+@pytest.mark.long_cases("training0")
 @pytest.mark.parametrize("training", [(-1,), (-1, 1)])
 def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     seen = set()
@@ -85,6 +91,7 @@ def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     assert seen and all(len(shape) == len(training) for shape in seen)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
     x, y = blobs
     runs = []
@@ -146,6 +153,7 @@ def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
     assert not any("dense/kernel" in str(path) for path, _ in slots)
 
 
+@pytest.mark.long
 def test_run_eagerly_gives_the_same(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier(run_eagerly=True)
@@ -155,6 +163,7 @@ def test_run_eagerly_gives_the_same(blobs, classifier):
     assert b.trace_counts.get("train", 0) == 0
 
 
+@pytest.mark.long
 def test_run_eagerly_can_be_set(blobs, classifier):
     x, y = blobs
     a, b = classifier(), classifier()

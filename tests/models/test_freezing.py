@@ -182,6 +182,7 @@ class Unfreezes(callbacks.Callback):
             self.model.unfreeze("block_1")
 
 
+@pytest.mark.long_cases("False")
 @pytest.mark.parametrize("light", [False, True])
 def test_a_callback_that_unfreezes_equals_fits_one_after_the_other(light):
     data = {"batch_size": 16, "verbose": 0, "validation_data": (X, Y)}

@@ -182,6 +182,7 @@ def test_the_report_says_what_was_compiled_and_why():
     assert "2 compilations" in str(report) and "evaluate" in str(report)
 
 
+@pytest.mark.long
 def test_batch_sizes_are_expected_up_to_a_number():
     model = sequence_model()
     # A mean over rows cannot leave padding out: every size is a program of its own.

@@ -147,6 +147,7 @@ print("fine")
 """
 
 
+@pytest.mark.long
 def test_they_move_from_one_device_to_the_other():
     done = subprocess.run(
         [sys.executable, "-c", DEVICES],

@@ -31,6 +31,7 @@ def run(home, code=FIT, **settings):
     return done.stdout.split()
 
 
+@pytest.mark.long
 def test_a_second_process_reads_what_the_first_compiled(tmp_path):
     folder, first = run(tmp_path)
     assert folder == str(tmp_path / "exburn" / "xla")
@@ -41,6 +42,7 @@ def test_a_second_process_reads_what_the_first_compiled(tmp_path):
     assert train[0].stat().st_mtime_ns == written
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "folder"),
     [
@@ -92,6 +94,7 @@ model.fit(np.ones((64, 4)), np.ones((64, {units})), verbose=0)
 """
 
 
+@pytest.mark.long
 def test_another_folder_takes_hold_at_once(tmp_path):
     folders = str(tmp_path / "a"), None, str(tmp_path / "b")
     turns = [TURN.format(folder=f, units=n) for n, f in enumerate(folders, start=1)]
@@ -100,6 +103,7 @@ def test_another_folder_takes_hold_at_once(tmp_path):
     assert [len(files) for files in kept] == [1, 1]
 
 
+@pytest.mark.long
 def test_a_folder_given_to_jax_gets_small_programs_too(tmp_path):
     run(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path))
     assert list(tmp_path.glob("jit_exburn_train-*-cache"))

@@ -30,9 +30,9 @@ def test_arrays_bound_to_a_device_make_one_program(bound):
     programs = []
     original = Program.__call__
 
-    def call(self, *args):
+    def call(self, *args, **kwargs):
         programs.append(self._call)
-        return original(self, *args)
+        return original(self, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Program, "__call__", call)
@@ -109,6 +109,7 @@ print("ok")
 """
 
 
+@pytest.mark.long
 def test_two_devices():
     flags = os.environ.get("XLA_FLAGS", "")
     flags += " --xla_force_host_platform_device_count=2"

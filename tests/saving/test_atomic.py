@@ -48,6 +48,9 @@ EVERYWHERE = [  # the way is the same for each code
 ]
 
 
+@pytest.mark.long_cases(
+    "save in parts-ENOSPC", "save-EACCES", "save-EIO", "save-ENOSPC"
+)
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)
 def test_a_save_that_fails_anywhere_keeps_the_old_file(kind, code, models, tmp_path):
     old, new = models

@@ -60,11 +60,13 @@ def refused(names_and_files, tmp_path, watch):
     return wrong
 
 
+@pytest.mark.long
 def test_there_are_three_hundred_different_attacks(good):
     files = {data for make in CORPORA for _, data in make(good)}
     assert len(files) >= 300
 
 
+@pytest.mark.long_cases("containers")
 @pytest.mark.parametrize("make", CORPORA, ids=lambda f: f.__name__)
 def test_a_share_of_the_attacks_is_refused(make, good, tmp_path, watch):
     files = [item for i, item in enumerate(make(good)) if i % SHARE == 5]

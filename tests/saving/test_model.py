@@ -100,6 +100,7 @@ def test_training_goes_on_as_if_nothing_had_happened(name, tmp_path):
     assert loaded.optimizer.iterations == model.optimizer.iterations > 0
 
 
+@pytest.mark.long
 def test_layers_frozen_since_the_last_fit(tmp_path):
     model, path = sequential(), tmp_path / "m.exburn"
     model.compile("adam", "sparse_categorical_crossentropy")

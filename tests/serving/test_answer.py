@@ -67,6 +67,7 @@ def test_deadlines_hold_whoever_waits(gate):
     assert gate.batches[-1] == [3.0]
 
 
+@pytest.mark.long
 def test_a_request_leaves_nothing_behind(serving, rows):
     """Without the garbage collector: in a cycle, large arrays would pile up."""
     from exburn.serving.answer import Answer

@@ -59,6 +59,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_the_end_of_the_interpreter_and_the_child_of_a_fork():
     """The first answers what it has; the second, whose threads are gone, says so."""

@@ -67,6 +67,7 @@ class Hooked(exburn.callbacks.Callback):
         self.seen.append(batch)
 
 
+@pytest.mark.long_cases("40")
 @pytest.mark.parametrize(  # 13 and 3 steps
     "rows", [pytest.param(203, marks=pytest.mark.slow), 40]
 )
@@ -119,6 +120,7 @@ def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     assert same_bits(streamed, whole)
 
 
+@pytest.mark.long
 def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     x, y = blobs
     whole, parts = network(), network()
@@ -184,6 +186,7 @@ class OwnStep(exburn.Sequential):
         return custom_step(state, data, self)
 
 
+@pytest.mark.long
 def test_own_steps_and_other_optimizers_accumulate_too(blobs):
     x, y = (v[:192] for v in blobs)
 

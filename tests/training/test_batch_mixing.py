@@ -216,6 +216,7 @@ def test_a_metric_function_that_compares_rows():
     assert model.evaluate(X, Y, verbose=0) == pytest.approx([wanted, wanted])
 
 
+@pytest.mark.long_cases("several")
 @pytest.mark.parametrize(
     "parts",
     [

@@ -43,6 +43,7 @@ def test_a_changed_dtype_warns():
         model.train_on_batch(x.astype("uint8"), y)
 
 
+@pytest.mark.long
 def test_nothing_that_is_meant_warns():
     x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
@@ -62,6 +63,7 @@ def test_nothing_that_is_meant_warns():
     assert counts == {"train": 4, "evaluate": 3, "predict": 1}
 
 
+@pytest.mark.long
 def test_sizes_that_change_are_told_from_the_last_one():
     x, y = np.ones((120, 4), "float32"), np.ones((120, 1), "float32")
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
@@ -149,6 +151,7 @@ def test_data_that_are_bound_to_a_device_compile_once(order, programs):
     assert len(moved) == 2 * (programs - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", [True, False])  # by its length, or by steps=
 def test_loaders_of_many_lengths_share_programs_of_evaluation(known):
     model, whole = sequence_model(), batches(*[4] * 16)

@@ -63,6 +63,7 @@ def windows_of_training(model):
     return windows(traced.jaxpr.jaxpr)
 
 
+@pytest.mark.long_cases("4-True-float32", "4-True-mixed_bfloat16")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])
 def test_pointwise_ones_are_products_where_there_are_few_others(
@@ -79,6 +80,7 @@ def test_pointwise_ones_are_products_where_there_are_few_others(
     assert ((1, 1) not in found) == (wanted or policy != "float32")
 
 
+@pytest.mark.long
 def test_the_numbers_are_those_of_convolutions(on_gpu, monkeypatch):
     ours = trained(bottlenecks())
     monkeypatch.setattr(dispatch, "why_not", lambda: "XLA's, to compare")

@@ -109,10 +109,10 @@ def with_a_word_more(keras):
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [with_a_metric, with_a_word_more])
-def test_logs_and_weights_are_those_of_keras(make):
-    found = []
-    for keras in (exburn, peer):
+def test_logs_and_weights_are_those_of_keras(make, golden):
+    def trained(keras):
         model = make(keras)
         history = model.fit(
             X,
@@ -125,21 +125,23 @@ def test_logs_and_weights_are_those_of_keras(make):
             verbose=0,
         )
         logs = model.evaluate(X, Y, sample_weight=W, return_dict=True, verbose=0)
-        found.append((history.history, logs, model.get_weights()))
-    ours, theirs = found
+        return dict(history.history), logs, model.get_weights()
+
+    ours, theirs = trained(exburn), golden(lambda: trained(peer))
     assert_alike(ours[0], theirs[0])
     assert_alike(ours[1], theirs[1])
     for a, b in zip(ours[2], theirs[2], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_results_of_several_outputs_are_those_of_keras():
+def test_results_of_several_outputs_are_those_of_keras(golden):
     targets = {"a": Y, "b": Y + 1}
-    ours, theirs = (
-        make.fit(X, targets, epochs=2, batch_size=32, shuffle=False, verbose=0).history
-        for make in (with_named_results(exburn), with_named_results(peer))
-    )
-    assert_alike(ours, theirs)
+    options = {"epochs": 2, "batch_size": 32, "shuffle": False, "verbose": 0}
+
+    def logged(keras):
+        return dict(with_named_results(keras).fit(X, targets, **options).history)
+
+    assert_alike(logged(exburn), golden(lambda: logged(peer)))
 
 
 class Repeated(exburn.utils.PyDataset):

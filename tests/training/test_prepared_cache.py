@@ -28,6 +28,7 @@ def model():
     return trained()
 
 
+@pytest.mark.long
 def test_a_model_stays_prepared_for_batches_of_several_forms(model, monkeypatch):
     train, test = model.train_on_batch, model.test_on_batch
     weights = np.linspace(0, 2, 20, dtype=np.float32)
@@ -119,6 +120,7 @@ def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
         assert model.predict_on_batch(x).shape == (1, 1)
 
 
+@pytest.mark.long
 def test_single_batches_follow_changes_of_the_model():
     """What was prepared for the batch before is not used for another model."""
     model = keras.Sequential(

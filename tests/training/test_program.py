@@ -36,6 +36,7 @@ def test_the_learning_rate_changes_without_a_new_trace(blobs, classifier):
     assert model.trace_counts["train"] == 1
 
 
+@pytest.mark.long
 def test_chunks_change_nothing(blobs, classifier):
     """Single steps, chunks that divide the epoch, chunks that do not: all equal."""
     x, y = blobs

@@ -42,10 +42,10 @@ def test_nothing_is_sent_that_is_there_already(model, call, sent, monkeypatch):
     arguments, put = [], []
     called, device_put = Program.__call__, jax.device_put
 
-    def noted(self, *args):
+    def noted(self, *args, **kwargs):
         leaves = jax.tree.leaves(args)
         arguments.append(sum(not isinstance(leaf, jax.Array) for leaf in leaves))
-        return called(self, *args)
+        return called(self, *args, **kwargs)
 
     def counted(value, *args, **kwargs):
         put.append(jax.tree.map(np.shape, value))

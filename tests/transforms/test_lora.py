@@ -92,6 +92,7 @@ def test_every_layer_adapts_and_merges(stored, tmp_path):
     assert all(learns for _, w, learns in iter_weights(model) if w.trainable)
 
 
+@pytest.mark.long
 def test_few_parameters_learn_beside_frozen_ones(trained, digits):
     model = trained.clone()
     model.compile("adamw", "cross_entropy", metrics=["accuracy"], seed=0)
@@ -210,6 +211,7 @@ def nested():
     return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(10)])
 
 
+@pytest.mark.long_cases("None-make")
 @pytest.mark.parametrize("build", [make, nested, Subclass])
 @pytest.mark.parametrize("dtype", [None, "int8"])
 def test_a_clone_with_fresh_weights_has_the_adapters(build, dtype):

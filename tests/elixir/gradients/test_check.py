@@ -28,6 +28,7 @@ broken.defvjp(
 )
 
 
+@pytest.mark.long
 def test_the_check_names_the_layer_with_a_wrong_gradient():
     made = model(
         layers.Dense(5, "tanh", name="good"), layers.Dense(4, broken, name="bad")
@@ -40,6 +41,7 @@ def test_the_check_names_the_layer_with_a_wrong_gradient():
     assert found.worst.path in wrong and "← worst" in str(found)
 
 
+@pytest.mark.long
 def test_corners_are_left_out():
     made = model(layers.Dense(128, "relu"))
     found = exburn.check_gradients(made, (X, Y), elements=None)
@@ -58,6 +60,7 @@ class Corner(exburn.Layer):
         return x * jax.nn.relu(self.w + 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
 def test_a_corner_right_at_a_weight_is_no_error(method):
     found = exburn.check_gradients(model(Corner(name="c")), (X, Y), method=method)
@@ -75,6 +78,7 @@ class Odd(exburn.Layer):
         return x * self.factor
 
 
+@pytest.mark.long
 def test_scalar_and_empty_parameters():
     made = model(Odd(name="odd"))
     found = exburn.compute_gradients(made, (X, Y), method="numerical")

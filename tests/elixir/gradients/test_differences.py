@@ -19,6 +19,7 @@ def smooth():
     return model(layers.Dense(5, "tanh"), layers.Dropout(0.3))
 
 
+@pytest.mark.long_cases("numerical-0.0001")
 @pytest.mark.parametrize(
     ("method", "atol"), [("numerical", 1e-4), ("numerical_batch", 3e-3)]
 )
@@ -42,6 +43,7 @@ def temporary_bytes(made, budget):
     return compiled.memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.long
 def test_chunks_fit_the_memory(smooth, monkeypatch):
     sizes = [temporary_bytes(smooth, 2**bits) for bits in (14, 22)]
     assert 3 * sizes[0] < sizes[1] < 2**22
@@ -70,6 +72,7 @@ class Own(exburn.Layer):
         return y + jnp.tanh(x @ twice @ twice * self.scale.get_value())[:, :3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["numerical", "numerical_batch"])
 def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])

@@ -31,6 +31,7 @@ def exact(made, x, y):
     return jax.grad(loss)(weights)
 
 
+@pytest.mark.long
 def test_autodiff_is_jax_grad():
     made = model(layers.Dense(5, "tanh"))
     found = exburn.compute_gradients(made, (X, Y))
@@ -54,6 +55,7 @@ def test_train_step_is_train_on_batch():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_train_step_by_differences_updates_everything():
     def make():
         return model(layers.Dense(5, "tanh"), layers.BatchNormalization())
@@ -126,7 +128,7 @@ BAD = [
     (lambda: grads(method="magic"), UnknownNameError),
     (lambda: grads(method="numerical", epsilon=0), ArgumentError),
     (lambda: grads(method="numerical", epsilon=np.inf), ArgumentError),
-    (lambda: grads(method="numerical", epsilon="small"), DTypeError),
+    (lambda: grads(method="numerical", epsilon="small"), ArgumentError),
     (lambda: exburn.train_step(object(), (X, Y)), DTypeError),
     (lambda: exburn.compute_gradients(len, (X, Y)), DTypeError),
     (lambda: exburn.check_gradients(model(), (X, Y), elements=0), ArgumentError),
@@ -138,7 +140,7 @@ BAD = [
     (lambda: exburn.compute_gradients(model(), iter([(X, Y)])), DataError),
     (lambda: exburn.check_gradients(model(), (X, Y), method="autodiff"), ArgumentError),
     (lambda: exburn.profile_step(model(), (X, Y), runs=0), ArgumentError),
-    (lambda: exburn.profile_step(model(), (X, Y), warmup=1.5), DTypeError),
+    (lambda: exburn.profile_step(model(), (X, Y), warmup=1.5), ArgumentError),
     (lambda: fit(learning_rate=-1), ArgumentError),
     (lambda: fit(device="gpu:9"), ArgumentError),
     (lambda: exburn.train_step(model(), (X, Y), clip_norm=-1), ArgumentError),

@@ -52,6 +52,7 @@ def test_the_same_comes_out(join):
     np.testing.assert_allclose(together, outputs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_validation_too_and_the_plan_says_so():
     x, y = arrays()
     found = {}
@@ -160,6 +161,7 @@ SEEN = {
 }
 
 
+@pytest.mark.long_cases("eager")
 @pytest.mark.parametrize("case", SEEN)
 def test_what_would_be_seen_is_not_joined(case):
     make, compiled = SEEN[case]

@@ -1,8 +1,8 @@
 """What is given for each output of a model: several losses, nested outputs."""
 
-import keras as peer
 import numpy as np
 import pytest
+from tests.golden import keras as peer
 
 import exburn
 from exburn.errors import ArgumentError, DataError
@@ -50,17 +50,16 @@ SEVERAL = [["mse", "mae"], "mae"]
 
 @pytest.mark.parametrize("weights", [None, [[2.0, 0.5], 3.0]])
 @pytest.mark.parametrize("as_dict", [False, True])
-def test_an_output_has_several_losses(as_dict, weights):
+def test_an_output_has_several_losses(as_dict, weights, golden):
     outputs, targets, settings = list, Y, {"loss": SEVERAL, "loss_weights": weights}
     if as_dict:
         outputs, targets = named, BY_NAME
         settings = {"loss": dict(zip("zy", SEVERAL, strict=True))}
         if weights:
             settings["loss_weights"] = dict(zip("zy", weights, strict=True))
-    ours, theirs = (
-        logs(keras, functional, outputs, targets, settings)[0]
-        for keras in (exburn, peer)
-    )
+    case = functional, outputs, targets, settings
+    ours, _ = logs(exburn, *case)
+    theirs, _ = golden(lambda: logs(peer(), *case))
     assert ours["loss"] == pytest.approx(theirs["loss"], 1e-5)
     first, second = ("z_loss", "y_loss") if as_dict else ("b_loss", "a_loss")
     assert list(ours) == ["loss", first, f"{first}_1", second]
@@ -82,16 +81,17 @@ def test_several_losses_of_the_only_output(tmp_path):
         model.evaluate(X, Y[0], verbose=0)
 
 
-def test_a_layer_with_two_outputs_gives_its_name_to_both():
+def test_a_layer_with_two_outputs_gives_its_name_to_both(golden):
     def logged(keras):
         x = keras.Input((3,))
         shared = keras.layers.Dense(2, name="shared")
         model = keras.Model(x, [shared(x), shared(2 * x)])
         assert model.output_names == ["shared", "shared"]
         model.compile("sgd", loss="mse", metrics=["mae", "mae"])
-        return model.evaluate(X, [Y[1], Y[1]], verbose=0, return_dict=True).keys()
+        return [*model.evaluate(X, [Y[1], Y[1]], verbose=0, return_dict=True)]
 
-    assert logged(exburn) == {*logged(peer), "shared_loss_1"}
+    theirs = golden(lambda: logged(peer()))
+    assert {*logged(exburn)} == {*theirs, "shared_loss_1"}
 
 
 def three(keras, form):
@@ -112,17 +112,21 @@ NESTED = [
 ]
 
 
+@pytest.mark.long_cases(
+    "dict of lists-<lambda>-None-None0",
+    "dict of lists-<lambda>-None-None1",
+    "dict of lists-<lambda>-weights6-measured6",
+)
 @pytest.mark.parametrize(("name", "loss", "weights", "measured"), NESTED)
-def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path):
+def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path, golden):
     form = FORMS[name]
     settings = {"loss": loss("mse", "mae", "mse")}
     if weights:
         settings |= {"loss_weights": form(*weights), "metrics": form(*measured)}
     targets = form(Y[0], Y[1], Y[0] * 2)
-    ours, theirs = (
-        logs(keras, lambda keras, _: three(keras, form), None, targets, settings)[0]
-        for keras in (exburn, peer)
-    )
+    case = (lambda keras, _: three(keras, form)), None, targets, settings
+    ours, _ = logs(exburn, *case)
+    theirs, _ = golden(lambda: logs(peer(), *case))
     assert ours == pytest.approx(theirs, 1e-4)
     model = three(exburn, form)
     model.compile("sgd", **settings)
@@ -138,12 +142,11 @@ TUPLES = [lambda a, b: (a, (b,)), lambda a, b: {"p": (a, b)}]
 
 
 @pytest.mark.parametrize("form", TUPLES)
-def test_nested_outputs_of_a_subclass(form):
+def test_nested_outputs_of_a_subclass(form, golden):
     settings = {"loss": form("mse", "mae"), "metrics": form("mae", "mse")}
-    ours, theirs = (
-        logs(keras, subclass, lambda ends: form(*ends), form(*Y), settings)[0]
-        for keras in (exburn, peer)
-    )
+    case = subclass, (lambda ends: form(*ends)), form(*Y), settings
+    ours, _ = logs(exburn, *case)
+    theirs, _ = golden(lambda: logs(peer(), *case))
     assert ours == pytest.approx(theirs, 1e-4)
 
 

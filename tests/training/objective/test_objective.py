@@ -67,6 +67,7 @@ def compiled(loss, **options):
     return model
 
 
+@pytest.mark.long_cases("function")
 @pytest.mark.parametrize("loss", [noisy, Seeded()], ids=["function", "generator"])
 def test_each_step_draws_anew_and_a_run_is_repeated(loss):
     first = compiled(loss).fit(X, X, batch_size=4, epochs=3, verbose=0).history
@@ -92,6 +93,7 @@ def test_batches_of_an_evaluation_draw_of_their_own():
     )
 
 
+@pytest.mark.long
 def test_single_batches_and_eager_steps_draw_too():
     model = compiled(noisy)
     assert model.train_on_batch(X, X) != model.train_on_batch(X, X)

@@ -49,6 +49,7 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
         layers.Dense(3).quantize("int8")
 
 
+@pytest.mark.long_cases("multi_head_attention-2-4")
 @pytest.mark.parametrize(
     "layer, inputs, packed",
     [

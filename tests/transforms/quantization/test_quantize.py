@@ -13,6 +13,7 @@ from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
 
 
+@pytest.mark.long
 def test_the_model_itself_stays_and_goes_on_training(trained, data):
     before, outputs = weights(trained), trained.predict(data[0], verbose=0)
     small = trained.quantize("int4", calibration=data[0])

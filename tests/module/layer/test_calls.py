@@ -10,6 +10,7 @@ import exburn as keras
 from exburn import errors, layers
 
 
+@pytest.mark.long_cases("<lambda>-shape2")
 @pytest.mark.parametrize(
     ("make", "shape"),
     [
