@@ -94,7 +94,7 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
 
 
 def measured(function: Callable[..., Any], args: tuple) -> tuple[Any, float]:
-    """What it returns, and seconds of a call."""
+    """A function's result, and the seconds of a call."""
     program = jax.jit(function)
     out = jax.block_until_ready(program(*args))
     spans = []

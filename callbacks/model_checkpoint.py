@@ -219,7 +219,10 @@ class ModelCheckpoint(StateCheckpoint):
         write(path)
 
     def _attempt(self, act: Callable[[str], object], path: str, what: str) -> bool:
-        """Whether the disk let it be done; if not, that is an error, or a warning."""
+        """Writes or removes a file; says whether the disk let that be done.
+
+        If not, that is an error, or a warning.
+        """
         try:
             act(self._place(path))
         except OSError as error:

@@ -271,5 +271,5 @@ def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, 
 def apply_constraints(
     params: dict[str, Any], constraints: dict[str, Any]
 ) -> dict[str, Any]:
-    """The parameters, those that have a constraint after it."""
+    """The parameters, each after its constraint if there is one."""
     return params | {name: f(params[name]) for name, f in constraints.items()}

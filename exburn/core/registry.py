@@ -638,5 +638,5 @@ class Catalogue:
 
 
 def _is_kind(found: Any, base: type) -> bool:
-    """Whether it is a function, or a class of that kind."""
+    """Whether a registered object is a function, or a class of that kind."""
     return not isinstance(found, type) or issubclass(found, base)

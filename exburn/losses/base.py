@@ -153,7 +153,7 @@ class Loss:
         return reduce(values if apart else _for_each_entry(self.name, values, mask))
 
     def _keeps_apart(self, mask: Any, y_true: Any, y_pred: Any) -> bool:
-        """Whether it has a value for each entry of the mask."""
+        """Whether the loss has a value for each entry of the mask."""
         if mask is None or jnp.ndim(mask) < 2:
             return True
         try:

@@ -26,7 +26,7 @@ EPSILON = 1e-7
 
 @jax.custom_jvp
 def clip_probability(probability: jax.Array) -> jax.Array:
-    """At least 1e-7 from 0 and from 1, so that both logarithms are finite."""
+    """A probability at least 1e-7 from 0 and from 1: both logarithms are finite."""
     return jnp.clip(probability, EPSILON, 1 - EPSILON)
 
 

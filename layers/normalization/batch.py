@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn import constraints, initializers, regularizers
+from exburn import initializers
 from exburn.core import forward_context, quick_trace
 from exburn.core.checks import check_integer, check_number
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
+from exburn.layers.normalization.layer import Scaled
 from exburn.module.input_spec import InputSpec
-from exburn.module.layer import Layer
 from exburn.module.variable import Weight
 from exburn.runtime.cached_trace import traced_once
 
@@ -24,7 +25,7 @@ __all__ = ["BatchNormalization"]
 
 
 @register_builtin
-class BatchNormalization(Layer):
+class BatchNormalization(Scaled):
     """Normalizes every channel by its mean and variance over the batch.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
@@ -75,8 +76,6 @@ class BatchNormalization(Layer):
     """
 
     supports_masking = True
-    gamma: Weight | None = None
-    beta: Weight | None = None
     moving_mean: Weight
     moving_variance: Weight
     moving_stddev: Weight
@@ -104,21 +103,13 @@ class BatchNormalization(Layer):
         synchronized=False,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.axis = check_integer("BatchNormalization", "axis", axis)
         op = "BatchNormalization"
+        axis = check_integer(op, "axis", axis)
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
+        self.axis: int = axis
         self.momentum = check_number(op, "momentum", momentum, high=1.0)
-        self.epsilon = check_number(op, "epsilon", epsilon)
-        self.center = bool(center)
-        self.scale = bool(scale)
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
-        self.beta_regularizer = regularizers.get(beta_regularizer)
-        self.gamma_regularizer = regularizers.get(gamma_regularizer)
-        self.beta_constraint = constraints.get(beta_constraint)
-        self.gamma_constraint = constraints.get(gamma_constraint)
         self.renorm = bool(renorm)
         self.renorm_momentum = check_number(
             op, "renorm_momentum", renorm_momentum, high=1.0
@@ -136,22 +127,7 @@ class BatchNormalization(Layer):
                 hint="Use axis=-1 for channels in the last axis.",
             )
         axis, shape = self.axis, (input_shape[self.axis],)
-        if self.scale:
-            self.gamma = self.add_weight(
-                shape,
-                self.gamma_initializer,
-                name="gamma",
-                regularizer=self.gamma_regularizer,
-                constraint=self.gamma_constraint,
-            )
-        if self.center:
-            self.beta = self.add_weight(
-                shape,
-                self.beta_initializer,
-                name="beta",
-                regularizer=self.beta_regularizer,
-                constraint=self.beta_constraint,
-            )
+        self._add_scale(shape)
         variance = self.moving_variance_initializer
 
         def deviation(shape, dtype):

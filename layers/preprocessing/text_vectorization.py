@@ -287,7 +287,7 @@ def _check_ngrams(op: str, ngrams: Any) -> tuple[int, ...] | None:
 
 
 def _unequal(inputs: Any) -> bool:
-    """Whether these are rows of words of different lengths."""
+    """Whether inputs are rows of words of different lengths."""
     rows = isinstance(inputs, list | tuple) and all(
         isinstance(row, list | tuple | np.ndarray) for row in inputs
     )

@@ -302,7 +302,7 @@ def get_precision() -> DTypePolicy:
 
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
-    """In the block, in this thread, new layers take this policy, not the process'."""
+    """Gives new layers this policy, not the process', in the block and thread."""
     return scoped(_inside, Precision.of(policy))
 
 
