@@ -13,7 +13,7 @@ from exburn.core import forward_context, quick_trace
 from exburn.initializers import GlorotUniform
 from exburn.kernels.max_pool import largest
 from exburn.kernels.padded_matmul import wide_product
-from exburn.layers.normalization.batch import _normalized
+from exburn.layers.normalization.batch import _normalize
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
@@ -32,7 +32,7 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
         lambda: jax.make_jaxpr(lambda x: wide_product(x, KERNEL, KERNEL[0]))(ROWS),
         lambda: jax.make_jaxpr(lambda x: quick_trace.add_bias(x, V, 3))(X),
         lambda: jax.make_jaxpr(
-            lambda x: _normalized.__wrapped__(x, None, V, V, None, 3, 1e-3, ())
+            lambda x: _normalize.__wrapped__(x, None, V, V, None, 3, 1e-3, ())
         )(X),
         lambda: jax.make_jaxpr(Adam(0.1).apply_rule)(
             {"w": V}, {"w": {"m": V, "v": V}}, {"w": V}, np.float32(1), np.int32(0)
