@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from exburn.core.checks import check_integer
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
 
@@ -201,7 +201,7 @@ def current() -> Context | None:
 
 def forward(context: Context) -> AbstractContextManager[Context]:
     """Runs the block as (part of) the forward pass of ``context``."""
-    return scoped(_current, context)
+    return value_scope(_current, context)
 
 
 @contextlib.contextmanager

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax import export as jax_export
 
-from exburn.core.symbolic_shapes import dim, held, spec_of
+from exburn.core.symbolic_shapes import canonical_spec, dim, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.kernels.conv.dispatch import for_other_platforms
 from exburn.module.building import require_built
 from exburn.module.traversal import iter_modules
 from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
-from exburn.saving.checksum import sealed
+from exburn.saving.checksum import seal
 from exburn.training.module import SplitModule
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def export(
             "inputs are those that model.encode_inputs(x) returns",
             stacklevel=2,
         )
-    with _unobserved(self):
+    with _without_observers(self):
         split = SplitModule(self)
     groups = split.read()
 
@@ -110,7 +110,7 @@ def export(
             {"cause": str(error).partition("\n")[0]},
             hint="Fix it: model.export(path, batch_size=32).",
         ) from error
-    data = sealed(program.serialize())  # JAX reads past no program's end
+    data = seal(program.serialize())  # JAX reads past no program's end
     write_atomically(Path(filepath), lambda file: file.write(data))
 
 
@@ -126,12 +126,13 @@ def _specs_for_export(model: Model, signature: Any, batch_size: int | None) -> A
     rows = dim(0) if batch_size is None else batch_size
     known = jax.tree.map(lambda v: spec_of(tuple(v.shape), v.dtype), given)
     return jax.tree.map(
-        lambda v: held(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)), known
+        lambda v: canonical_spec(jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype)),
+        known,
     )
 
 
 @contextlib.contextmanager
-def _unobserved(model: Any) -> Iterator[None]:
+def _without_observers(model: Any) -> Iterator[None]:
     """The model without the functions of ``on_output``, which stay in this process."""
     tapped = [
         (layer, layer._taps)

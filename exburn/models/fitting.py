@@ -197,7 +197,7 @@ def fit(
     if validation is not None:
         seed = trainer.holder.seed if shuffle else None  # as they will be read
         first = first_batch(dataset, seed, fixed_batch_size(self), batch_size)
-        with _named("in the validation data"):
+        with _noting("in the validation data"):
             names = part_names(self)[1]
             validation = with_targets_like(validation, first[1], names)
             with closed_if_it_fails(dataset, validation):
@@ -300,7 +300,7 @@ def _add_accuracy(model: Model) -> None:
 
 
 @contextlib.contextmanager
-def _named(what: str):
+def _noting(what: str):
     """Errors of the block say where they come from."""
     try:
         yield

@@ -94,9 +94,9 @@ def capture(
         with on_device(self):
             found = program(programs.split.read(), dataset.tree[0])
     except jax.errors.UnexpectedTracerError as error:
-        raise _hidden(list(paths)) from error
+        raise _hidden_error(list(paths)) from error
     if missing := [path for path in paths if not found[path]]:
-        raise _hidden(missing)
+        raise _hidden_error(missing)
     found = jax.device_get(found)
     return {p: v[0] if len(v := found[p]) == 1 else v for p in paths}
 
@@ -188,7 +188,7 @@ def to_device(self: Model, device: Any) -> Any:
     return self
 
 
-def _hidden(paths: list[str]) -> ArgumentError:
+def _hidden_error(paths: list[str]) -> ArgumentError:
     return ArgumentError(
         "capture",
         "a layer must be called in the open, not inside a loop or by its parts alone",

@@ -42,7 +42,7 @@ from exburn.models.changes import records
 from exburn.models.compiling import is_eager
 from exburn.models.config import describe, entry_names, input_layer, rebuild
 from exburn.models.host_graph import HostGraph, split_off
-from exburn.models.pickling import reduced
+from exburn.models.pickling import reduce_model
 from exburn.models.training_settings import (
     TrainingSettings,
     require_hook,
@@ -350,7 +350,7 @@ class Model(Layer):
         assert self.graph is not None
         host = self.host_graph
         graph = self.graph if host is None else host.program
-        return _unpacked(graph.run(self.nodes, inputs))
+        return _unpack_single(graph.run(self.nodes, inputs))
 
     def _call_symbols(self, args, kwargs):
         if self.host_graph is not None:
@@ -399,7 +399,7 @@ class Model(Layer):
 
     def __reduce_ex__(self, protocol):
         # The metadata hold functions, which no pickle can.
-        return reduced(self) if self.built else super().__reduce_ex__(protocol)
+        return reduce_model(self) if self.built else super().__reduce_ex__(protocol)
 
     # ------------------------------------------------------------------ accessors
     @property
@@ -531,7 +531,7 @@ class Model(Layer):
 
     @property
     def output_shape(self):
-        return _shapes(_unpacked(self.output))
+        return _shapes(_unpack_single(self.output))
 
     @property
     def input_axes(self) -> list[tuple[str, ...] | None] | None:
@@ -802,7 +802,7 @@ def _values(nodes: Any) -> list[Layer]:
     return [layer for _, layer in _items(nodes)]
 
 
-def _unpacked(outputs: Any) -> Any:
+def _unpack_single(outputs: Any) -> Any:
     """What is in a list or tuple of one; else the outputs, as they are."""
     one = type(outputs) in (list, tuple) and len(outputs) == 1
     return outputs[0] if one else outputs

@@ -88,7 +88,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
                 yield
             return
         given.setdefault("lr_schedule", rate)
-    values = _checked("fit", optimizer, given)
+    values = _check_options("fit", optimizer, given)
     key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
     key += (optimizer.revision,)
     variants = self._run.value.variants
@@ -123,7 +123,7 @@ def options(self: Model, **options: Any) -> Iterator[None]:
 def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> None:
     """Sets options that are not None for good: those of ``compile``."""
     given = {name: value for name, value in options.items() if value is not None}
-    values = _checked("compile", optimizer, given)
+    values = _check_options("compile", optimizer, given)
     if learning_rate is not None:
         optimizer.learning_rate = learning_rate
     for target in _targets(optimizer):
@@ -165,7 +165,9 @@ def _targets(optimizer: Optimizer) -> list[Optimizer]:
     return [optimizer]
 
 
-def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str, Any]:
+def _check_options(
+    op: str, optimizer: Optimizer, options: dict[str, Any]
+) -> dict[str, Any]:
     """The options as attributes of the optimizer."""
     values: dict[str, Any] = {}
     for name, value in options.items():

@@ -36,10 +36,10 @@ def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None
         if not is_exhausted(error) or isinstance(error, OutOfMemoryError):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold data on the device
-        raise _exhausted(model, op, dataset, rows, error) from error
+        raise _exhausted_error(model, op, dataset, rows, error) from error
 
 
-def _exhausted(model, op, dataset, rows: int, error) -> OutOfMemoryError:
+def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
     details: dict[str, Any] = {"batch size": rows}
     plan, half = None, f"batch_size={max(rows // 2, 1)}"
     trainer = model._run.value.trainer

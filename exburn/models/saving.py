@@ -161,10 +161,10 @@ def get_compile_config(self: Model) -> dict[str, Any] | None:
     if made is None:
         return None
     made["optimizer"] = registry.serialize(made["optimizer"])
-    made["loss"] = _each(made["loss"], _described(losses.serialize))
+    made["loss"] = _each(made["loss"], _describe_with(losses.serialize))
     made["loss_weights"] = registry.serialize(made["loss_weights"])
     for name in ("metrics", "weighted_metrics"):
-        made[name] = _each(made[name], _described(metrics.serialize))
+        made[name] = _each(made[name], _describe_with(metrics.serialize))
     made["warmup"] = _warmup_config(made["warmup"])
     made["device"] = _device_config(made["device"])
     return made
@@ -309,7 +309,7 @@ def _made_by(deserialize: Callable[[Any], Any], kind: type) -> Callable[[Any], A
     return convert
 
 
-def _described(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _describe_with(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping):
             return dict(value)

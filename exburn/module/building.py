@@ -23,7 +23,7 @@ from exburn.core import forward_context, late_binding, registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.precision import DTypePolicy, is_float
 from exburn.core.substitution import making_clone, substituting
-from exburn.core.symbolic_shapes import common_sizes, dim, held, trace_shapes
+from exburn.core.symbolic_shapes import canonical_spec, common_sizes, dim, trace_shapes
 from exburn.errors import NotBuiltError
 from exburn.module.copying import paths_of, standing_for, twin
 from exburn.module.deferred_placement import place_value
@@ -116,8 +116,8 @@ def place(root: Any) -> None:
         if path and hasattr(module, "_meta"):
             module._meta.value.path = top + path
     for path, weight, _ in iter_weights(root):
-        if (held := weight.get_metadata().get("place")) is not None:  # not flax's own
-            held.path = top + path
+        if (where := weight.get_metadata().get("place")) is not None:  # not flax's own
+            where.path = top + path
 
 
 def reseed(root: Any, seed: int) -> None:
@@ -206,7 +206,7 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     if layer._meta.value.traced is None:
         return None
     rebuild, specs = layer._meta.value.traced
-    specs = [held(spec) for spec in specs]
+    specs = [canonical_spec(spec) for spec in specs]
     # Arrays that are plain attributes stay what they are.
     graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
     # No array stays here: errors of the trace keep this frame, and what is kept cannot

@@ -14,7 +14,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn.core import forward_context
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, ShapeError
 
@@ -86,7 +86,7 @@ class StatelessScope:
         except ArgumentError:
             set_values(self._held.values())
             raise
-        self._open.enter_context(scoped(_current, self))
+        self._open.enter_context(value_scope(_current, self))
         if self._seeds:
             self._open.enter_context(forward_context.key_scope(self._key))
         return self

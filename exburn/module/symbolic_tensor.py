@@ -153,7 +153,7 @@ class Symbol:
         return symbol
 
     def _take(self, spec, call: Call | None, index: int, name: str | None) -> None:
-        if not jax_dispatch.extended():
+        if not jax_dispatch.is_extended():
             jax_dispatch.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
         self.mask: Any = None  # the spec of the mask that comes with the values

@@ -86,7 +86,7 @@ class Epochs:
         if waking():
             self._compile_training()
         state = preparer.initial_state(getattr(self.feed.dataset, "tree", ()))
-        state = holder.own(state) if resume is None else resume.shown(state)
+        state = holder.own(state) if resume is None else resume.state_for_hooks(state)
         self._fresh = state.metrics
         with self.points, holder.telling(self.callbacks):
             preparer.begin_run(state)

@@ -13,7 +13,7 @@ import jax
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.runtime.signals import Termination
-from exburn.runtime.transfer import counted
+from exburn.runtime.transfer import batch_number
 from exburn.training.check import in_batch
 from exburn.training.feed.base import Feed
 from exburn.training.output_collector import OutputCollector
@@ -70,7 +70,7 @@ def evaluate(
         for chunk in timing.data(chunks):
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
-            start = counted(done)
+            start = batch_number(done)
             with in_batch(done, "evaluation" if alone else "validation"):
                 totals, readings = programs.evaluate(
                     arrays, totals, *chunk.arguments, start
@@ -92,7 +92,7 @@ def evaluate(
             if owner.stop_evaluating or (termination and termination.requested):
                 break
     if epoch is not None:
-        epoch.validated(timing)
+        epoch.add_validation(timing)
     if feed.ended is not None:
         warn(feed.ended)
     logs = prepared.read_logs(readings.sent())
@@ -124,7 +124,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
-            start = counted(first + done)
+            start = batch_number(first + done)
             with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)

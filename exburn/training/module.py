@@ -287,7 +287,7 @@ class SplitModule:
         )
 
     @property
-    def regularized(self) -> bool:
+    def has_regularizers(self) -> bool:
         """Whether a trained weight has a regularizer."""
         metas = (self.variables[name].get_metadata() for name in self.params)
         return any(meta.get("regularizer") for meta in metas)

@@ -24,7 +24,7 @@ from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.check import check_ids
 from exburn.training.compile_log import CompileLog
 from exburn.training.custom_step import CustomSteps, own_steps
-from exburn.training.feed.plan import unrolled
+from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint
 from exburn.training.forward import Forward, check_constants, trace
 from exburn.training.module import SplitModule
@@ -159,9 +159,9 @@ class Preparer:
     def _prepare_anew(self, batch: tuple, names: Any, kind: str) -> Any:
         while True:
             with contextlib.suppress(_TryAgain), self._proving():
-                return self._prepared(batch, names, kind)
+                return self._prepare_once(batch, names, kind)
 
-    def _prepared(self, batch: tuple, names: Any, kind: str) -> Any:
+    def _prepare_once(self, batch: tuple, names: Any, kind: str) -> Any:
         x, y, w = specs = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
         own = overrides(self.holder.module, f"{kind}_step")
@@ -349,7 +349,7 @@ class Preparer:
         if old is None or old.params != split.params:  # frozen or unfrozen
             self.holder.refit_state(split)
         self.holder.current_split, self._programs, self._forwards = split, {}, {}
-        self._trained = _trained(self.holder.module)
+        self._trained = _trained_names(self.holder.module)
         self._switched = self._switches()
         self.custom = CustomSteps(split, self.holder.optimizer)
 
@@ -407,7 +407,7 @@ class Preparer:
         if switches == self._switched:  # the names below take a while to gather
             return False
         self._switched = switches
-        if _trained(self.holder.module) == self._trained:
+        if _trained_names(self.holder.module) == self._trained:
             return False
         self.holder.end_run()
         self._resplit()
@@ -537,7 +537,9 @@ class Preparer:
         if self.asked_unroll != "auto":
             return int(self.asked_unroll)
         cost = self.first_cost()
-        return 1 if cost is None else unrolled(cost, jax.default_backend(), training)
+        return (
+            1 if cost is None else choose_unroll(cost, jax.default_backend(), training)
+        )
 
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
@@ -560,7 +562,7 @@ class Preparer:
         if self.objective.terms or custom or self._seen is None:
             return True
         own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
-        return own_loss or self._seen.losses > 0 or self.holder.split.regularized
+        return own_loss or self._seen.losses > 0 or self.holder.split.has_regularizers
 
     def check(
         self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
@@ -677,7 +679,7 @@ class Preparer:
         return {name: host[name] for name in dict.fromkeys([*order, *host])}
 
 
-def _trained(module: Any) -> tuple[list[str], list[str]]:
+def _trained_names(module: Any) -> tuple[list[str], list[str]]:
     """Names of the trained parameters, and paths of the frozen layers."""
     names = [path for path, _, learns in iter_weights(module) if learns]
     return names, frozen_paths(module) if isinstance(module, Layer) else []

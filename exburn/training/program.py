@@ -252,7 +252,7 @@ class Programs:
             state: Specs of a ``TrainState``, or of the module's arrays.
             data: Specs of a chunk of one batch.
         """
-        steps = self.steps.uncounted()
+        steps = self.steps.without_counting()
         if kind == "train":
             step = jax.jit(steps.train, donate_argnums=(0,))
             bare, totals = state.replace(metrics=None), state.metrics

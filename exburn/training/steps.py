@@ -25,7 +25,7 @@ from exburn.training.lookups import Lookups, value_and_grad
 from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
 from exburn.training.objective.objective import Objective
-from exburn.training.objective.readings import Readings, packed
+from exburn.training.objective.readings import Readings, pack
 from exburn.training.state import TrainState
 
 __all__ = ["Steps", "one_number", "own_loss"]
@@ -325,7 +325,7 @@ class Steps:
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""
         own = totals.get(LOGS)
-        return packed(self.objective.results(totals) if own is None else own)
+        return pack(self.objective.results(totals) if own is None else own)
 
     def _scan_over(self, items: tuple, scan: Callable, training: bool) -> Callable:
         """What runs a body for every step: a scan, or a single call for one step."""
@@ -334,7 +334,7 @@ class Steps:
             return _run_once
         return functools.partial(scan, unroll=min(self.unroll(training), length))
 
-    def uncounted(self) -> Steps:
+    def without_counting(self) -> Steps:
         """The same functions, whose traces nobody counts or is told of."""
         steps = copy.copy(self)
         steps.counts, steps._compiling = Counter(), None
@@ -375,11 +375,11 @@ def _key_of_metrics(key: jax.Array) -> jax.Array:
 
 def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
     """What differs between the steps of a chunk: rows, their count, the step."""
-    source = index if index is not None else _joined(data)
+    source = index if index is not None else _join_parts(data)
     return source, count, jnp.arange(jax.tree.leaves(source)[0].shape[0])
 
 
-def _joined(data: Any) -> Any:
+def _join_parts(data: Any) -> Any:
     """A chunk's batches, which may have come in parts."""
     if not isinstance(data, list):
         return data

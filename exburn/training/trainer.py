@@ -10,7 +10,7 @@ import jax
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.runtime.signals import allow_signals, defer_signals
-from exburn.runtime.transfer import counted, kept
+from exburn.runtime.transfer import batch_number, device_constant
 from exburn.training import inference
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
@@ -237,7 +237,7 @@ class Trainer:
                 holder.split.read(),
                 preparer.fresh_totals("test"),
                 *chunk.arguments,
-                kept(0),
+                device_constant(0),
             )
             return preparer.read_logs(readings.sent())
         with defer_signals(), holder.training("train_on_batch"):
@@ -258,7 +258,7 @@ class Trainer:
         exact = self.preparer.exact_rows(False)
         chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
         arrays, sink = self.holder.split.read(), OutputCollector(chunk.samples)
-        start = counted(self.preparer.next_draw())
+        start = batch_number(self.preparer.next_draw())
         outputs = self.preparer.programs.predict(arrays, chunk.data, None, start)
         sink.put(chunk, outputs)
         return sink.result()

@@ -15,7 +15,7 @@ import pytest
 
 from exburn import Input, Model, activations, fn, layers
 from exburn.core import jax_dispatch
-from exburn.core.jax_dispatch import name_of, named, original
+from exburn.core.jax_dispatch import function_named, name_of, original
 from exburn.errors import (
     DTypeError,
     FileFormatError,
@@ -132,12 +132,12 @@ def test_names_come_from_a_closed_list():
     listed = jax_dispatch._table()
     assert len(listed) > 500
     for name, function in listed.items():
-        assert named(name) is function
+        assert function_named(name) is function
         assert name_of(function) == name
         assert original(function) is function
     refused = ("jax.numpy.load", "jax.numpy.save", "jax.numpy.fromfile", "os.system")
     for name in (*refused, "jax.numpy.float32", "jax.jit", "jax.lax.linalg"):
-        assert named(name) is None, name
+        assert function_named(name) is None, name
     x = Input((8,))
     config = Model(x, jax.lax.rsqrt(x)).get_config()
     entry = config["layers"][1]
@@ -167,7 +167,7 @@ def test_the_public_names_behave_like_the_functions_behind_them(kind):
     space = jax.nn if name == "relu" else jnp
     front = getattr(space, name)
     behind = original(front)
-    assert jax_dispatch.extended()
+    assert jax_dispatch.is_extended()
     assert front is not behind
     assert isinstance(front, type(behind)) or inspect.isfunction(front)
     assert front.__name__ == name

@@ -4,13 +4,13 @@ import contextvars
 
 import pytest
 
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 
 
 def test_what_was_before_comes_back_whatever_happens():
     depth = contextvars.ContextVar("depth", default=0)
-    with scoped(depth, 1) as outer:
-        with pytest.raises(KeyError), scoped(depth, 2):
+    with value_scope(depth, 1) as outer:
+        with pytest.raises(KeyError), value_scope(depth, 2):
             assert (outer, depth.get()) == (1, 2)
             raise KeyError
         assert depth.get() == 1

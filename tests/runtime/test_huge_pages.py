@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from exburn.runtime import huge_pages
-from exburn.runtime.huge_pages import _mapped, _new
+from exburn.runtime.huge_pages import _mapped_regions, _new
 
 SIZE = 512 << 20
 LIBC = ctypes.CDLL(None)
@@ -110,7 +110,7 @@ def test_a_kernel_that_refuses_changes_nothing(taken, monkeypatch):
 @linux
 def test_memory_given_back_meanwhile():
     huge_pages._fill_in(1 << 44, (1 << 44) + SIZE, threading.Event())
-    assert all(start != 1 << 44 for start, _ in _mapped())
+    assert all(start != 1 << 44 for start, _ in _mapped_regions())
 
 
 @pytest.mark.parametrize(

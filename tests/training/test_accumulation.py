@@ -13,7 +13,7 @@ import exburn
 from exburn import layers
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.training.feed.base import ArrayFeed, StreamFeed
-from exburn.training.feed.plan import grouped
+from exburn.training.feed.plan import fit_groups
 
 N = 4  # batches of a group; 203 rows in batches of 16 are 13 steps: 3 groups and 1
 
@@ -231,7 +231,7 @@ def test_feeds_cut_at_the_groups(steps, group, ragged):
     stream = StreamDataset(
         lambda *_: iter(batches), batches=None, reiterable=True, batch_size=4
     )
-    most, phase = grouped(16, group), 0
+    most, phase = fit_groups(16, group), 0
     feeds: list[ArrayFeed | StreamFeed] = [
         ArrayFeed(data, 4, most, group=group, exact_rows=exact, resident=resident)
         for exact in (False, True)

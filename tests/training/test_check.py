@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exburn.errors import DataError
-from exburn.training.check import check_ids, in_batch, noted
+from exburn.training.check import check_ids, in_batch, noting
 
 IDS = np.array([[0, 1], [2, 9]])
 
@@ -33,7 +33,7 @@ def test_an_input_of_integers_without_a_table_takes_any_whole_number():
 
 
 def test_errors_say_where():
-    with pytest.raises(KeyError) as caught, noted("the loss f", IDS, IDS):
+    with pytest.raises(KeyError) as caught, noting("the loss f", IDS, IDS):
         raise KeyError("x")
     assert caught.value.__notes__ == ["the loss f: received int64[2, 2], int64[2, 2]"]
     with pytest.raises(DataError) as caught, in_batch(3, "loader"):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from exburn.core.precision.matmul import check_matmul
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 
 __all__ = [
@@ -303,7 +303,7 @@ def get_precision() -> DTypePolicy:
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
     """Gives new layers this policy, not the process', in the block and thread."""
-    return scoped(_inside, Precision.of(policy))
+    return value_scope(_inside, Precision.of(policy))
 
 
 def set_precision(policy: Any) -> DTypePolicy:

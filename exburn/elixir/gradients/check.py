@@ -15,7 +15,7 @@ from exburn.elixir.gradients.programs import (
     loss_of,
     on_device,
     precise,
-    prepared,
+    prepare_batch,
 )
 from exburn.errors import ArgumentError
 
@@ -132,7 +132,7 @@ def check_gradients(
             "check_gradients", "tolerance", tolerance, open_low=True
         )
     seed = check_count("check_gradients", "seed", seed, 0)
-    trainer, tree = prepared(model, batch, "check_gradients", method)
+    trainer, tree = prepare_batch(model, batch, "check_gradients", method)
     programs, data = trainer.preparer.programs, on_device(tree)
     state = trainer.preparer.initial_state()
     if not any(value.size for value in state.params.values()):

@@ -11,7 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.checks import check_count
-from exburn.elixir.gradients.programs import gradients_of, loss_of, on_device, prepared
+from exburn.elixir.gradients.programs import (
+    gradients_of,
+    loss_of,
+    on_device,
+    prepare_batch,
+)
 
 __all__ = ["profile_step"]
 
@@ -52,7 +57,7 @@ def profile_step(
     """
     runs = check_count("profile_step", "runs", runs)
     warmup = check_count("profile_step", "warmup", warmup, 0)
-    trainer, tree = prepared(model, batch, "profile_step", "autodiff")
+    trainer, tree = prepare_batch(model, batch, "profile_step", "autodiff")
     programs, data = trainer.preparer.programs, on_device(tree)
     state = trainer.preparer.initial_state()
     forward = programs.further("loss", lambda: loss_of(programs))

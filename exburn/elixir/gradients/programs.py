@@ -23,14 +23,14 @@ __all__ = [
     "loss_of",
     "on_device",
     "precise",
-    "prepared",
+    "prepare_batch",
     "update_of",
 ]
 
 METHODS = ("autodiff", "numerical", "numerical_batch")
 
 
-def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
+def prepare_batch(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
     """The model's trainer, ready for the batch, and the batch, checked."""
     check_model(op, model)
     if method not in METHODS:

@@ -10,7 +10,7 @@ from exburn.elixir.gradients.differences import numerical
 from exburn.elixir.gradients.programs import (
     exact_gradients,
     on_device,
-    prepared,
+    prepare_batch,
     update_of,
 )
 from exburn.models.arguments import check_model
@@ -64,7 +64,7 @@ def train_step(
     with model.options(
         clip_norm=clip_norm, clip_value=clip_value, weight_decay=weight_decay
     ):
-        trainer, tree = prepared(model, batch, "train_step", method)
+        trainer, tree = prepare_batch(model, batch, "train_step", method)
         if method == "autodiff":
             logs = trainer.run_batch(tree, train=True)
             return logs.get("loss", float("nan")), model
@@ -123,7 +123,7 @@ def compute_gradients(
     Source: ExBurn (Elixir), ``ExBurn.Training.compute_gradients``, whose ``:autodiff``
     falls back to differences; here it is autodiff.
     """
-    trainer, tree = prepared(model, batch, "compute_gradients", method)
+    trainer, tree = prepare_batch(model, batch, "compute_gradients", method)
     programs, data = trainer.preparer.programs, on_device(tree)
     state = trainer.preparer.initial_state()
     if method == "autodiff":

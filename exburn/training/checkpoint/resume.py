@@ -128,7 +128,7 @@ class Resume:
         trainer.holder.epochs = self.earlier + self.epoch + self.within
         self._state = state
 
-    def shown(self, state: TrainState) -> TrainState:
+    def state_for_hooks(self, state: TrainState) -> TrainState:
         """What hooks see before the restored state takes the place of the module's.
 
         It is in the same dictionaries: in others its arrays would seem to be somebody

@@ -9,13 +9,13 @@ import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.module.building import spec_like
-from exburn.runtime.transfer import kept
+from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.feed.base import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.merged_batches import merged_batches
-from exburn.training.feed.plan import chunk_steps, grouped, loader_steps
+from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
 from exburn.training.prepare import Preparer
 
 __all__ = ["make_feed", "phase_of", "single_chunk"]
@@ -70,7 +70,7 @@ def make_feed(
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
-        longest, group = _grouped(prepared, longest, allowed, plan)
+        longest, group = _group_steps(prepared, longest, allowed, plan)
         return StreamFeed(
             dataset,
             longest,
@@ -92,7 +92,7 @@ def make_feed(
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
     longest = most or _steps(prepared, x, size, resident, training, use)
-    longest, group = _grouped(prepared, longest, allowed, plan)
+    longest, group = _group_steps(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
         joined * batch_size,
@@ -144,7 +144,7 @@ def _steps(
     return chunk_steps(cost, platform, batch_bytes, resident, training, fetched)
 
 
-def _grouped(
+def _group_steps(
     prepared: Preparer, steps: int, allowed: bool, plan: dict[str, int] | None
 ) -> tuple[int, int]:
     """Steps of a chunk, and of them those that make one update.
@@ -158,7 +158,7 @@ def _grouped(
     missing = state is not None and "accumulated" not in state
     if group == 1 or missing or prepared.owns("train"):
         return steps, 1
-    whole = grouped(steps, group)
+    whole = fit_groups(steps, group)
     return (whole, group) if whole else (steps, 1)
 
 
@@ -184,4 +184,4 @@ def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
             batch = gatherer.take(batch, np.minimum(np.arange(rows), size - 1))
     # The program's call sends them: that costs less than ``jax.device_put``.
     data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
-    return Chunk(data, None, None if exact else (kept((size,)),), 1, size)
+    return Chunk(data, None, None if exact else (device_constant((size,)),), 1, size)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from exburn.data import ArrayDataset
-from exburn.training.feed.plan import joined
+from exburn.training.feed.plan import choose_merged_batches
 from exburn.training.prepare import Preparer
 from exburn.training.prepared_cache import form_of
 
@@ -46,7 +46,7 @@ def merged_batches(
 
     most = min(int(asked), batches) if asked != "auto" else None
     cost = prepared.cost(specs(rows)[0])
-    many = most or joined(cost, batches, jax.default_backend())
+    many = most or choose_merged_batches(cost, batches, jax.default_backend())
     return many if many > 1 and _adds_up(prepared, specs(many * rows), use) else 1
 
 
@@ -56,13 +56,13 @@ def _adds_up(prepared: Preparer, batch: tuple, use: str) -> bool:
     key = use, form_of(batch)
     if key not in programs.joins:
         try:
-            programs.joins[key] = _traced(prepared, batch, use)
+            programs.joins[key] = _trace_merged(prepared, batch, use)
         except Exception:  # whatever a user's code raises for other numbers of rows
             programs.joins[key] = False
     return programs.joins[key]
 
 
-def _traced(prepared: Preparer, batch: tuple, use: str) -> bool:
+def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
     """The same, by a trace of that step.
 
     It does not if random numbers are drawn, which each batch has of its own, if a

@@ -33,7 +33,7 @@ def test_differences(smooth, method, atol):
 
 
 def temporary_bytes(made, budget):
-    trainer, tree = programs.prepared(made, (X, Y), "", "numerical")
+    trainer, tree = programs.prepare_batch(made, (X, Y), "", "numerical")
     state = trainer.preparer.initial_state()
     flat = {path: value.ravel() for path, value in state.params.items()}
     rows = {path: np.arange(v.size, dtype=np.int32) for path, v in flat.items()}
@@ -77,7 +77,7 @@ class Own(exburn.Layer):
 def test_products_are_cut_where_that_is_the_same(method):
     made = exburn.Sequential([exburn.Input((4,)), Own()])
     made.compile("sgd", "cross_entropy", seed=1)
-    trainer, tree = programs.prepared(made, (X, Y), "", method)
+    trainer, tree = programs.prepare_batch(made, (X, Y), "", method)
     state = trainer.preparer.initial_state()
     loss = programs.loss_of(trainer.preparer.programs)
     traced = differences._Traced.of(loss, state, tree)

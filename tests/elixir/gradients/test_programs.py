@@ -5,7 +5,7 @@ import pytest
 from tests.elixir.gradients.models import X, Y, model
 
 import exburn
-from exburn.elixir.gradients.programs import prepared
+from exburn.elixir.gradients.programs import prepare_batch
 from exburn.errors import ArgumentError, DataError, UnknownNameError
 
 
@@ -24,7 +24,7 @@ class Own(exburn.Model):
 def test_a_batch_is_checked_and_the_model_is_built_for_it():
     made = exburn.Sequential([exburn.layers.Dense(3)])
     made.compile("sgd", "cross_entropy")
-    trainer, (x, y, weight) = prepared(made, (X, Y), "train_step", "autodiff")
+    trainer, (x, y, weight) = prepare_batch(made, (X, Y), "train_step", "autodiff")
     assert made.built and weight is None
     assert trainer is made._run.value.trainer
     np.testing.assert_array_equal(x, X)
@@ -34,11 +34,11 @@ def test_a_batch_is_checked_and_the_model_is_built_for_it():
 def test_what_is_refused():
     made = model()
     with pytest.raises(UnknownNameError, match="numerical_batch"):
-        prepared(made, (X, Y), "train_step", "symbolic")
+        prepare_batch(made, (X, Y), "train_step", "symbolic")
     with pytest.raises(DataError, match="received 4 parts"):
-        prepared(made, (X, Y, Y, Y), "train_step", "autodiff")
+        prepare_batch(made, (X, Y, Y, Y), "train_step", "autodiff")
     own = Own()
     own.compile("sgd", "mse")
     for op, method in (("compute_gradients", "autodiff"), ("train_step", "numerical")):
         with pytest.raises(ArgumentError, match="its gradients in its own train_step"):
-            prepared(own, (X, Y), op, method)
+            prepare_batch(own, (X, Y), op, method)

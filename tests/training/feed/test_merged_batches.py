@@ -7,7 +7,7 @@ import pytest
 import exburn
 from exburn import callbacks, layers, losses, metrics
 from exburn.runtime.cost_model import Cost
-from exburn.training.feed.plan import joined
+from exburn.training.feed.plan import choose_merged_batches
 
 ROWS, BATCH = 301, 4  # 76 batches, of which the last is short
 
@@ -258,10 +258,16 @@ def test_progress_counts_batches(join):
 def test_large_steps_and_short_data_stay_as_they_are():
     small, large = Cost(elements=1e3), Cost(elements=1e9)
     for platform in ("cpu", "gpu"):
-        assert joined(small, 63, platform) == joined(large, 10_000, platform) == 1
-        assert joined(small, 10_000, platform) == 16
-    assert joined(Cost(elements=5e7), 512, "gpu") == 4  # a transformer, 32 × 64 tokens
-    assert joined(Cost(elements=5e7), 512, "cpu") == 1
+        assert (
+            choose_merged_batches(small, 63, platform)
+            == choose_merged_batches(large, 10_000, platform)
+            == 1
+        )
+        assert choose_merged_batches(small, 10_000, platform) == 16
+    assert (
+        choose_merged_batches(Cost(elements=5e7), 512, "gpu") == 4
+    )  # a transformer, 32 × 64 tokens
+    assert choose_merged_batches(Cost(elements=5e7), 512, "cpu") == 1
 
 
 def test_it_is_kept_and_checked():

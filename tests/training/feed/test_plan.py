@@ -3,7 +3,12 @@
 import pytest
 
 from exburn.runtime.cost_model import Cost
-from exburn.training.feed.plan import balanced, chunk_steps, shared, unrolled
+from exburn.training.feed.plan import (
+    balance_length,
+    choose_length,
+    choose_unroll,
+    chunk_steps,
+)
 
 HEAVY = Cost(flops=2e9, equations=200)  # 60 ms a step on a CPU
 
@@ -46,7 +51,7 @@ def test_streamed_chunks_stay_small():
 @pytest.mark.parametrize("most", [1, 8, 64])
 def test_few_empty_steps(most):
     for steps in (*range(1, 60), 1871, 1875):
-        length = balanced(steps, most)
+        length = balance_length(steps, most)
         assert most // 4 < length <= 2 * most or length == steps
         assert -steps % length <= (2 if steps > most else 0), (steps, length)
 
@@ -54,7 +59,7 @@ def test_few_empty_steps(most):
 @pytest.mark.parametrize(("most", "empty"), [(1, 0), (5, 0.01), (222, 0.02)])
 def test_data_of_many_sizes_share_few_lengths_with_few_empty_steps(most, empty):
     sizes = range(most, 5_000, 7)
-    lengths = [shared(steps, most) for steps in sizes]
+    lengths = [choose_length(steps, most) for steps in sizes]
     assert all(1 <= k <= most for k in lengths)
     assert len(set(lengths)) <= 24
     taken = [
@@ -81,7 +86,7 @@ def test_data_of_many_sizes_share_few_lengths_with_few_empty_steps(most, empty):
     ],
 )
 def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
-    assert unrolled(cost, platform) == turns
-    assert unrolled(cost, platform, training=False) == (
+    assert choose_unroll(cost, platform) == turns
+    assert choose_unroll(cost, platform, training=False) == (
         turns if cost.tables == 0 else 1
     )
