@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from exburn.core import registry
+from exburn.core.batch_independence import our_class
 from exburn.core.checks import (
     check_count,
     check_number,
@@ -22,8 +23,7 @@ from exburn.core.checks import (
     check_text,
 )
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers import config, eager, live, stepwise
-from exburn.optimizers.config import OLD_NAMES, arguments_from, meant_by
+from exburn.optimizers import eager, live, stepwise
 from exburn.optimizers.exclusions import exactly
 from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
 from exburn.optimizers.rate import current_rate, host_value
@@ -32,6 +32,8 @@ from exburn.optimizers.update import add_gradients, make_state, step, unscale
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
 __all__ = ["Optimizer"]
+
+_OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
 class Optimizer(abc.ABC):
@@ -140,8 +142,6 @@ class Optimizer(abc.ABC):
     set_hyperparameters = live.set_hyperparameters
     _change, _set_iterations = live.change, live.set_iterations
 
-    get_config = config.get_config
-
     def __new__(cls, *args: Any, **kwargs: Any):
         self = super().__new__(cls)
         object.__setattr__(self, "_given", frozenset(kwargs))
@@ -184,11 +184,11 @@ class Optimizer(abc.ABC):
     ):
         op = type(self).__name__
         for argument in unknown:
-            if argument in OLD_NAMES:
+            if argument in _OLD_NAMES:
                 raise ArgumentError(
                     op,
                     f"there is no argument {argument!r}",
-                    hint=f"Use {OLD_NAMES[argument]}.",
+                    hint=f"Use {_OLD_NAMES[argument]}.",
                 )
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
@@ -224,7 +224,7 @@ class Optimizer(abc.ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Nothing would read it, and the training would go on as before.
-        if name not in vars(self) and (meant := meant_by(type(self), name)):
+        if name not in vars(self) and (meant := _meant_by(type(self), name)):
             raise ArgumentError(
                 type(self).__name__,
                 f"there is no {name!r} to set",
@@ -516,6 +516,34 @@ class Optimizer(abc.ABC):
         """
         return variables_of(self, eager.require_state(self, "variables"))
 
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments as JSON-able values, with the current learning rate.
+
+        Called as ``super().get_config()`` by a class of the user's, it returns those of
+        the built-in class under it, too.
+        """
+        # A class of the user's may add those that are no attributes.
+        extends = type(self).get_config is not Optimizer.get_config
+        config = {}
+        own = inspect.signature(type(self)).parameters
+        # A class that takes **options may have been given more than it names.
+        further = inspect.signature(our_class(type(self))).parameters
+        known = further if extends else further.keys() & self._given
+        for name in dict.fromkeys([*own, *known]):
+            if not hasattr(self, name):
+                if extends:
+                    continue
+                raise ArgumentError(
+                    f"{type(self).__name__}.get_config",
+                    f"the argument {name!r} is no attribute of the optimizer",
+                    hint=f"Keep it as self.{name}, or override get_config.",
+                )
+            value = getattr(self, name)
+            if name == "learning_rate" and self.schedule is not None:
+                value = self.schedule
+            config[name] = registry.serialize(value)
+        return config
+
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
@@ -529,7 +557,14 @@ class Optimizer(abc.ABC):
             config: The configuration.
             custom_objects: Schedules by name, besides the registered ones.
         """
-        return cls(**arguments_from(cls, config, custom_objects))
+        takes = inspect.signature(cls.__init__).parameters
+        anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+        left_out = (
+            set() if anything else {*inspect.signature(our_class(cls)).parameters}
+        )
+        given = {k: v for k, v in config.items() if k in takes or k not in left_out}
+        with registry.custom_objects(custom_objects):
+            return cls(**{k: registry.deserialize(v) for k, v in given.items()})
 
     def __repr__(self) -> str:
         rate = self.schedule or self._learning_rate
@@ -540,3 +575,14 @@ class Optimizer(abc.ABC):
 Optimizer.__signature__ = inspect.Signature(
     list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
 )
+
+
+def _meant_by(kind: type, name: str) -> str | None:
+    """The hyperparameter that a name without meaning stands for: ``lr``, ``beta1``."""
+    parameters = inspect.signature(kind).parameters
+    if hasattr(kind, name) or name in parameters:
+        return None
+    if name in _OLD_NAMES:
+        return _OLD_NAMES[name]
+    plain = {known.replace("_", ""): known for known in parameters}
+    return plain.get(name.replace("_", "").lower()) if name[0] != "_" else None

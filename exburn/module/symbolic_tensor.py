@@ -539,7 +539,7 @@ class Lifted(Operation):
         return self.fn(*args, **kwargs)
 
     def with_name(self, name: str) -> Lifted:
-        """The same operation under the name that a model gives it."""
+        """A copy of the operation under the name that a model gives it."""
         other = Lifted(self.fn, name)
         other._calls = self._calls
         return other

@@ -224,7 +224,7 @@ class Weight(nnx.Variable):
         )
 
     def get_value(self, **index: Any) -> Any:
-        """As in flax, of what stands for the weight where a program runs a copy.
+        """The array, of what stands for the weight where a program runs a copy.
 
         A weight of a layer that was built by hand gets its value when it is asked for.
         """
@@ -243,7 +243,7 @@ class Weight(nnx.Variable):
         return self.get_raw_value().shape
 
     def __nnx_repr__(self) -> Iterator[Any]:
-        """As in flax; to be shown, a weight needs no value."""
+        """The parts that flax shows; to be shown, a weight needs no value."""
         raw = self.get_raw_value()
         if isinstance(raw, jax.ShapeDtypeStruct):
             yield flax_repr.Object(type=type(self).__name__)
@@ -271,7 +271,7 @@ class Weight(nnx.Variable):
         return self
 
     def set_value(self, value: Any, **index: Any) -> None:
-        """As in flax; ``weight[...] = value`` calls it, too."""
+        """Replaces the array, or a part; ``weight[...] = value`` calls it, too."""
         if (stands := _stand_in(self)) is not self:
             stands.set_value(value, **index)
             return

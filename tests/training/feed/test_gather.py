@@ -47,7 +47,7 @@ def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
         def device_put(self, tree):
             return jax.tree.map(lambda v: jnp.array(v, copy=True), tree)
 
-    found = gather.HostGather._taken
+    found = gather.HostGather._take
 
     def spy(self, size):
         free = len(self._free)
@@ -55,7 +55,7 @@ def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
         taken.append(len(self._free) < free)
         return memory
 
-    monkeypatch.setattr(gather.HostGather, "_taken", spy)
+    monkeypatch.setattr(gather.HostGather, "_take", spy)
     monkeypatch.setattr(gather, "_COPYING", {"cpu"})
     monkeypatch.setattr(gather, "_PART", 64)
     monkeypatch.setattr(chunk_builder, "jax", Sending())
