@@ -148,7 +148,7 @@ class TerminalView:
 
     def show(self, line: Line) -> None:
         self._print()
-        text = self._drawn([line])
+        text = self._draw_lines([line])
         if self._live is None:
             from rich.live import Live
 
@@ -160,7 +160,7 @@ class TerminalView:
 
     def finish(self, line: Line) -> None:
         if self._live is not None:
-            self._live.update(self._drawn([line]))
+            self._live.update(self._draw_lines([line]))
             self.close()
             return
         self._finished.append(line)
@@ -172,7 +172,7 @@ class TerminalView:
         lines, self._finished = self._finished, []
         if lines:
             # They fit already.
-            self.console.print(self._drawn(lines, end="\n"), soft_wrap=True)
+            self.console.print(self._draw_lines(lines, end="\n"), soft_wrap=True)
             self._printed_at = time.perf_counter()
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class TerminalView:
         if live is not None:
             live.stop()
 
-    def _drawn(self, lines: list[Line], end: str = "") -> Any:
+    def _draw_lines(self, lines: list[Line], end: str = "") -> Any:
         # Segments, since rich takes longer to lay out a Text than a short epoch does.
         from rich.segment import Segments
 

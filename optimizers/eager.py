@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.constraints import constrained, constraints_of
+from exburn.constraints import apply_constraints, constraints_of
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
 from exburn.module.building import spec_like
 from exburn.optimizers.exclusions import exactly
@@ -263,7 +263,7 @@ def stateless_apply(
 def _update_constrained(optimizer: Any, grads: Any, state: Any, params: Any) -> tuple:
     """An update, after which parameters that have a constraint obey it."""
     params, state = optimizer.update(grads, state, params)
-    return constrained(params, optimizer._lists.constraints), state
+    return apply_constraints(params, optimizer._lists.constraints), state
 
 
 def apply(

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests.golden import Golden, add_options, save_all
+from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
@@ -151,6 +151,7 @@ def pytest_runtest_setup(item):
 
     from exburn import set_random_seed
 
+    begin(item)
     # What a test trains ends alike in every run, whatever ran before it.
     set_random_seed(0)
     if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
@@ -167,9 +168,9 @@ def full_float32():
 
 
 @pytest.fixture
-def golden(request):
+def golden():
     """Recorded arrays of Keras: see ``tests/golden.py``."""
-    return Golden(request.path, request.node.name, request.config)
+    return running()
 
 
 def pytest_sessionfinish(session):

@@ -3,8 +3,11 @@
 A test asks for them by the fixture, with the function that computes them::
 
     def test_elu_agrees_with_keras(golden):
-        theirs = golden(lambda: keras().activations.elu(X))
+        theirs = golden(lambda: keras.activations.elu(X))
         np.testing.assert_allclose(activations.elu(X), theirs, rtol=1e-6)
+
+Functions that many tests call use ``recorded`` for the same. ``keras`` is imported when
+something is computed by it.
 
 The numbers of ``tests/ops/test_x.py`` lie in ``tests/ops/golden/test_x.npz``, by the
 test's name and, for each call inside it, a number. What is recorded may be any nest of
@@ -20,8 +23,10 @@ own dtypes, but for bfloat16, which comes back as float32.
 ``tests/project/test_golden.py`` does the last for a few tests of every file.
 """
 
+import importlib
 import io
 import json
+import operator
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -32,14 +37,24 @@ import numpy as np
 FORMS = "forms"  # the member of a file that says how its arrays belong together
 
 _recordings: "dict[Path, Recording]" = {}
+_running: "list[Golden]" = []  # of the test that runs
 
 
-def keras():
-    """Keras on JAX, imported when the first array is computed by it."""
-    os.environ.setdefault("KERAS_BACKEND", "jax")
-    import keras
+class _Keras:
+    """Keras on JAX, imported when something of it is asked for."""
 
-    return keras
+    def __call__(self):
+        os.environ.setdefault("KERAS_BACKEND", "jax")
+        return importlib.import_module("keras")
+
+    def __getattr__(self, name: str):
+        return getattr(self(), name)
+
+    def __dir__(self):
+        return dir(self())
+
+
+keras = _Keras()
 
 
 def add_options(parser):
@@ -80,6 +95,31 @@ class Golden:
             fresh.put(key, compute())
             compare(fresh.get(key), recording.get(key), tolerance)
         return recording.get(key)
+
+
+def begin(item) -> None:
+    """Called as a test begins: what is recorded from now on is this test's."""
+    _running[:] = [Golden(item.path, item.name, item.config)]
+
+
+def recorded(compute: Callable[[], Any], tolerance: float = 1e-4) -> Any:
+    """The fixture ``golden`` for functions that many tests call."""
+    return _running[0](compute, tolerance)
+
+
+def running() -> Golden:
+    return _running[0]
+
+
+class Calls:
+    """A module of Keras by its path, with functions whose results are recorded."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __getattr__(self, name: str):
+        find = operator.attrgetter(f"{self.path}.{name}")
+        return lambda *args, **kwargs: recorded(lambda: find(keras())(*args, **kwargs))
 
 
 class Recording:

@@ -2,8 +2,9 @@
 
 import itertools
 
-import keras
 import numpy as np
+import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import backend
@@ -16,6 +17,7 @@ def test_result_types_are_those_of_keras():
         assert backend.result_type(a, b) == keras.backend.result_type(a, b)
 
 
+@pytest.mark.long
 def test_clear_session_keeps_models_working():
     layer = Dense(2)
     before = layer(np.ones((1, 3)))

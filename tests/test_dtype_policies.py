@@ -5,12 +5,12 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn.core.precision import Precision
 from exburn.transforms.quantization import QuantizedWeight
 
-keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 
 

@@ -1,7 +1,7 @@
 """Every name of Keras is in the namespace of ours."""
 
-import keras
 import pytest
+from tests.golden import keras
 
 from exburn import backend, config, mixed_precision, tree
 

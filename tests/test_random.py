@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import errors, ops, random

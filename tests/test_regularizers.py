@@ -5,9 +5,9 @@ import json
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import regularizers
 from exburn.core import registry

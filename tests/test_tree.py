@@ -2,9 +2,9 @@
 
 from collections import OrderedDict, defaultdict, namedtuple
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import errors, tree

@@ -260,7 +260,7 @@ def check_flag(op: str, argument: str, value: Any) -> bool:
 
 
 def check_text(op: str, argument: str, value: Any) -> str:
-    """The value if it is text, as names are.
+    """The value, a name for instance, if it is text.
 
     Raises:
         ArgumentError: It is no ``str``.

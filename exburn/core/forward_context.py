@@ -24,7 +24,7 @@ from exburn.errors import ArgumentError
 __all__ = [
     "SEED_STATE",
     "Context",
-    "advanced",
+    "next_words",
     "carried_mask",
     "current",
     "forward",
@@ -323,7 +323,7 @@ def tracing() -> bool:
     return isinstance(jax.lax.full((), 0), Tracer)
 
 
-def advanced(words: Any) -> Any:
+def next_words(words: Any) -> Any:
     """The two words of the next draw."""
     return words + np.array([0, 1], np.uint32)
 

@@ -592,6 +592,29 @@ class Catalogue:
             raise unknown_name(self.kind, name, self.names, op=f"{self.kind}s.get")
         return found
 
+    def resolve(self, identifier: Any, hint: str) -> Any:
+        """What a name, a configuration or a class stands for; a function and ``None``
+        for themselves.
+
+        Args:
+            identifier: One of these.
+            hint: What an error says to pass.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has its name.
+            ArgumentError: It is none of these.
+        """
+        if isinstance(identifier, str):
+            identifier = self.lookup(identifier)
+        if isinstance(identifier, Mapping):
+            return self.from_config(identifier)
+        if isinstance(identifier, type):
+            identifier = identifier()
+        if identifier is None or callable(identifier):
+            return identifier
+        reason = f"{identifier!r} is no {self.kind}"
+        raise ArgumentError(f"{self.kind}s.get", reason, hint=hint)
+
     def from_config(self, config: Mapping[str, Any]) -> Any:
         """The object of a configuration, ExBurn's or Keras'.
 
@@ -615,5 +638,5 @@ class Catalogue:
 
 
 def _is_kind(found: Any, base: type) -> bool:
-    """Whether it is a function, or a class of that kind."""
+    """Whether a registered object is a function, or a class of that kind."""
     return not isinstance(found, type) or issubclass(found, base)

@@ -141,7 +141,7 @@ class MachineReport(_Printed):
 
     @property
     def gflops(self) -> float:
-        """Of the fastest row."""
+        """GFLOP/s of the fastest row."""
         return max(row["gflops"] for row in self.rows)
 
     def __rich__(self) -> Any:
@@ -287,7 +287,7 @@ def _machine(device: Any, dtype: str, size: int, iterations: int) -> dict[str, A
 
 
 def _average_ms(run: Callable[[], Any], iterations: int) -> float:
-    """Of runs one behind the other, as a device works under load."""
+    """The mean time of runs one behind the other, as a device works under load."""
     until = time.perf_counter() + _WARM_SECONDS
     jax.block_until_ready(run())
     while time.perf_counter() < until:

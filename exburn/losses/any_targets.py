@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer, check_rate
 from exburn.errors import ArgumentError
-from exburn.losses.base import FormulaLoss, replaced
+from exburn.losses.base import FormulaLoss, copy_with
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
     binary_crossentropy,
@@ -121,7 +121,7 @@ class CrossEntropy(FormulaLoss):
 
     def with_from_logits(self, from_logits: bool) -> CrossEntropy:
         """A copy that takes predictions for logits, or for probabilities."""
-        return replaced(self, from_logits=from_logits)
+        return copy_with(self, from_logits=from_logits)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         one_hot = _has_class_axis(y_true, y_pred, self.axis)

@@ -135,9 +135,9 @@ class Loss:
         """
         mask = self._mask if mask is None else mask
         mask = carried_mask(y_pred) if mask is None else mask
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         reduce = functools.partial(
-            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+            self._reduce, y_true, y_pred, sample_weight, mask, row_mask
         )
         labels = self._kernel_labels(y_true, y_pred)
         if labels is not None:
@@ -153,7 +153,7 @@ class Loss:
         return reduce(values if apart else _for_each_entry(self.name, values, mask))
 
     def _keeps_apart(self, mask: Any, y_true: Any, y_pred: Any) -> bool:
-        """Whether it has a value for each entry of the mask."""
+        """Whether the loss has a value for each entry of the mask."""
         if mask is None or jnp.ndim(mask) < 2:
             return True
         try:
@@ -166,12 +166,12 @@ class Loss:
         self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
     ) -> jax.Array | None:
         """The weights of the values in the loss, if a kernel computes its gradient."""
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         labels = self._kernel_labels(y_true, y_pred)
         if labels is None:
             return None
         reduce = functools.partial(
-            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+            self._reduce, y_true, y_pred, sample_weight, mask, row_mask
         )
         return row_factors(reduce, labels.shape)
 
@@ -185,7 +185,7 @@ class Loss:
             return None
         return class_labels(self.name, y_true, y_pred)
 
-    def _reduced(
+    def _reduce(
         self, y_true, y_pred, sample_weight, mask, row_mask, values
     ) -> jax.Array:
         given = _booleans(mask, row_mask)
@@ -202,7 +202,7 @@ class Loss:
         if self.per_sample is None:
             self.per_sample = self.masks_rows = values.ndim > 0
 
-    def _converted(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+    def _convert(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         def cast(x: Any) -> jax.Array:
             return as_float(x, self._dtype)
 
@@ -210,10 +210,10 @@ class Loss:
         take = cast if self.casts_predictions or self._dtype else jnp.asarray
         y_pred, y_true = as_arrays(y_pred, take), as_arrays(y_true, keep)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
-            return self._aligned(y_true, y_pred)
+            return self._align(y_true, y_pred)
         return y_true, y_pred
 
-    def _aligned(
+    def _align(
         self, y_true: jax.Array, y_pred: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         return rank_for(self.call, self, y_true, y_pred)
@@ -304,7 +304,7 @@ class FormulaLoss(Loss):
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_same(self.name, y_true, y_pred)
 
-    def _aligned(
+    def _align(
         self, y_true: jax.Array, y_pred: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         return y_true, y_pred  # left to the formula, which checks them first
@@ -377,7 +377,7 @@ class FunctionLoss(Loss):
         """Finds out whether the function returns one value per row or a scalar."""
 
         def values(t: Any, p: Any) -> jax.Array:
-            out = self.call(*self._converted(t, p))
+            out = self.call(*self._convert(t, p))
             if out is None:
                 raise ShapeError(
                     self.name,
@@ -455,7 +455,7 @@ def takes_predictions_first(fn: Callable[..., Any]) -> bool:
     )
 
 
-def replaced(loss: Any, **attributes: Any) -> Any:
+def copy_with(loss: Any, **attributes: Any) -> Any:
     """A copy of the loss with other attributes."""
     other = copy.copy(loss)
     for name, value in attributes.items():

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from exburn.core.checks import check_integer, check_rate
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
-    clipped,
+    clip_probability,
     label_log_likelihood,
     log_distribution,
-    smoothed,
+    smooth_targets,
     weighted_log,
 )
 from exburn.losses.shapes import (
@@ -62,11 +62,11 @@ def binary_crossentropy(
         0.6931
     """
     y_true, y_pred = paired("binary_crossentropy", y_true, y_pred)
-    y_true = smoothed(y_true, label_smoothing, 2)
+    y_true = smooth_targets(y_true, label_smoothing, 2)
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
     else:
-        y_pred = clipped(y_pred)
+        y_pred = clip_probability(y_pred)
         log_p, log_q = jnp.log(y_pred), jnp.log(1 - y_pred)
     return jnp.mean(-y_true * log_p - (1 - y_true) * log_q, axis=axis)
 
@@ -103,7 +103,7 @@ def categorical_crossentropy(
     y_pred = as_float(y_pred)
     y_true = jnp.asarray(y_true).astype(y_pred.dtype)
     check_one_hot(op, y_true, y_pred, axis)
-    y_true = smoothed(y_true, label_smoothing, y_pred.shape[axis])
+    y_true = smooth_targets(y_true, label_smoothing, y_pred.shape[axis])
     log = log_distribution(y_pred, from_logits, axis)
     return -jnp.sum(weighted_log(y_true, log), axis=axis)
 

@@ -185,12 +185,12 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
     sequence_stride = check_count("stft", "sequence_stride", sequence_stride)
     taper = _window("stft", window, sequence_length, fft_length)
     if center:
-        x = _reflected(x, fft_length // 2)
+        x = _reflect(x, fft_length // 2)
     frames = extract_sequences(x, fft_length, sequence_stride)
     return _pair(jnp.fft.rfft(frames * jnp.asarray(taper, frames.dtype)))
 
 
-def _reflected(x, edge: int):
+def _reflect(x, edge: int):
     """The last axis with so many values more on both sides, mirrored at its ends."""
     size = x.shape[-1]
     if isinstance(size, int):

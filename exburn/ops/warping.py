@@ -42,7 +42,7 @@ def on_batches(name: str, images, data_format, run: Callable) -> Any:
     return out if images.ndim == 4 else out[0]
 
 
-def rounded(x, dtype):
+def round_to(x, dtype):
     """Interpolated floats in the dtype of what was interpolated.
 
     Integers are rounded, and cut to what the dtype can hold; of bools, what any true
@@ -116,7 +116,7 @@ def resize(
             pads = [(0, 0), (top, top), (left, left), (0, 0)]
             x = jnp.pad(x, pads, constant_values=fill_value)
         shape = (x.shape[0], rows, columns, x.shape[3])
-        return rounded(jax.image.resize(x, shape, interpolation, antialias), x.dtype)
+        return round_to(jax.image.resize(x, shape, interpolation, antialias), x.dtype)
 
     return on_batches(name, images, data_format, run)
 

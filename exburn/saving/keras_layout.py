@@ -156,7 +156,7 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
         if not (graph and key == "nodes")
         for name in renamed.get(key, (key,))
     }
-    for name in _computed(type(layer)) - found.keys():
+    for name in _computed_names(type(layer)) - found.keys():
         try:
             found[name] = getattr(layer, name)
         except Exception:  # as in Keras: it has none just now
@@ -168,7 +168,7 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 @functools.cache
-def _computed(cls: type) -> frozenset[str]:
+def _computed_names(cls: type) -> frozenset[str]:
     """Names of properties and of values that a user's class has for its instances."""
     kinds = (property, functools.cached_property, *_SAVED, *CONTAINERS)
     return frozenset(

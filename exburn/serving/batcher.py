@@ -331,7 +331,7 @@ class Batcher:
                 request.state = _DONE
                 seconds.append(now - request.arrived)
                 complete.append((request, request.outputs))
-        self.recorder.answered(seconds)
+        self.recorder.record_answers(seconds)
         for request in late:
             self.expire(request)
         return complete
@@ -346,7 +346,7 @@ class Batcher:
             self.abandon()
 
     def forked(self) -> None:
-        """Ends it in the child of a fork, where no thread is left to run a batch."""
+        """Ends the batcher in the child of a fork, where no thread runs a batch."""
         self.closing = self._in_child = True
         self._empty()  # another thread may have held the lock
 

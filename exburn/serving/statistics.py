@@ -130,7 +130,7 @@ class Recorder:
         with self._lock:
             self._requests[what] += 1
 
-    def answered(self, seconds: list[float]) -> None:
+    def record_answers(self, seconds: list[float]) -> None:
         """Requests were answered, so many seconds after they came."""
         with self._lock:
             self._requests["answered"] += len(seconds)

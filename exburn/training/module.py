@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.constraints import constrained, constraints_of
+from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context
 from exburn.core.substitution import Substitution, current, stand_in, substituting
 from exburn.module.building import materialize
@@ -303,7 +303,7 @@ class SplitModule:
 
     def constrain(self, params: Arrays) -> Arrays:
         """Parameters after their constraints."""
-        return constrained(params, self.constraints)
+        return apply_constraints(params, self.constraints)
 
     @property
     def constraints(self) -> dict[str, Callable]:

@@ -331,13 +331,13 @@ def _sizes(term: LowRank) -> tuple[int, int]:
 def _term_of(layer: Any, rank: int, alpha: float) -> LowRank | None:
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
-    summed = _summed(layer) if weight is not None else None
+    summed = _summed_axes(layer) if weight is not None else None
     if weight is None or summed is None:
         return None
     return LowRank(name, tuple(weight.shape), summed, rank, alpha)
 
 
-def _summed(layer: Any) -> tuple[int, ...] | None:
+def _summed_axes(layer: Any) -> tuple[int, ...] | None:
     """The axes of the weight that A takes over."""
     if isinstance(layer, Dense | Embedding):
         return (0,)

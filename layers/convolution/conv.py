@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import activations, constraints, initializers, regularizers
+from exburn.core import quick_trace
 from exburn.core.checks import check_choice, check_count
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.bias_add import biased
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
@@ -119,7 +119,7 @@ class Convolution(Adaptable):
         """Bias and activation."""
         if self.use_bias:
             axis = channel_axis(self.data_format)
-            y = biased(y, self.cast(self.bias), axis)
+            y = quick_trace.add_bias(y, self.cast(self.bias), axis)
         return self.activation(y)
 
 

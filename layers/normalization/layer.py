@@ -73,7 +73,7 @@ class Scaled(Layer):
                 constraint=self.beta_constraint,
             )
 
-    def _scaled(self, y, shape):
+    def _scale_and_shift(self, y, shape):
         """``y * gamma + beta`` in float32, the weights reshaped to ``shape``."""
         if self.gamma is not None:
             y = y * self.cast(self.gamma, y.dtype).reshape(shape)
@@ -158,7 +158,7 @@ class LayerNormalization(Scaled):
         else:
             y = standardized(inputs, axes, self.epsilon)
         shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
-        return self.cast(self._scaled(y, shape))
+        return self.cast(self._scale_and_shift(y, shape))
 
     def _weights_of(self, inputs):
         """``gamma`` and ``beta`` in float32; those that are not used change nothing."""

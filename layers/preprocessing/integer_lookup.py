@@ -132,13 +132,13 @@ class IntegerLookup(IndexLookup):
         vectors = encode(jnp, numbers, mode, self.depth, self.compute_dtype)
         if self.output_mode == "tf_idf":
             idf = np.zeros(self.depth, np.float32)
-            idf[: self.vocabulary_size()] = self._known().idf
+            idf[: self.vocabulary_size()] = self._require_vocabulary().idf
             vectors = vectors * self.cast(idf)
         return vectors
 
     def _numbers_inside(self, inputs):
         """The numbers inside a compiled program: a search in the sorted vocabulary."""
-        tokens = self._table(self._known().tokens)
+        tokens = self._table(self._require_vocabulary().tokens)
         order = np.argsort(tokens)
         places = jnp.searchsorted(jnp.asarray(tokens[order]), inputs)
         places = jnp.minimum(places, len(tokens) - 1)
@@ -154,7 +154,7 @@ class IntegerLookup(IndexLookup):
         return numbers
 
     def _tokens_inside(self, numbers):
-        listed = self._special() + self._known().tokens
+        listed = self._special() + self._require_vocabulary().tokens
         table = jnp.asarray(self._table([*listed, self.oov_token]))
         inside = (numbers >= 0) & (numbers < len(listed))
         return table[jnp.where(inside, numbers, len(listed))]

@@ -299,7 +299,7 @@ class STFTSpectrogram(Layer):
         if self.data_format == "channels_last":
             x = x.swapaxes(1, 2)
         parts = [self._part(x, side) for side in self._initializers]
-        y = self._combined(parts)  # [batch, channels, frames, frequencies]
+        y = self._combine(parts)  # [batch, channels, frames, frequencies]
         if self.data_format == "channels_last":
             if self.expand_dims:
                 return jnp.moveaxis(y, 1, -1)
@@ -322,7 +322,7 @@ class STFTSpectrogram(Layer):
         )
         return y.reshape(batch, channels, *y.shape[1:])
 
-    def _combined(self, parts: list) -> Any:
+    def _combine(self, parts: list) -> Any:
         if self.mode in ("real", "imag"):
             return parts[0]
         real, imaginary = parts

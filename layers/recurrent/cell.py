@@ -191,6 +191,6 @@ class RecurrentCell(Layer):
         return new[0], new if nested else new[0]
 
 
-def masked(x, w: dict, name: str):
+def apply_mask(x, w: dict, name: str):
     """``x`` with units dropped if the weights hold a mask of that name."""
     return x * w[name] if name in w else x

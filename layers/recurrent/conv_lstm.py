@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core import quick_trace
 from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.bias_add import on_channels
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
-from exburn.layers.recurrent.cell import masked
+from exburn.layers.recurrent.cell import apply_mask
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.module.input_spec import InputSpec
@@ -35,18 +35,22 @@ class ConvLSTMStep(LSTMStep):
 
     def project(self, x, w):
         a = lax.conv_general_dilated(
-            masked(x, w, "input_mask"),
+            apply_mask(x, w, "input_mask"),
             w["kernel"],
             window_strides=self.strides,
             padding=self.padding.upper(),
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self.numbers,
         )
-        return a + on_channels(w["bias"], a.ndim, self.axis) if "bias" in w else a
+        return (
+            a + quick_trace.align_channels(w["bias"], a.ndim, self.axis)
+            if "bias" in w
+            else a
+        )
 
     def combine(self, a, h, w):
         return a + lax.conv_general_dilated(
-            masked(h, w, "state_mask"),
+            apply_mask(h, w, "state_mask"),
             w["recurrent_kernel"],
             window_strides=(1,) * len(self.strides),
             padding="SAME",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
@@ -32,11 +32,11 @@ class GRUStep(Step):
         return known(self.activation, self.recurrent_activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"][0] if "bias" in w else a
 
     def combine(self, a, h, w):
-        r = masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        r = apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
         if "bias" in w:
             r = r + w["bias"][1]
         return self.join(jnp.split(a, 3, axis=-1), jnp.split(r, 3, axis=-1))
@@ -63,14 +63,14 @@ class ResetBeforeGRUStep(GRUStep):
     gates = 0
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def advance(self, a, states, w):
         (h,) = states
         wide, units = _wide(h), h.shape[-1]
         kernel = w["recurrent_kernel"]
-        dropped = masked(h, w, "state_mask")
+        dropped = apply_mask(h, w, "state_mask")
         gates = a[..., : 2 * units] + dropped @ kernel[:, : 2 * units]
         gates = self.recurrent_activation(gates.astype(wide))
         update, reset = jnp.split(gates, 2, axis=-1)

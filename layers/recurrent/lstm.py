@@ -11,7 +11,7 @@ import numpy as np
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.initializers import Initializer
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
@@ -52,11 +52,11 @@ class LSTMStep(Step):
         return known(self.activation, self.recurrent_activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def combine(self, a, h, w):
-        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        return a + apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
 
     def finish(self, z, states):
         h, c = states

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell
 
@@ -26,11 +26,11 @@ class SimpleRNNStep(Step):
         return known(self.activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def combine(self, a, h, w):
-        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        return a + apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
 
     def finish(self, z, states):
         z = z[0] if isinstance(z, tuple) else z

@@ -2,7 +2,7 @@
 
 import inspect
 
-import keras
+from tests.golden import keras
 
 import exburn.callbacks
 

@@ -2,10 +2,10 @@
 
 import random
 
-import keras
 import numpy as np
 import pytest
 from tests.callbacks.parity import sequence
+from tests.golden import keras
 
 from exburn.callbacks import (
     CallbackList,

@@ -3,8 +3,8 @@
 import json
 import re
 
-import keras
 import pytest
+from tests.golden import keras
 
 from exburn.callbacks import (
     CallbackList,

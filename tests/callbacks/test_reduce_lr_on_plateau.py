@@ -3,10 +3,10 @@
 import json
 import random
 
-import keras
 import numpy as np
 import pytest
 from tests.callbacks.parity import sequence
+from tests.golden import keras
 
 from exburn.callbacks import (
     ReduceLROnPlateau,

@@ -1,8 +1,8 @@
 """Teachers and students."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 

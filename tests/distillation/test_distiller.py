@@ -1,10 +1,10 @@
 """Tests of ``exburn.distillation.distiller``."""
 
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
 from tests.distillation.students import BOTH, STUDENT, TEACHER, X, Y
+from tests.golden import keras
 
 import exburn
 from exburn.errors import ArgumentError, DataError, ShapeError

@@ -5,9 +5,9 @@ import math
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.initializers.draws import philox
 
 from exburn import initializers

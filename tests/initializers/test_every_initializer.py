@@ -4,9 +4,9 @@ import json
 import random
 
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.initializers.draws import SCALED, philox
 
 from exburn import initializers

@@ -2,9 +2,9 @@
 
 import math
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.initializers.draws import SCALED, SHAPE, kurtosis, philox
 
 from exburn import initializers

@@ -1,8 +1,8 @@
 """Tests of ``exburn.initializers.windows``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import initializers
 

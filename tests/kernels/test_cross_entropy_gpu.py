@@ -42,6 +42,7 @@ def test_labels_that_are_no_class_and_rows_with_nan(kernel):
     assert kernel
 
 
+@pytest.mark.long
 def test_other_scores_are_read_by_xla(kernel):
     scores, labels = batch("float32")
     readings(scores, labels)

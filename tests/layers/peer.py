@@ -4,9 +4,9 @@ import inspect
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 from flax import nnx
+from tests.golden import keras, recorded
 
 from exburn.core import forward_context
 from exburn.module.symbolic_tensor import Symbol
@@ -95,23 +95,27 @@ def close(a, b, tolerance):
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
-def assert_same(layer, peer, *args, training=False, **kwargs):
+def assert_same(layer, make_peer, *args, training=False, **kwargs):
     """Asserts equal outputs, gradients and states with random, equal weights."""
-    peer(*jax.tree.map(lambda x: keras.KerasTensor(x.shape, x.dtype), args))
     layer(*jax.tree.map(lambda x: Symbol(x.shape, x.dtype), args))
     rng = np.random.default_rng(1)
-    weights = [rng.normal(size=w.shape) * 0.4 for w in peer.weights]
-    if training is False and getattr(peer, "stateful", False):
-        weights = [np.asarray(w.value) for w in peer.weights]
-    for variable, value in zip(peer.weights, weights, strict=True):
-        variable.assign(value.astype("float32"))
-    layer.set_weights(weights)
-    out, grads, d_inputs, other = run(layer, args, kwargs, training=training)
-    their_out, their_grads, their_d_inputs, their_other = run_peer(
-        peer, args, kwargs, training=training
-    )
-    close(out, their_out, 1e-5)
-    close(grads, their_grads, 1e-4)
-    close(d_inputs, their_d_inputs, 1e-4)
-    close(other, their_other, 1e-5)
-    return out
+    weights = [rng.normal(size=w.shape) * 0.4 for w in layer.weights]
+
+    def of_keras():
+        peer = make_peer()
+        peer(*jax.tree.map(lambda x: keras.KerasTensor(x.shape, x.dtype), args))
+        values = weights
+        if training is False and getattr(peer, "stateful", False):
+            values = [np.asarray(w.value) for w in peer.weights]
+        for variable, value in zip(peer.weights, values, strict=True):
+            variable.assign(value.astype("float32"))
+        return values, run_peer(peer, args, kwargs, training=training)
+
+    values, theirs = recorded(of_keras)
+    layer.set_weights(values)
+    ours = run(layer, args, kwargs, training=training)
+    for mine, other, tolerance in zip(
+        ours, theirs, (1e-5, 1e-4, 1e-4, 1e-5), strict=True
+    ):
+        close(jax.tree.leaves(mine), jax.tree.leaves(other), tolerance)
+    return ours[0]

@@ -218,6 +218,7 @@ def test_masks_hang_on_no_tracer():
     assert not hasattr(table(ids) * 1, "_keras_mask")
 
 
+@pytest.mark.long
 def test_the_first_argument_may_go_by_its_name():
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0]])
     results = []

@@ -1,10 +1,10 @@
 """What ``keras.legacy`` and ``utils.legacy`` have."""
 
 import pytest
+from tests.golden import keras
 
 import exburn
 
-keras = pytest.importorskip("keras")
 BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
 
 

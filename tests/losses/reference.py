@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
+from tests.golden import keras, recorded
 
 from exburn import losses
 
@@ -57,35 +57,43 @@ def close(ours, theirs, tolerance=1e-5):
     np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
-def pair(name, options, **more):
-    ours = getattr(losses, name)(**options, **more)
-    return ours, getattr(keras.losses, name)(**options, **more)
+def by_reduction(module, name, options, *arguments, mask=None):
+    """The value for every reduction."""
+    y_true, y_pred, *weight = arguments
+    kwargs = {}
+    if mask is not None and module is losses:
+        kwargs = {"mask": mask}
+    elif mask is not None:
+        y_pred = y_pred + 0
+        y_pred._keras_mask = jnp.asarray(mask)
+    return [
+        getattr(module, name)(**options, reduction=kind)(
+            y_true, y_pred, *weight, **kwargs
+        )
+        for kind in REDUCTIONS
+    ]
 
 
-def by_reduction(name, options, *arguments, **ours_only):
-    """Ours and Keras' value for every reduction."""
-    values = {}
-    for reduction in REDUCTIONS:
-        ours, theirs = pair(name, options, reduction=reduction)
-        mine = ours(*arguments, **ours_only)
-        y_true, y_pred, *weight = arguments
-        if "mask" in ours_only:
-            y_pred = y_pred + 0
-            y_pred._keras_mask = jnp.asarray(ours_only["mask"])
-        values[reduction] = mine, theirs(y_true, y_pred, *weight)
-    return values
+def check_reductions_with_weights(name, options, y_true, y_pred):
+    shape = (6, 3) if name == "Tversky" else (6,)
+    weight = np.random.default_rng(2).uniform(size=shape).astype("float32")
+
+    def compute(module):
+        run = jax.jit(lambda *arrays: by_reduction(module, name, options, *arrays))
+        return run(y_true, y_pred, weight)
+
+    theirs = recorded(lambda: compute(keras.losses))
+    for mine, expected in zip(compute(losses), theirs, strict=True):
+        close(mine, expected, 1e-4)
 
 
 def check_value_and_gradient(name, options, y_true, y_pred):
-    ours, theirs = pair(name, options)
+    def compute(module):
+        loss = getattr(module, name)(**options)
+        return jax.jit(jax.value_and_grad(lambda p: loss(y_true, p)))(y_pred)
 
-    @jax.jit
-    def run(y_pred):
-        grads = [jax.value_and_grad(lambda p: loss(y_true, p)) for loss in both]  # noqa: B023
-        return [grad(y_pred) for grad in grads]
-
-    both = (ours, theirs)
-    (value, slope), (expected, expected_slope) = run(jnp.asarray(y_pred))
+    value, slope = compute(losses)
+    expected, expected_slope = recorded(lambda: compute(keras.losses))
     close(value, expected)
     assert np.isfinite(slope).all()
     if name != "Circle":  # Keras takes the logarithm of 0 there: NaN gradients

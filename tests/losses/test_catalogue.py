@@ -3,8 +3,8 @@
 import inspect
 
 import jax.numpy as jnp
-import keras
 import pytest
+from tests.golden import keras
 from tests.losses.arrays import LOGITS, PROBS, spec
 from tests.losses.reference import PROBS as PROBS_REFERENCE
 from tests.losses.reference import PROBS_TRUE, close

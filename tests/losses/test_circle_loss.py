@@ -1,8 +1,7 @@
 """Tests of ``exburn.losses.circle_loss``."""
 
-import jax
-import keras
 import pytest
+from tests.golden import keras
 from tests.losses.arrays import (
     LABELS,
     UNIT_ROWS,
@@ -10,10 +9,9 @@ from tests.losses.arrays import (
 from tests.losses.contract import check_config_round_trip, check_padded_rows_are_absent
 from tests.losses.reference import (
     PAIRS,
-    by_reduction,
+    check_reductions_with_weights,
     check_value_and_gradient,
     close,
-    rng,
 )
 from tests.losses.reference import UNIT_ROWS as UNIT_ROWS_REFERENCE
 
@@ -59,13 +57,10 @@ def test_value_and_gradient(name, options, y_true, y_pred):
     [case for case in CASES if "ignore_class" not in case[1] and case[0] != "Circle"],
 )
 def test_reductions_with_weights(name, options, y_true, y_pred):
-    shape = (6, 3) if name == "Tversky" else (6,)
-    weight = rng.uniform(size=shape).astype("float32")
-    run = jax.jit(lambda *arguments: by_reduction(name, options, *arguments))
-    for mine, expected in run(y_true, y_pred, weight).values():
-        close(mine, expected, 1e-4)
+    check_reductions_with_weights(name, options, y_true, y_pred)
 
 
+@pytest.mark.long
 def test_circle_with_references():
     refs = UNIT_ROWS_REFERENCE[::-1].copy()
     arguments = (PAIRS, UNIT_ROWS_REFERENCE, PAIRS[:4], refs[:4], False)

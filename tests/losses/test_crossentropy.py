@@ -17,10 +17,9 @@ from tests.losses.reference import (
     PROBS_TRUE,
     REAL,
     UNIT,
-    by_reduction,
+    check_reductions_with_weights,
     check_value_and_gradient,
     close,
-    rng,
 )
 from tests.losses.reference import LABELS as LABELS_REFERENCE
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
@@ -111,6 +110,7 @@ def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
 
 
+@pytest.mark.long
 def test_inside_vmap_and_scan():
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)
     many = jnp.stack([LOGITS, 2 * LOGITS])
@@ -193,11 +193,7 @@ def test_value_and_gradient(name, options, y_true, y_pred):
     [case for case in CASES if "ignore_class" not in case[1] and case[0] != "Circle"],
 )
 def test_reductions_with_weights(name, options, y_true, y_pred):
-    shape = (6, 3) if name == "Tversky" else (6,)
-    weight = rng.uniform(size=shape).astype("float32")
-    run = jax.jit(lambda *arguments: by_reduction(name, options, *arguments))
-    for mine, expected in run(y_true, y_pred, weight).values():
-        close(mine, expected, 1e-4)
+    check_reductions_with_weights(name, options, y_true, y_pred)
 
 
 def test_half_precision_is_computed_in_float32():

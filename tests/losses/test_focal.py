@@ -1,6 +1,5 @@
 """Tests of ``exburn.losses.focal``."""
 
-import jax
 import pytest
 from tests.losses.arrays import (
     BITS,
@@ -12,10 +11,8 @@ from tests.losses.reference import (
     BINARY,
     REAL,
     UNIT,
-    by_reduction,
+    check_reductions_with_weights,
     check_value_and_gradient,
-    close,
-    rng,
 )
 from tests.losses.reference import ONE_HOT as ONE_HOT_REFERENCE
 from tests.losses.reference import PROBS as PROBS_REFERENCE
@@ -75,8 +72,4 @@ def test_value_and_gradient(name, options, y_true, y_pred):
     [case for case in CASES if "ignore_class" not in case[1] and case[0] != "Circle"],
 )
 def test_reductions_with_weights(name, options, y_true, y_pred):
-    shape = (6, 3) if name == "Tversky" else (6,)
-    weight = rng.uniform(size=shape).astype("float32")
-    run = jax.jit(lambda *arguments: by_reduction(name, options, *arguments))
-    for mine, expected in run(y_true, y_pred, weight).values():
-        close(mine, expected, 1e-4)
+    check_reductions_with_weights(name, options, y_true, y_pred)

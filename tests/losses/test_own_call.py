@@ -1,8 +1,8 @@
 """Tests of ``exburn.losses.own_call``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn as keras_api
 

@@ -1,8 +1,8 @@
 """Tests of ``exburn.losses.shapes``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.losses.arrays import (
     spec,
 )
@@ -93,19 +93,18 @@ def test_message_of_a_misfit():
 
 @pytest.mark.parametrize(("name", "options"), ALONG_AXES)
 @pytest.mark.parametrize("vectors", [PROBS, PROBS[0]], ids=["matrix", "vector"])
-def test_what_an_axis_is_of(name, vectors, options):
+def test_what_an_axis_is_of(name, vectors, options, golden):
     true = vectors[::-1].copy()
     for kind in ("losses", "metrics"):
-        ours, theirs = (
-            getattr(getattr(m, kind), name)(**options) for m in (exburn, keras)
-        )
-        np.testing.assert_allclose(ours(true, vectors), theirs(true, vectors), 1e-5)
+        ours = getattr(getattr(exburn, kind), name)(**options)
+        peer = lambda kind=kind: getattr(getattr(keras, kind), name)(**options)  # noqa: E731
+        theirs = golden(lambda peer=peer: peer()(true, vectors))
+        np.testing.assert_allclose(ours(true, vectors), theirs, 1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_cosines_along_an_axis_in_short_batches(axis):
-    results = []
-    for m in (exburn, keras):
+def test_cosines_along_an_axis_in_short_batches(axis, golden):
+    def train(m):
         model = m.Sequential([m.Input((4,)), m.layers.Dense(4, "relu", False, "ones")])
         model.compile(
             m.optimizers.SGD(0.1, momentum=0.0),
@@ -115,5 +114,6 @@ def test_cosines_along_an_axis_in_short_batches(axis):
         options = {"batch_size": 4, "verbose": 0}
         history = model.fit(REAL, REAL_TRUE, shuffle=False, **options).history
         both = [history[key][0] for key in ("loss", "cosine_similarity")]
-        results.append(both + model.evaluate(REAL, REAL_TRUE, **options))
-    np.testing.assert_allclose(results[0], results[1], 1e-4)
+        return both + model.evaluate(REAL, REAL_TRUE, **options)
+
+    np.testing.assert_allclose(train(exburn), golden(lambda: train(keras)), 1e-4)

@@ -1,7 +1,7 @@
 """What the tests of metrics share."""
 
-import keras
 import numpy as np
+from tests.golden import keras, recorded
 
 from exburn import metrics
 
@@ -21,9 +21,11 @@ BITS = rng.integers(0, 2, (N, 3)).astype("float32")
 
 
 def check_the_state_has_the_names_of_keras(name, arguments, attributes, data):
-    ours, theirs = (getattr(m, name)(*arguments) for m in (metrics, keras.metrics))
-    for metric in (ours, theirs):
+    def read_state(module):
+        metric = getattr(module, name)(*arguments)
         metric.update_state(*data)
-    for attribute in attributes:
-        mine, other = (np.asarray(getattr(m, attribute)) for m in (ours, theirs))
+        return [np.asarray(getattr(metric, attribute)) for attribute in attributes]
+
+    theirs = recorded(lambda: read_state(keras.metrics))
+    for mine, other in zip(read_state(metrics), theirs, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-6)

@@ -1,10 +1,10 @@
 """Tests of ``exburn.metrics.accuracy``."""
 
 import jax
-import keras
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from tests.golden import keras
 from tests.metrics.protocol import (
     BITS,
     LABELS,
@@ -189,8 +189,9 @@ def test_streams(name, options, y_true, y_pred, weighted):
         ),
     ],
 )
-def test_functions(name, y_true, y_pred, options):
-    expected = getattr(keras.metrics, name)(y_true, y_pred, **options)
+def test_functions(name, y_true, y_pred, options, golden):
+    function = lambda: getattr(keras.metrics, name)  # noqa: E731
+    expected = golden(lambda: function()(y_true, y_pred, **options))
     value = getattr(metrics, name)(y_true, y_pred, **options)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
@@ -202,18 +203,18 @@ def test_weighted_streams(name):
 
 
 @pytest.mark.parametrize("labels", [[[1], [0]], [[1], [2]], [[2], [1]]])
-def test_labels_across_the_rows(labels):
+def test_labels_across_the_rows(labels, golden):
     scores = np.array([[[0.1, 0.2, 0.7], [0.05, 0.95, 0]]], np.float32)
-    ours, theirs = (
-        lib.sparse_categorical_accuracy(np.array(labels), scores)
-        for lib in (metrics, keras.metrics)
+    labels = np.array(labels)
+    each, mean = golden(
+        lambda: (
+            keras.metrics.sparse_categorical_accuracy(labels, scores),
+            keras.metrics.SparseCategoricalAccuracy()(labels, scores),
+        )
     )
-    np.testing.assert_array_equal(ours, theirs)
-    ours, theirs = (
-        lib.SparseCategoricalAccuracy()(np.array(labels), scores)
-        for lib in (metrics, keras.metrics)
-    )
-    assert float(ours) == float(theirs)
+    ours = metrics.sparse_categorical_accuracy(labels, scores)
+    np.testing.assert_array_equal(ours, each)
+    assert float(metrics.SparseCategoricalAccuracy()(labels, scores)) == float(mean)
     with pytest.raises(ShapeError):
         metrics.SparseCategoricalAccuracy()(np.array([[1], [0], [2]]), scores)
 

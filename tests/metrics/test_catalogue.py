@@ -3,9 +3,9 @@
 import inspect
 
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.metrics.protocol import LOGITS, OTHER, N, distance, rng, spec
 
 from exburn import losses, metrics

@@ -1,9 +1,9 @@
 """Tests of ``exburn.metrics.confusion``."""
 
-import keras
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from tests.golden import keras
 from tests.metrics.odd import RNG, WEIGHTS
 from tests.metrics.protocol import (
     BITS,
@@ -175,11 +175,14 @@ def test_weighted_streams(name):
     "options",
     [{"top_k": 1}, {"top_k": 3}, {"top_k": 5}, {"top_k": 3, "thresholds": [0.15, 0.3]}],
 )
-def test_the_best_of_scores_of_one_axis(name, options, weight):
-    ours, theirs = (getattr(lib, name)(**options) for lib in (metrics, keras.metrics))
-    for metric in (ours, theirs):
+def test_the_best_of_scores_of_one_axis(name, options, weight, golden):
+    def compute(module):
+        metric = getattr(module, name)(**options)
         metric.update_state(TRUTH, SCORES_ODD_RANKS, sample_weight=weight)
-    np.testing.assert_allclose(ours.result(), theirs.result(), rtol=1e-6)
+        return metric.result()
+
+    theirs = golden(lambda: compute(keras.metrics))
+    np.testing.assert_allclose(compute(metrics), theirs, rtol=1e-6)
 
 
 def test_the_best_of_a_row_are_found_among_entries_of_no_weight_too():

@@ -1,9 +1,9 @@
 """Tests of ``exburn.metrics.correlation``."""
 
-import keras
 import numpy as np
 import pytest
 from scipy import stats
+from tests.golden import keras
 from tests.metrics.protocol import (
     LOGITS,
     OTHER,
@@ -85,8 +85,9 @@ def test_streams(name, options, y_true, y_pred, weighted):
         ("concordance_correlation", REAL[0], REAL_2[0], {"axis": 0}),
     ],
 )
-def test_functions(name, y_true, y_pred, options):
-    expected = getattr(keras.metrics, name)(y_true, y_pred, **options)
+def test_functions(name, y_true, y_pred, options, golden):
+    function = lambda: getattr(keras.metrics, name)  # noqa: E731
+    expected = golden(lambda: function()(y_true, y_pred, **options))
     value = getattr(metrics, name)(y_true, y_pred, **options)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 

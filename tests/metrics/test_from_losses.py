@@ -1,9 +1,9 @@
 """Tests of ``exburn.metrics.from_losses``."""
 
-import keras
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from tests.golden import keras
 from tests.metrics.odd import RNG, WEIGHTS
 from tests.metrics.protocol import (
     BITS,

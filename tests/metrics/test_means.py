@@ -1,8 +1,8 @@
 """Tests of ``exburn.metrics.means``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.metrics.protocol import (
     LOGITS,
     OTHER,
@@ -11,7 +11,7 @@ from tests.metrics.protocol import (
     check_padding_has_no_effect,
     distance,
 )
-from tests.metrics.reference import REAL, ROWS, UNIT, rng
+from tests.metrics.reference import REAL, ROWS, UNIT
 from tests.metrics.subclasses import PROBS, check_the_state_has_the_names_of_keras
 
 from exburn import losses, metrics
@@ -68,25 +68,32 @@ def test_impossible_options(make):
 
 @pytest.mark.parametrize("weights", [None, ROWS, UNIT], ids=["none", "rows", "entries"])
 @pytest.mark.parametrize("name", ["Mean", "Sum"])
-def test_reductions(name, weights):
-    ours, theirs = getattr(metrics, name)(), getattr(keras.metrics, name)()
-    for i, values in enumerate(REAL):
-        weight = None if weights is None else weights[i]
-        if name == "Sum" and weights is ROWS:
-            weight = weight[:, None]
-        ours.update_state(values, weight)
-        theirs.update_state(values, sample_weight=weight)
-    np.testing.assert_allclose(ours.result(), theirs.result(), rtol=1e-5)
+def test_reductions(name, weights, golden):
+    def compute(module):
+        metric = getattr(module, name)()
+        for i, values in enumerate(REAL):
+            weight = None if weights is None else weights[i]
+            if name == "Sum" and weights is ROWS:
+                weight = weight[:, None]
+            metric.update_state(values, sample_weight=weight)
+        return metric.result()
+
+    theirs = golden(lambda: compute(keras.metrics))
+    np.testing.assert_allclose(compute(metrics), theirs, rtol=1e-5)
 
 
-def test_sequences_with_weights_for_each_step():
+def test_sequences_with_weights_for_each_step(golden):
+    rng = np.random.default_rng(2)
     labels, scores = rng.integers(0, 4, (3, 6)), rng.normal(size=(3, 6, 4))
     weight = rng.uniform(size=(3, 6)).astype("float32")
-    ours = metrics.SparseCategoricalAccuracy()
-    theirs = keras.metrics.SparseCategoricalAccuracy()
-    ours.update_state(labels, scores, weight)
-    theirs.update_state(labels, scores, weight)
-    np.testing.assert_allclose(ours.result(), theirs.result(), rtol=1e-6)
+
+    def compute(module):
+        metric = module.SparseCategoricalAccuracy()
+        metric.update_state(labels, scores, weight)
+        return metric.result()
+
+    theirs = golden(lambda: compute(keras.metrics))
+    np.testing.assert_allclose(compute(metrics), theirs, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")  # by Keras

@@ -2,10 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
 from jax.export import symbolic_shape
+from tests.golden import keras
 from tests.metrics.subclasses import BITS, LABELS, LOGITS, OTHER, PROBS, N
 
 from exburn import metrics

@@ -55,8 +55,8 @@ class Cases(dict):
 
     def call_keras(self, name, i):
         if name in WITHOUT_SYMBOLS | NOT_COMPILED:
-            return self.call(keras().ops, name, i)
-        return jax.jit(lambda: self.call(keras().ops, name, i))()
+            return self.call(keras.ops, name, i)
+        return jax.jit(lambda: self.call(keras.ops, name, i))()
 
 
 def every_case():

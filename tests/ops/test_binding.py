@@ -64,6 +64,7 @@ def test_weights_are_arguments():
     assert ops.sum([layer.bias, layer.bias]) == 0
 
 
+@pytest.mark.long
 def test_ops_run_in_compiled_code_and_have_gradients():
     def f(x):
         return ops.sum(ops.square(ops.tanh(ops.reshape(x, (-1,)))))

@@ -30,8 +30,8 @@ def public(namespace):
 def describe_keras():
     """The ops of Keras, each with its arguments, and those whose default is told."""
     described = {}
-    named = public(keras().ops)
-    images = {f"image.{name}": op for name, op in public(keras().ops.image).items()}
+    named = public(keras.ops)
+    images = {f"image.{name}": op for name, op in public(keras.ops.image).items()}
     for name, op in (named | images).items():
         parameters = inspect.signature(op).parameters.values()
         plain = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
@@ -61,7 +61,7 @@ def test_every_op_of_keras_is_here_with_its_arguments(golden):
 
 @pytest.mark.parametrize("part", ["numpy", "nn", "linalg", "image"])
 def test_parts_hold_what_keras_parts_hold(part, golden):
-    theirs = golden(lambda: sorted(public(getattr(keras().ops, part))))
+    theirs = golden(lambda: sorted(public(getattr(keras.ops, part))))
     assert set(theirs) - set(dir(getattr(ops, part))) == set()
 
 

@@ -76,6 +76,7 @@ def test_batches_of_unknown_size(name):
     check_unknown_batch(CASES, name)
 
 
+@pytest.mark.long
 def test_elastic_transform_moves_pixels_both_ways():
     image = np.random.default_rng(0).uniform(size=(1, 24, 24, 1)).astype("float32")
     rows = np.broadcast_to(np.arange(24.0)[:, None, None], (24, 24, 1))

@@ -9,6 +9,7 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 import jax
 import numpy as np
 import pytest
+from tests.golden import keras, recorded
 
 SHAPES = {"kernel": (6, 4), "bias": (4,), "conv": (2, 3, 5), "embedding": (5, 3)}
 
@@ -45,10 +46,11 @@ class Trajectories:
         run = jax.jit(lambda p, s, g: jax.lax.scan(step, (p, s), g))
         return run(params, state, grads)[1]
 
-    def keras(self, optimizer, names=("kernel", "bias")):
-        """The same of a Keras optimizer."""
-        import keras
+    def keras(self, make, names=("kernel", "bias")):
+        """The same of a Keras optimizer, as it was recorded."""
+        return recorded(lambda: self.run_keras(make(), names))
 
+    def run_keras(self, optimizer, names):
         variables = [keras.Variable(self.params[n], name=n) for n in names]
         optimizer.build(variables)
 

@@ -1,7 +1,7 @@
 """Options that all optimizers have, beside Keras'."""
 
-import keras
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 
@@ -71,8 +71,9 @@ OPTIONS = {
 @pytest.mark.parametrize("name", sorted({name for name, _ in SAME}))
 @pytest.mark.long
 def test_options_that_all_optimizers_have(name, option, trajectories):
-    made = [getattr(o, name)(**OPTIONS[option]) for o in (optimizers, keras.optimizers)]
-    ours, theirs = trajectories.ours(made[0]), trajectories.keras(made[1])
+    make = lambda library: getattr(library, name)(**OPTIONS[option])  # noqa: E731
+    ours = trajectories.ours(make(optimizers))
+    theirs = trajectories.keras(lambda: make(keras.optimizers))
     tolerance = 1e-4 if name in ("Lamb", "Muon", "ScheduleFreeAdamW") else 1e-5
     trajectories.assert_close(ours, theirs, tolerance, tolerance)
 

@@ -2,8 +2,8 @@
 
 import inspect
 
-import keras
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 from exburn.errors import (

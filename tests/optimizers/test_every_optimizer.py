@@ -4,10 +4,10 @@ import json
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import optax
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 from exburn.optimizers import (

@@ -41,6 +41,7 @@ class OwnStep(exburn.Sequential):
         return {"loss": loss}, (tv, ntv, ov, mv)
 
 
+@pytest.mark.long
 def test_the_steps_are_those_of_optax():
     start = {"x": jnp.array([-1.2, 1.0, 0.5])}
     ours, theirs = LBFGS(memory_size=5), optax.lbfgs(memory_size=5)
@@ -70,6 +71,7 @@ def test_the_steps_are_those_of_optax():
     assert int(state["rate"]["count"]) == 40
 
 
+@pytest.mark.long
 def test_a_logistic_regression_reaches_scikit_learns_optimum():
     data = load_breast_cancer()
     x = (data.data - data.data.mean(0)) / data.data.std(0)

@@ -1,8 +1,8 @@
 """Tests of ``exburn.optimizers.rate``."""
 
 import jax
-import keras
 import pytest
+from tests.golden import keras
 from tests.optimizers.quadratic import ONES, PARAMS, Live, plain
 
 from exburn import optimizers
@@ -15,11 +15,13 @@ from exburn.optimizers import (
 @pytest.mark.parametrize("accumulate", [None, 5])
 def test_schedule_sees_the_batches_that_keras_counts(accumulate, trajectories):
     options = {"weight_decay": 0.1, "gradient_accumulation_steps": accumulate}
-    made = []
-    for library in (optimizers, keras.optimizers):
+
+    def make(library):
         schedule = library.schedules.PolynomialDecay(0.5, 40, power=2.0)
-        made.append(library.Lion(schedule, **options))
-    trajectories.assert_close(trajectories.ours(made[0]), trajectories.keras(made[1]))
+        return library.Lion(schedule, **options)
+
+    theirs = trajectories.keras(lambda: make(keras.optimizers))
+    trajectories.assert_close(trajectories.ours(make(optimizers)), theirs)
 
 
 def test_set_before_during_and_between():

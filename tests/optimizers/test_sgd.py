@@ -1,7 +1,7 @@
 """Tests of ``exburn.optimizers.sgd``."""
 
-import keras
 import pytest
+from tests.golden import keras
 from tests.optimizers.fifty_steps import check_fifty_steps
 
 from exburn import optimizers
@@ -30,8 +30,9 @@ def test_fifty_steps(name, options, trajectories):
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_velocities_keep_the_rates_they_had(nesterov, trajectories):
-    made = []
-    for library in (optimizers, keras.optimizers):
+    def make(library):
         schedule = library.schedules.ExponentialDecay(0.5, 5, 0.5, staircase=True)
-        made.append(library.SGD(schedule, momentum=0.9, nesterov=nesterov))
-    trajectories.assert_close(trajectories.ours(made[0]), trajectories.keras(made[1]))
+        return library.SGD(schedule, momentum=0.9, nesterov=nesterov)
+
+    theirs = trajectories.keras(lambda: make(keras.optimizers))
+    trajectories.assert_close(trajectories.ours(make(optimizers)), theirs)

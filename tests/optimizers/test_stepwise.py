@@ -1,9 +1,8 @@
 """Tests of ``exburn.optimizers.stepwise``."""
 
-import keras
 import numpy as np
 import pytest
-from keras import ops as keras_ops
+from tests.golden import keras
 
 import exburn
 from exburn.errors import ArgumentError
@@ -53,7 +52,6 @@ def rule_of(lib, ops):
 
 
 Ours = rule_of(exburn, exburn.ops)
-Theirs = rule_of(keras, keras_ops)
 
 
 def model_of(lib):
@@ -87,20 +85,25 @@ def losses(lib, optimizer, epochs=3):
     ],
     ids=lambda options: next(iter(options), "plain"),
 )
-def test_it_trains_as_with_keras(options):
-    mine, found = losses(exburn, Ours(0.05, rho=0.8, **options))
-    theirs, wanted = losses(keras, Theirs(0.05, rho=0.8, **options))
+def test_it_trains_as_with_keras(options, golden):
+    def train(lib):
+        rule = rule_of(lib, lib.ops)(0.05, rho=0.8, **options)
+        model, values = losses(lib, rule)
+        return values, model.get_weights()
+
+    (found, mine), (wanted, theirs) = train(exburn), golden(lambda: train(keras))
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
-    for a, b in zip(mine.get_weights(), theirs.get_weights(), strict=True):
+    for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-def test_a_schedule_and_a_rate_that_changes():
-    found = []
-    for lib, rule in ((exburn, Ours), (keras, Theirs)):
+def test_a_schedule_and_a_rate_that_changes(golden):
+    def train(lib):
         schedule = lib.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
-        found.append(losses(lib, rule(schedule), 2)[1])
-    np.testing.assert_allclose(*found, rtol=1e-4)
+        return losses(lib, rule_of(lib, lib.ops)(schedule), 2)[1]
+
+    theirs = golden(lambda: train(keras))
+    np.testing.assert_allclose(train(exburn), theirs, rtol=1e-4)
 
     model, _ = losses(exburn, Ours(0.1), 1)
     before = model.get_weights()

@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import optimizers
 from exburn.errors import (
@@ -21,7 +21,7 @@ def plain(rate=1.0, **options):
 def test_moving_average(every, trajectories):
     options = {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": every}
     ours = trajectories.ours(optimizers.SGD(0.1, 0.5, **options))
-    theirs = trajectories.keras(keras.optimizers.SGD(0.1, 0.5, **options))
+    theirs = trajectories.keras(lambda: keras.optimizers.SGD(0.1, 0.5, **options))
     trajectories.assert_close(ours, theirs)
 
 

@@ -24,14 +24,14 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
         prepare(model, "fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
         trainer = model._run.value.trainer
         states.append(jax.tree.map(jnp.copy, trainer.preparer.initial_state()))
-    single, singles = jax.jit(trainer.preparer.programs.steps.steps.step), []
+    single, singles = jax.jit(trainer.preparer.programs.steps.step), []
     for state in states:
         for bx, by in zip(x, y, strict=True):
             state = single(state, (bx, by, None), None)
         singles.append(state)
     stacked = jax.tree.map(lambda *v: jnp.stack(v), *states)
     step = jax.jit(
-        jax.vmap(trainer.preparer.programs.steps.steps.step, in_axes=(0, None, None))
+        jax.vmap(trainer.preparer.programs.steps.step, in_axes=(0, None, None))
     )
     for bx, by in zip(x, y, strict=True):
         stacked = step(stacked, (bx, by, None), None)

@@ -4,9 +4,9 @@ import io
 
 import jax
 import jax.numpy as jnp
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import errors, utils
 

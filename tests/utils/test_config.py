@@ -4,8 +4,8 @@ import copy
 import json
 import pickle
 
-import keras
 import pytest
+from tests.golden import keras
 
 import exburn
 

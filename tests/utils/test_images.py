@@ -3,10 +3,10 @@
 import io
 import sys
 
-import keras
 import numpy as np
 import pytest
 from PIL import Image
+from tests.golden import keras
 
 from exburn import errors, utils
 

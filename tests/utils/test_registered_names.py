@@ -2,9 +2,9 @@
 
 import io
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn import errors, utils
 from exburn.layers import Dense

@@ -1,8 +1,8 @@
 """Tests of ``exburn.visualization.drawing``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.visualization.framed import IMAGES, MASKS, RNG
 
 from exburn import visualization

@@ -1,8 +1,8 @@
 """Tests of ``exburn.visualization.galleries``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 from tests.visualization.framed import IMAGES, MASKS
 
 import exburn

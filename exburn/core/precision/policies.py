@@ -91,10 +91,10 @@ class DTypePolicy:
         name = policy if isinstance(policy, str) else getattr(policy, "name", None)
         if isinstance(name, str) and "_from_" in name:
             from exburn.core.precision.quantized import (
-                named,  # it derives from this class
+                parse_policy,  # it derives from this class
             )
 
-            return named(name)
+            return parse_policy(name)
         if isinstance(name, str) and name in _MIXED:
             policy = name
         return Precision(*_dtypes_of(policy))
@@ -302,7 +302,7 @@ def get_precision() -> DTypePolicy:
 
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
-    """In the block, in this thread, new layers take this policy, not the process'."""
+    """Gives new layers this policy, not the process', in the block and thread."""
     return scoped(_inside, Precision.of(policy))
 
 

@@ -14,7 +14,7 @@ __all__ = [
     "Int4DTypePolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
-    "named",
+    "parse_policy",
 ]
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
@@ -230,7 +230,7 @@ class AWQDTypePolicy(_InBlocks):
         return self._size
 
 
-def named(name: str) -> QuantizedDTypePolicy:
+def parse_policy(name: str) -> QuantizedDTypePolicy:
     """The policy of a name such as ``"int4/64_from_float32"``.
 
     Raises:

@@ -174,7 +174,7 @@ def check_gradients(
     wide, close = slopes(method, step), slopes(method, step / 4)
     allowed = {name: noise + tolerance / 5 * np.abs(c) for name, c in close.items()}
     corners = {n: np.abs(wide[n] - c) > allowed[n] for n, c in close.items()}
-    check = _compared(grads, close, corners, noise, tolerance)
+    check = _compare(grads, close, corners, noise, tolerance)
     if check.ok:
         return check
     # A corner at the weight itself bends both steps alike. There autodiff has the slope
@@ -186,10 +186,10 @@ def check_gradients(
             central, right = right, central
         between = np.abs(a - central) <= np.abs(right - central) + noise
         corners[name] |= between & (np.abs(a - close[name]) > allowed[name])
-    return _compared(grads, close, corners, noise, tolerance)
+    return _compare(grads, close, corners, noise, tolerance)
 
 
-def _compared(
+def _compare(
     grads: dict[str, np.ndarray],
     slopes: dict[str, np.ndarray],
     corners: dict[str, np.ndarray],

@@ -88,7 +88,7 @@ def numerical(
         for path, value in state.params.items()
     }
     # A program of its own, so that the moved values are rounded to their dtype.
-    high, low = programs.further("moved", lambda: _moved)(state.params, epsilon)
+    high, low = programs.further("moved", lambda: _step_ends)(state.params, epsilon)
     found = programs.further(
         f"{method} 2**{bits} bytes{' scaled' if scaled else ''}",
         lambda: _differences(programs, method, 2**bits, scaled),
@@ -98,7 +98,7 @@ def numerical(
     return {path: found[path].reshape(v.shape) for path, v in state.params.items()}
 
 
-def _moved(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
+def _step_ends(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
     """Both ends of the step of every element; at least the numbers beside it."""
 
     def ends(step: Any, limit: float) -> dict[str, jax.Array]:

@@ -32,7 +32,7 @@ def parameters(model: Any) -> dict[str, jax.Array]:
         >>> {path: value.shape for path, value in parameters(model).items()}
         {'dense/kernel': (4, 3), 'dense/bias': (3,)}
     """
-    _built(model, "parameters")
+    _check_built(model, "parameters")
     return {path: weight.get_value() for path, weight, _ in iter_weights(model)}
 
 
@@ -56,7 +56,7 @@ def update_params(model: Any, params: Mapping[str, Any]) -> Any:
         [1.0, 1.0, 1.0]
     """
     op = "update_params"
-    _built(model, op)
+    _check_built(model, op)
     if not isinstance(params, Mapping):
         raise DTypeError(
             op, f"params must be a dict by path, received {type(params).__name__}"
@@ -178,7 +178,7 @@ def to_device(model: Any, device: Any) -> Any:
     return model.to_device(device)
 
 
-def _built(model: Any, op: str) -> None:
+def _check_built(model: Any, op: str) -> None:
     check_model(op, model)
     require_built(model, op)
     model._require_weights()

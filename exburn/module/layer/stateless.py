@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context
-from exburn.core.forward_context import advanced, key_of
+from exburn.core.forward_context import key_of, next_words
 from exburn.core.substitution import substituting
 from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.module.copying import paths_of, standing_for
@@ -43,7 +43,7 @@ class Bound:
         """Values of its ``non_trainable_variables`` now."""
         drew = self.ctx.drew
         return [
-            jnp.asarray(advanced(v) if drew else v) if is_seed else v.get_value()
+            jnp.asarray(next_words(v) if drew else v) if is_seed else v.get_value()
             for v, is_seed in self._rest
         ]
 

@@ -193,11 +193,13 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
         listed = isinstance(selection, list | tuple | set)
         found = set()
         for pattern in selection if listed else (selection,):
-            found |= _named(model, pattern, layers, op)
+            found |= _select_named(model, pattern, layers, op)
     return {p for p in layers if any(within(p, outer) for outer in found)}
 
 
-def _named(model: Any, pattern: Any, layers: dict[str, Any], op: str) -> set[str]:
+def _select_named(
+    model: Any, pattern: Any, layers: dict[str, Any], op: str
+) -> set[str]:
     """Paths of layers that ``freeze`` would find, else as Keras finds them in names."""
     try:
         return set(select_layers(model, (pattern,), op=op))

@@ -298,7 +298,7 @@ def _augment(graphdef, key, inputs):
 
 
 def as_float(images):
-    """At least 32 bits, so that colours keep their digits until the end."""
+    """Images in at least 32 bits, so that colours keep their digits until the end."""
     return images.astype(jnp.promote_types(images.dtype, jnp.float32))
 
 

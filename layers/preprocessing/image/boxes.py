@@ -207,7 +207,7 @@ def _without_empty(boxes: Any, labels: Any) -> Any:
 
 
 def _area(boxes: Any) -> Any:
-    """Of boxes ``[..., n, 4]``, whichever of x and y comes first: ``[..., n]``."""
+    """Areas ``[..., n]`` of boxes ``[..., n, 4]``, x or y first."""
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 

@@ -32,7 +32,9 @@ _UNIT = (0.0, 1.0)
 class ColourAugmentation(ImageAugmentation):
     """A random change of the colours of images with three channels."""
 
-    def __init__(self, factor, value_range, data_format, seed, **kwargs):
+    def __init__(
+        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
+    ):
         super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
         self.factor = check_interval(op, "factor", factor)
@@ -90,11 +92,6 @@ class RandomHue(ColourAugmentation):
         [[[0.0, 255.0, 255.0]]]
     """
 
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
-
     def draw(self, key, shape):
         first, second = jax.random.split(key)
         sign = jnp.where(jax.random.bernoulli(first), 0.5, -0.5)
@@ -131,11 +128,6 @@ class RandomSaturation(ColourAugmentation):
         [[[200.0, 200.0, 200.0]]]
     """
 
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
-
     def draw(self, key, shape):
         share = uniform(key, self.factor)
         return share / (1 - share + 1e-7)
@@ -170,11 +162,6 @@ class RandomColorDegeneration(ColourAugmentation):
         >>> RandomColorDegeneration((1.0, 1.0))(image).round().tolist()
         [[[30.0, 30.0, 30.0]]]
     """
-
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
 
     def draw(self, key, shape):
         return uniform(key, self.factor)

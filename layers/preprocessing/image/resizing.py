@@ -14,7 +14,7 @@ from exburn.layers.preprocessing.image.base import (
     as_float,
 )
 from exburn.ops import image as ops
-from exburn.ops.warping import rounded
+from exburn.ops.warping import round_to
 
 __all__ = ["CenterCrop", "RandomCrop", "Resizing"]
 
@@ -80,7 +80,7 @@ class Resizing(ImageLayer):
         resized = self._resize(images, self.interpolation)
         if jnp.issubdtype(images.dtype, jnp.floating):
             return self.cast(resized)
-        return rounded(resized, images.dtype)
+        return round_to(resized, images.dtype)
 
     def transform_masks(self, masks, parameters):
         return self._resize(masks, "nearest").astype(masks.dtype)

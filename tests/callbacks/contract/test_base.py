@@ -2,9 +2,9 @@
 
 import inspect
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 from exburn.callbacks.contract import Callback
 

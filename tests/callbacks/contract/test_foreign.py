@@ -1,8 +1,8 @@
 """Tests of ``exburn.callbacks.contract.foreign``."""
 
-import keras
 import numpy as np
 import pytest
+from tests.golden import keras
 
 import exburn
 from exburn import layers

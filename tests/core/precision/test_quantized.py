@@ -8,7 +8,7 @@ from exburn.core.precision.quantized import (
     Int4DTypePolicy,
     QuantizedDTypePolicy,
     QuantizedFloat8DTypePolicy,
-    named,
+    parse_policy,
 )
 from exburn.errors import ExBurnError
 
@@ -23,9 +23,9 @@ from exburn.errors import ExBurnError
     ],
 )
 def test_a_name_says_the_mode_and_what_was_before(name, kind, mode):
-    policy = named(name)
+    policy = parse_policy(name)
     assert type(policy) is kind and policy.quantization_mode == mode
-    assert policy.name == name and policy == named(name)
+    assert policy.name == name and policy == parse_policy(name)
     assert kind.from_config(policy.get_config()) == policy
     source = DTypePolicy(name.rpartition("_from_")[2])
     assert policy.compute_dtype == source.compute_dtype
@@ -38,4 +38,4 @@ def test_a_name_says_the_mode_and_what_was_before(name, kind, mode):
 )
 def test_what_is_no_such_name_is_refused(name):
     with pytest.raises(ExBurnError):
-        named(name)
+        parse_policy(name)

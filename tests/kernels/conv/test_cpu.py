@@ -1,5 +1,7 @@
 """Tests of ``exburn.kernels.conv.cpu``."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,26 +15,42 @@ from exburn.runtime.cost_model import count
 KINDS = "pointwise", "depthwise", "grouped", "in planes", "transposed"
 
 
+def computed(function, x, k):
+    """The outputs, and gradients of a sum of their sines."""
+
+    def total(x, k):
+        y = function(x, k)
+        return jnp.sum(jnp.sin(y)), y
+
+    (_, y), slopes = jax.value_and_grad(total, (0, 1), has_aux=True)(x, k)
+    return y, *slopes
+
+
+@functools.cache
+def compute_all(data):
+    """What ours and XLA's give for every case, as one program: compiling takes long."""
+    inputs, functions = {}, {}
+    for case in CASES if data == "last" else KINDS:
+        kernel = "OI" if "transposed" in case else "IO"
+        *inputs[case], given, options = arrays(case, kernel, data)
+        functions[case] = both(*inputs[case], given, options)
+    return jax.jit(
+        lambda inputs: {
+            case: [computed(function, *inputs[case]) for function in functions[case]]
+            for case in inputs
+        }
+    )(inputs)
+
+
 @pytest.mark.parametrize(
     ("case", "data"),
     [*((case, "last") for case in CASES), *((case, "first") for case in KINDS)],
 )
 def test_values_and_gradients_are_those_of_xla(case, data):
     x, k, given, options = arrays(case, "OI" if "transposed" in case else "IO", data)
-    ours, theirs = both(x, k, given, options)
+    ours, _ = both(x, k, given, options)
     assert not uses_xla(ours, x, k) or case.startswith("in planes")
-
-    def computed(function):
-        """The outputs, and gradients of a sum of their sines."""
-
-        def total(x, k):
-            y = function(x, k)
-            return jnp.sum(jnp.sin(y)), y
-
-        (_, y), slopes = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))(x, k)
-        return y, *slopes
-
-    for a, b in zip(computed(ours), computed(theirs), strict=True):
+    for a, b in zip(*compute_all(data)[case], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 

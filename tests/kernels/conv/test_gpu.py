@@ -1,5 +1,6 @@
 """Tests of ``exburn.kernels.conv.gpu``."""
 
+import functools
 import math
 
 import jax
@@ -130,12 +131,45 @@ def computed(function, x, k):
         y = function(x, k)
         return jnp.sum(jnp.sin(y)), y
 
-    (_, y), slopes = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))(x, k)
+    (_, y), slopes = jax.value_and_grad(total, (0, 1), has_aux=True)(x, k)
     return y, *slopes
+
+
+@functools.cache
+def compute_all(how, data):
+    """What ours and XLA's give for every case, as one program: compiling takes long."""
+    inputs, settings = {}, {}
+    for case in CASES:
+        kernel = "OI" if case[0] == "spread" and how is computed else "IO"
+        *inputs[case], given, options = arrays(case, kernel, data)
+        settings[case] = given, options
+
+    @jax.jit
+    def run(inputs):
+        return {
+            case: [how(function, *inputs[case]) for function in both(*settings[case])]
+            for case in CASES
+        }
+
+    return run(inputs)
+
+
+def differentiated(function, x, k):
+    """The outputs, and derivatives forward along the kernel, and along both."""
+    y, along_kernel = jax.jvp(lambda k: function(x, k), (k,), (k,))
+    return y, along_kernel, jax.jvp(function, (x, k), (x, k))[1]
 
 
 # Halves have forms of their own here; elsewhere they go the ways of float32.
 OWN_HALVES = ("pointwise", "by channel")
+# One of each kind; the others of these kinds are long.
+QUICK_HALVES = (
+    "sequence, by channel",
+    "image, by channel, strides",
+    "image, by channel, narrow, strides",
+    "image, pointwise, padded",
+    "volume, pointwise",
+)
 
 
 def pulled(function, x, k):
@@ -196,9 +230,8 @@ def trained(make):
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_values_and_gradients_are_those_of_xla(case, data):
-    x, k, given, options = arrays(case, "OI" if case[0] == "spread" else "IO", data)
-    ours, theirs = both(given, options)
-    for a, b in zip(computed(ours, x, k), computed(theirs, x, k), strict=True):
+    ours, theirs = compute_all(computed, data)[case]
+    for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
@@ -206,19 +239,21 @@ def test_values_and_gradients_are_those_of_xla(case, data):
     "case",
     [
         case
+        if case[1] in QUICK_HALVES
+        else pytest.param(case, marks=pytest.mark.long)
         if any(kind in case[1] for kind in OWN_HALVES)
         else pytest.param(case, marks=[pytest.mark.long, pytest.mark.longest])
         for case in CASES
     ],
     ids="-".join,
 )
-def test_halves_are_those_of_xla_in_float32(case):
+def test_halves_are_those_of_xla_in_float32(case, golden):
     """But for what each of them rounds: outputs, and gradients."""
     x, k, given, options = arrays(case, dtype="bfloat16")
-    ours, theirs = (
-        pulled(f, x.astype(dtype), k.astype(dtype))
-        for f, dtype in zip(both(given, options), ("bfloat16", "float32"), strict=True)
-    )
+    own, xla = both(given, options)
+    ours = pulled(own, x, k)
+    wide = x.astype("float32"), k.astype("float32")
+    theirs = golden(lambda: pulled(xla, *wide))
     for a, b in zip(ours, theirs, strict=True):
         near = 0.02 * float(abs(b).max())
         np.testing.assert_allclose(a.astype("float32"), b, rtol=0, atol=near)
@@ -250,12 +285,9 @@ def test_a_kernels_gradient_is_that_of_strides():
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_derivatives_forward(case):
-    x, k, given, options = arrays(case)
-    for function in both(given, options):
-        y, t = jax.jvp(lambda k, f=function: f(x, k), (k,), (k,))
-        np.testing.assert_allclose(t, y, rtol=1e-4, atol=1e-4)
-        _, t = jax.jvp(function, (x, k), (x, k))
-        np.testing.assert_allclose(t, 2 * y, rtol=1e-4, atol=1e-4)
+    for y, along_kernel, along_both in compute_all(differentiated, "last")[case]:
+        np.testing.assert_allclose(along_kernel, y, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(along_both, 2 * y, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_gradients():

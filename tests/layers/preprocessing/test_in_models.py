@@ -1,21 +1,11 @@
-"""Preprocessing as a part of models, and before them."""
+"""Tests: test_in_models."""
 
 import numpy as np
 import pytest
-from tests.layers.preprocessing.cases import images
+from tests.layers.preprocessing.trained import X, Y, compiled
 
 import exburn
 from exburn import layers as L
-
-X = images(50, 8, 8, 3)
-Y = (X[..., 0].mean((1, 2)) > 0.5).astype("int32")
-
-
-def compiled(layers, **options):
-    exburn.set_random_seed(0)
-    model = exburn.Sequential(layers)
-    model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=1, **options)
-    return model
 
 
 def augmented():
@@ -29,6 +19,7 @@ def augmented():
     ]
 
 
+@pytest.mark.long
 def test_augmentation_is_part_of_the_compiled_step():
     model = compiled([exburn.Input((8, 8, 3)), *augmented()])
     history = model.fit(X, Y, batch_size=16, epochs=3, verbose=0)
@@ -72,37 +63,6 @@ def test_a_uint8_model_with_normalization_learns():
     assert model.evaluate(x, Y, verbose=0, return_dict=True)["accuracy"] > 0.9
     for a, b in zip(before, normalize.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_adapting_again_is_seen_without_a_new_trace():
-    normalize = L.Normalization()
-    normalize.adapt(np.zeros((3, 2)) + [[0.0], [1.0], [2.0]])
-    model = compiled([exburn.Input((2,)), normalize])
-    x = np.ones((4, 2), "float32")
-    assert np.abs(model.predict(x, verbose=0)).max() < 1e-6
-    normalize.adapt(np.array([[1.0, 1.0], [3.0, 3.0]]))
-    np.testing.assert_allclose(model.predict(x, verbose=0), -1, rtol=1e-6)
-    assert model.trace_counts["predict"] == 1
-
-
-def test_pipeline():
-    pipeline = L.Pipeline([L.Rescaling(1 / 255), L.RandomFlip(), L.Resizing(4, 4)])
-    assert [layer.name for layer in pipeline.layers][1] == "random_flip"
-    x = X * 255
-    y = pipeline(x)
-    assert y.shape == (50, 4, 4, 3) and y.max() <= 1
-    still = pipeline(x, training=False)
-    np.testing.assert_array_equal(still, pipeline(x, training=False))
-    assert not np.allclose(y, still)
-    copy = L.Pipeline.from_config(pipeline.get_config())
-    np.testing.assert_array_equal(copy(x, training=False), still)
-    model = compiled([exburn.Input((8, 8, 3)), pipeline, L.Flatten(), L.Dense(2)])
-    model.fit(x, Y, verbose=0)
-    assert model.trace_counts["train"] == 1
-    words = L.Pipeline([L.StringLookup(vocabulary=["a"]), L.CategoryEncoding(2)])
-    assert words([["a"], ["b"]]).tolist() == [[0, 1], [1, 0]]
-    with pytest.raises(exburn.errors.ArgumentError, match="layer"):
-        L.Pipeline([np.square])
 
 
 def test_categories_inside_a_functional_model():

@@ -1,0 +1,39 @@
+"""Tests of ``exburn.kernels.qkv_projection``."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.kernels.interpreted import close, derivatives, pure
+from tests.layers.peer import data
+
+from exburn import layers
+
+X = data(4, 6, 8)
+
+
+def test_one_product_for_self_attention_is_three_products():
+    layer = layers.MultiHeadAttention(2, 4, value_dim=3)
+    fused = jax.jit(lambda x: layer(x, x))
+    layer(X, X)
+    x = jnp.asarray(X)
+    apart = layer(x, x + 0, x * 1)
+    np.testing.assert_allclose(fused(x), apart, rtol=1e-5, atol=1e-5)
+    products = str(jax.make_jaxpr(lambda x: layer(x, x))(x)).count("dot_general")
+    assert products == 4  # the projections, scores, values, the output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bias", [pytest.param(True, marks=pytest.mark.longest), False])
+def test_attentions_gradients_are_joined(request, bias):
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.standard_normal((2, 32, 16)), "bfloat16")
+    heads = layers.GroupQueryAttention(
+        256, 2, 1, use_bias=bias, dtype="mixed_bfloat16", flash_attention=False
+    )
+    attend, weights = pure(heads, x.shape, x.shape)
+    plain = derivatives(attend, x, *weights)
+    calls = request.getfixturevalue("kernels")
+    found = derivatives(attend, x, *weights)
+    assert bool(calls) is bias  # without one there is no sum to save
+    close(found, plain, 2e-2)

@@ -1,0 +1,95 @@
+"""Tests of ``exburn.layers.core.dense``."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from tests.kernels.wide import X as WIDE
+from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
+from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
+from tests.layers.beside_keras import check_same_as_keras
+from tests.layers.check_layer import check_layer
+from tests.layers.inputs import FLAT, SEQUENCE, TIME
+from tests.layers.interface import X as ROWS
+from tests.layers.noise_and_masks import X
+
+from exburn import layers as L
+from exburn.errors import ArgumentError, ShapeError
+from exburn.layers import Dense
+
+CONTRACT = {
+    "Dense": (L.Dense, (5, "tanh"), FLAT, {}),
+    "Dense-time": (L.Dense, (5,), SEQUENCE, TIME),
+}
+
+BAD_ARGUMENTS = [
+    (lambda: L.Dense(0), "units must be an integer ≥ 1"),
+    (lambda: L.Dense(2.5), "units must be an integer"),
+    (lambda: L.Dense(3, kernel_size=2), "unknown argument 'kernel_size'"),
+]
+
+BESIDE_KERAS = [
+    ("Dense", {"units": 3}, FLAT_BESIDE_KERAS),
+    (
+        "Dense",
+        {"units": 3, "activation": "gelu", "use_bias": False},
+        SEQUENCE_BESIDE_KERAS,
+    ),
+]
+
+
+def test_an_activation_may_be_a_layer():
+    dense = L.Dense(3, activation=L.PReLU())
+    assert dense(X).shape == (4, 3)
+    assert {w.name for w in dense.weights} == {"kernel", "bias", "alpha"}
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_contract(name):
+    cls, args, x, options = CONTRACT[name]
+    check_layer(partial(cls, *args), x, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"), BAD_ARGUMENTS, ids=[t for _, t in BAD_ARGUMENTS]
+)
+def test_arguments_that_cannot_work(make, text):
+    with pytest.raises(ArgumentError) as caught:
+        make()
+    assert text in str(caught.value)
+
+
+def test_a_layer_keeps_to_the_size_it_was_built_for():
+    layer = L.Dense(3)
+    layer(ROWS)
+    with pytest.raises(ShapeError, match="size 6 on axis -1"):
+        layer(ROWS[:, :5])
+
+
+@pytest.mark.filterwarnings("ignore:You passed `rms_scaling")  # Keras', not ours
+@pytest.mark.parametrize(
+    ("name", "options", "x"),
+    BESIDE_KERAS,
+    ids=[f"{i}-{c[0]}" for i, c in enumerate(BESIDE_KERAS)],
+)
+def test_same_as_keras(name, options, x):
+    check_same_as_keras(name, options, x)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("activation", ["relu", "softmax", "gelu", "glu"])
+def test_on_a_cpu_rows_get_bias_and_activation_before_they_are_sequences(activation):
+    layer = Dense(6, activation=activation, bias_initializer="random_normal")
+    out = layer(WIDE)
+    wanted = layer.activation(WIDE @ layer.kernel.numpy() + layer.bias.numpy())
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+    *_, last = jax.make_jaxpr(layer)(WIDE).eqns
+    assert last.primitive.name == "reshape"
+
+
+def test_a_function_of_ones_own_sees_sequences():
+    seen = []
+    layer = Dense(6, activation=lambda y: seen.append(y.shape) or y[:, ::-1])
+    assert layer(WIDE).shape == (2, 3, 6)
+    assert set(seen) == {(2, 3, 6)}
