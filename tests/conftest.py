@@ -7,14 +7,12 @@ import shutil
 import sys
 import tempfile
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
-LONG = Path(__file__).with_name("long.txt")
 ON_REQUEST = {"nightly", "keras"}  # marks of what runs by ``-m`` and that name alone
 FOLDER = pytest.StashKey[str]()
 MOST_BYTES = 1 << 30  # of compiled programs, some 300 MB of which are of one run
@@ -101,7 +99,6 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
     _mark_long_cases(items, whole)
-    _mark_long_lines(items, whole)
 
 
 def _values(item):
@@ -126,20 +123,6 @@ def _mark_long_cases(items, whole):
     unknown = {name: ids for name, ids in unknown.items() if ids}
     if whole and unknown:
         raise pytest.UsageError(f"long_cases names cases that are not there: {unknown}")
-
-
-def _mark_long_lines(items, whole):
-    lines = LONG.read_text().splitlines()
-    long = {f"tests/{line}" for line in lines if not line.startswith("#")}
-    known = {item.nodeid for item in items}
-    if whole and (gone := long - known):
-        raise pytest.UsageError(f"{LONG} names tests that are not there: {gone}")
-    quick = {_function(name) for name in known - long}
-    for item in items:
-        if item.nodeid in long:
-            item.add_marker("long")
-            if _function(item.nodeid) in quick:
-                item.add_marker("longest")
 
 
 def _function(nodeid):

@@ -24,7 +24,7 @@ def keras_twin(keras, weights, **settings):
     return twin
 
 
-@pytest.mark.long_cases("203-False", "203-True", "32-False", "32-True")
+@pytest.mark.long_cases("203-False", "203-True", "32-False", "500-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
 def test_the_history_equals_keras_on_a_ragged_data_set(

@@ -109,6 +109,7 @@ def test_it_holds_from_the_next_chunk_on(hook):
     assert model.trace_counts["train"] == 2
 
 
+@pytest.mark.long_cases("GaussianDropout-rate", "AlphaDropout-rate")
 @pytest.mark.parametrize(
     ("layer", "name"),
     [

@@ -43,7 +43,7 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
 def test_what_models_repeat_is_traced_without_inner_programs(traced):
     text = str(traced())
     inner = text.count(" jit[")
-    assert inner <= ("_adapted" in text)  # traced once for each shape
+    assert inner <= ("_adapt" in text)  # traced once for each shape
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])

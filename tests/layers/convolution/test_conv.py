@@ -77,6 +77,7 @@ BESIDE_KERAS = [
 ]
 
 
+@pytest.mark.long_cases("Conv2D")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

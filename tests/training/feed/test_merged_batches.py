@@ -36,6 +36,7 @@ def classifier(*further, join="auto", **compiled):
     return model
 
 
+@pytest.mark.long_cases("2", "100")
 @pytest.mark.parametrize("join", ["auto", 2, 5, 100])
 def test_the_same_comes_out(join):
     x, y = arrays()

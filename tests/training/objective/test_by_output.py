@@ -116,6 +116,8 @@ NESTED = [
     "dict of lists-<lambda>-None-None0",
     "dict of lists-<lambda>-None-None1",
     "dict of lists-<lambda>-weights6-measured6",
+    "list of lists-<lambda>-None-None1",
+    "list of dicts-<lambda>-None-None0",
 )
 @pytest.mark.parametrize(("name", "loss", "weights", "measured"), NESTED)
 def test_nested_outputs_have_losses(name, loss, weights, measured, tmp_path, golden):

@@ -152,6 +152,7 @@ def test_inputs_in_int8_as_well():
     assert np.abs(mine - X @ W).max() < 0.4
 
 
+@pytest.mark.long_cases("128", "-1")
 @pytest.mark.parametrize("block", [None, -1, 16, 128])
 def test_blocks_of_int4(block):
     mine, other = both_ways(kind="Int4QuantizationConfig", of={"block_size": block})
