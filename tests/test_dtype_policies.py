@@ -23,7 +23,11 @@ def precision_as_before():
     exburn.set_matmul_precision(matmul)
 
 
-BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
+BOTH = pytest.mark.parametrize(
+    "api",
+    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    ids=["exburn", "keras"],
+)
 NAMES = [
     "float32",
     "mixed_bfloat16",

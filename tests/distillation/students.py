@@ -6,8 +6,11 @@ from tests.golden import keras
 
 import exburn
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras'
-BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
+BOTH = pytest.mark.parametrize(
+    "api",
+    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    ids=["exburn", "keras"],
+)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(37, 4)).astype("float32")
 Y = RNG.integers(0, 3, 37)

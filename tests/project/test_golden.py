@@ -12,7 +12,7 @@ from tests.golden import Recording, compare
 
 TESTS = Path(__file__).resolve().parents[1]
 FILES = sorted(TESTS.rglob("golden/*.npz"))
-EVERY = 12  # of so many recorded tests of a file, one is computed again
+EVERY = 25  # of so many recorded tests of a file, one is computed again
 
 
 def test_a_recording_gives_back_what_was_put_in(tmp_path):

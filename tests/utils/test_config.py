@@ -9,7 +9,11 @@ from tests.golden import keras
 
 import exburn
 
-BOTH = pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
+BOTH = pytest.mark.parametrize(
+    "api",
+    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    ids=["exburn", "keras"],
+)
 
 
 @BOTH

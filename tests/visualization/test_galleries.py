@@ -12,7 +12,11 @@ from exburn.errors import ArgumentError, DTypeError, ShapeError, UnknownNameErro
 Image = pytest.importorskip("PIL.Image")
 
 
-@pytest.mark.parametrize("api", [exburn, keras], ids=["exburn", "keras"])
+@pytest.mark.parametrize(
+    "api",
+    [exburn, pytest.param(keras, marks=pytest.mark.long)],
+    ids=["exburn", "keras"],
+)
 def test_a_gallery_is_saved(api, tmp_path):
     path = tmp_path / "grid.png"
     api.visualization.plot_image_gallery(

@@ -3,14 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
 from exburn.kernels.conv.dispatch import convolve
-
-pytestmark = pytest.mark.skipif(
-    jax.default_backend() != "cpu", reason="they are for processors"
-)
 
 # Channels in and out, window, groups, and further arguments.
 CASES = {

@@ -12,6 +12,10 @@ import exburn
 from exburn.core.batch_independence import mixes_rows
 from exburn.runtime.cost_model import count
 
+pytestmark = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="they are for processors"
+)
+
 KINDS = "pointwise", "depthwise", "grouped", "in planes", "transposed"
 
 

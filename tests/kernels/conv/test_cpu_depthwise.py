@@ -11,6 +11,10 @@ from exburn.core import forward_context
 from exburn.kernels.conv.cpu_depthwise import _in_fit
 from exburn.kernels.conv.shifted_sum import exburn_depthwise
 
+pytestmark = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="they are for processors"
+)
+
 SHAPE_3 = (1, 1), ((1, 1), (1, 1)), (1, 1)  # strides, padding and dilation
 
 

@@ -2,9 +2,14 @@
 
 import jax
 import numpy as np
+import pytest
 from tests.kernels.conv.on_cpu import uses_xla
 
 import exburn
+
+pytestmark = pytest.mark.skipif(
+    jax.default_backend() != "cpu", reason="they are for processors"
+)
 
 
 def test_a_program_for_other_platforms_keeps_the_convolutions(tmp_path):

@@ -390,8 +390,8 @@ def test_dtypes_stay(dtype):
     for case in [*kinds, ("dense", "image, by channel")]:
         x, k, given, options = arrays(case, dtype=dtype)
         ours, _ = both(given, options)
-        y, *slopes = computed(ours, x, k)
-        assert {v.dtype for v in (y, *slopes)} == {jnp.dtype(dtype)}
+        found = jax.eval_shape(functools.partial(computed, ours), x, k)
+        assert {v.dtype for v in found} == {jnp.dtype(dtype)}
 
 
 def test_strides_keep_the_form_of_xla():

@@ -10,7 +10,7 @@ from tests.layers.beside_keras import FIRST, check_same_as_keras
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
 from tests.layers.beside_keras import SEQUENCE as SEQUENCE_BESIDE_KERAS
 from tests.layers.beside_keras import VOLUME as VOLUME_BESIDE_KERAS
-from tests.layers.check_layer import check_layer
+from tests.layers.check_layer import case_names, check_layer
 from tests.layers.inputs import IMAGE, PLACE, SEQUENCE, TIME, VOLUME
 from tests.layers.interface import IMAGE as PICTURE
 from tests.layers.noise_and_masks import rng
@@ -108,7 +108,7 @@ def test_maximum_of_integers():
     assert L.MaxPooling2D(3, 1)(x).ravel().tolist() == [10, 11, 14, 15]
 
 
-@pytest.mark.parametrize("name", CONTRACT)
+@pytest.mark.parametrize("name", case_names(CONTRACT))
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
     check_layer(partial(cls, *args), x, **options)

@@ -1,5 +1,6 @@
 """Tests of ``exburn.layers.preprocessing.spectrogram``."""
 
+import jax
 import numpy as np
 import pytest
 from tests.golden import keras
@@ -29,8 +30,9 @@ STEREO = _rng.standard_normal((4, 120, 2)).astype("float32")
 def test_mel_as_in_keras(options, golden):
     ours, peer = L.MelSpectrogram(**options), lambda: keras.layers.MelSpectrogram
     theirs = golden(lambda: [peer()(**options)(x) for x in (SOUND, SOUND[0])])
+    run = jax.jit(ours)  # a tenth of the time of one operation after another
     for sound, expected in zip((SOUND, SOUND[0]), theirs, strict=True):
-        np.testing.assert_allclose(ours(sound), expected, rtol=1e-4, atol=2e-3)
+        np.testing.assert_allclose(run(sound), expected, rtol=1e-4, atol=2e-3)
 
 
 def test_mel_defaults_shapes_and_half_precision():

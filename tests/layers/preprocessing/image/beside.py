@@ -1,5 +1,6 @@
 """What the tests of preprocessing share."""
 
+import jax.numpy as jnp
 import numpy as np
 from tests.golden import keras, recorded
 from tests.layers.preprocessing.cases import images
@@ -11,7 +12,7 @@ BYTES = (X * 255).astype("uint8")
 
 
 def channels_first(x):
-    return np.moveaxis(x, -1, -3)
+    return jnp.moveaxis(x, -1, -3)
 
 
 def check_colours_as_in_keras(name, options, highest):

@@ -70,11 +70,11 @@ def test_affine_transform_as_in_keras(center):
 @pytest.mark.parametrize("form", ABSOLUTE)
 def test_overlaps_as_in_keras(form):
     for first, second in itertools.product((B, B[0]), (B[::-1], B[1, :3])):
-        got = ours.compute_iou(first, second, form)
+        got = jax.jit(lambda a, b: ours.compute_iou(a, b, form))(first, second)
         np.testing.assert_allclose(
             got, theirs.compute_iou(first, second, form), atol=1e-5
         )
-    got = ours.compute_ciou(B, B[::-1], form)
+    got = jax.jit(lambda a, b: ours.compute_ciou(a, b, form))(B, B[::-1])
     np.testing.assert_allclose(got, theirs.compute_ciou(B, B[::-1], form), atol=1e-5)
 
 
@@ -161,22 +161,27 @@ def test_refused_arguments():
             call()
 
 
-@pytest.mark.parametrize("form", ["xyxy", "yxyx", "rel_xywh", "center_xywh"])
+MOVES = [
+    ("Resizing", (10, 12), {}),
+    ("Resizing", (10, 12), {"pad_to_aspect_ratio": True}),
+    ("Resizing", (10, 12), {"crop_to_aspect_ratio": True}),
+    ("CenterCrop", (10, 12), {}),
+    ("CenterCrop", (40, 12), {}),
+    ("RandomTranslation", ((0.2, 0.2), (-0.3, -0.3)), {}),
+    ("RandomZoom", ((0.2, 0.2), (-0.3, -0.3)), {}),
+    ("RandomRotation", ((0.1, 0.1),), {}),
+    ("RandomBrightness", (0.1,), {}),
+    ("RandomErasing", ((1.0, 1.0),), {}),
+    ("MaxNumBoundingBoxes", (7,), {}),
+    ("MaxNumBoundingBoxes", (3,), {"fill_value": 0}),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "args", "options"),
+    ("name", "args", "options", "form"),
     [
-        ("Resizing", (10, 12), {}),
-        ("Resizing", (10, 12), {"pad_to_aspect_ratio": True}),
-        ("Resizing", (10, 12), {"crop_to_aspect_ratio": True}),
-        ("CenterCrop", (10, 12), {}),
-        ("CenterCrop", (40, 12), {}),
-        ("RandomTranslation", ((0.2, 0.2), (-0.3, -0.3)), {}),
-        ("RandomZoom", ((0.2, 0.2), (-0.3, -0.3)), {}),
-        ("RandomRotation", ((0.1, 0.1),), {}),
-        ("RandomBrightness", (0.1,), {}),
-        ("RandomErasing", ((1.0, 1.0),), {}),
-        ("MaxNumBoundingBoxes", (7,), {}),
-        ("MaxNumBoundingBoxes", (3,), {"fill_value": 0}),
+        *((*move, form) for move in MOVES for form in ("xyxy", "rel_xywh")),
+        *((*MOVES[0], form) for form in ("yxyx", "center_xywh")),
     ],
 )
 def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
@@ -191,8 +196,13 @@ def test_layers_move_boxes_as_in_keras(name, args, options, form, golden):
     np.testing.assert_array_equal(got["labels"], expected["labels"])
 
 
-@pytest.mark.parametrize("form", ["xyxy", "rel_center_xywh"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "form"),
+    [
+        *((way, "xyxy") for way in WAYS),
+        *((way, "rel_center_xywh") for way in ("flip", "rotation", "crop to fit")),
+    ],
+)
 def test_boxes_stay_around_what_they_hold(way, form):
     cls, args, options = WAYS[way]
     n, size = 8, (60, 90)
