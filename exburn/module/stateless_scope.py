@@ -129,7 +129,7 @@ class StatelessScope:
     def _now(self, variable: Any) -> Any:
         value = _value(variable)
         moved = self._drew and any(variable is seed for seed in self._seeds)
-        return forward_context.advanced(value) if moved else value
+        return forward_context.next_words(value) if moved else value
 
     def _key(self) -> jax.Array:
         self._drew = True
