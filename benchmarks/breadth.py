@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from breadth_models import CELLS, Cell
 from process import environment_of, options, read, write
 from throughput import fit_and_time
+from torch_loop import torch_device, train_in_torch
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
 
@@ -104,39 +105,23 @@ def run_torch(cell: Cell, x, y, epochs: int, compiled: bool = False) -> list[flo
     import torch
     from torch.nn import functional as F
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    device = torch_device()
     model = cell.torch_module().to(device)
     dx, dy = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
-    if not cell.binary:
-        dy = dy.long()
-    fused, half = device == "cuda", cell.dtype != "float32"
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=fused)
 
-    def forward(x, y):
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=half):
-            logits = model(x)
-        logits = logits.float()
+    def measure(logits, y):
         if cell.binary:
             hits = ((logits > 0) == (y > 0.5)).float().mean()
             return F.binary_cross_entropy_with_logits(logits, y), hits
         return F.cross_entropy(logits, y), (logits.argmax(1) == y).float().mean()
 
-    call = torch.compile(forward) if compiled else forward
-    times = [time.perf_counter()]
-    for _ in range(epochs):
-        order = torch.randperm(len(x), device=device)
-        total, hits = torch.zeros(2, device=device).unbind()
-        for rows in order[: len(x) // cell.batch * cell.batch].split(cell.batch):
-            optimizer.zero_grad(set_to_none=True)
-            loss, hit = call(dx[rows], dy[rows])
-            loss.backward()
-            optimizer.step()
-            total, hits = total + loss.detach(), hits + hit
-        float(total + hits)
-        times.append(time.perf_counter())
-    return times
+    return train_in_torch(
+        *(model, measure, dx, dy if cell.binary else dy.long()),
+        batch=cell.batch,
+        epochs=epochs,
+        bfloat16=cell.dtype != "float32",
+        compiled=compiled,
+    )
 
 
 RUNNERS: dict[str, Any] = {

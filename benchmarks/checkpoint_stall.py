@@ -69,7 +69,7 @@ def measure(megabytes: int, saves: int, gap: int = 6) -> dict:
 
     def timed(self, *arguments):
         # What is in flight has to end in any case: it is not the checkpoint's time.
-        jax.block_until_ready(self.trainer.state)
+        jax.block_until_ready(self.trainer.holder.state)
         begun, busy = time.perf_counter(), time.thread_time()
         plain(self, *arguments)
         spent.append(time.perf_counter() - begun)
@@ -83,7 +83,7 @@ def measure(megabytes: int, saves: int, gap: int = 6) -> dict:
             x, x, batch_size=1, epochs=1, verbose=0, callbacks=[clock, checkpoint]
         )
     Checkpointing._save = plain  # type: ignore[method-assign]
-    state = model._run.value.trainer.initial_state()
+    state = model._run.value.trainer.preparer.initial_state()
     size = sum(a.nbytes for a in flatten(state).values())
     steps = np.diff(clock.ends)
     return {

@@ -3,7 +3,8 @@
     python benchmarks/kernels.py [--dtype bfloat16] [--json out.json]
 
 Each case is a value and its gradients, of 65,536 tokens (arrays that no cache holds;
-the scores of classes are those of 16,384), with the kernels and with
+the scores of classes are those of 16,384, recurrent layers take 64 samples, and softmax
+is of float32, whatever the dtype), with the kernels and with
 ``config.disable_gpu_kernels()``. The error is the greatest difference, relative to the
 greatest value. On a machine without a GPU both are XLA's: ``--tokens 64``.
 """
@@ -24,9 +25,9 @@ import jax.numpy as jnp
 from process import write
 
 import exburn
+from exburn.kernels.attention_softmax import masked_softmax
 from exburn.kernels.biased_gelu import biased_gelu
 from exburn.kernels.dispatch import why_not
-from exburn.kernels.qkv_projection import products
 
 CALLS, ROUNDS = 20, 5
 
@@ -53,15 +54,35 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
         found[f"layer normalization, {width}"] = with_gradients(layer), (x, x)
         if width not in (768, 1024):
             continue
-        kernels = [normal(width, width) / 30 for _ in range(3)]
-        biases = [normal(width) for _ in range(3)]
-        slope = [normal(tokens, width) for _ in range(3)]
-        args = slope, x, kernels, biases
-        found[f"query, key, value, {width}"] = with_gradients(products), args
         wide, bias = normal(tokens, 4 * width), normal(4 * width)
         found[f"GELU of a sum, {4 * width}"] = (
             with_gradients(biased_gelu),
             (wide, wide, bias),
+        )
+    for width in (128, 512):
+        scores = normal(tokens, width).astype("float32")
+        found[f"softmax of rows, {width}"] = (
+            with_gradients(lambda scores: masked_softmax(scores, None, "kernels")),
+            (scores, scores),
+        )
+    recurrent = (
+        (exburn.layers.LSTM, 64, 100),
+        (exburn.layers.GRU, 128, 120),
+        (exburn.layers.SimpleRNN, 64, 100),
+    )
+    for kind, units, steps in recurrent:
+        layer = kind(units, return_sequences=True, dtype=f"mixed_{dtype}")
+        x = normal(64, min(steps, max(2, tokens // 64)), units)
+        slope = layer(x)
+        weights = [weight.value for weight in layer.trainable_variables]
+        others = [weight.value for weight in layer.non_trainable_variables]
+        found[f"{kind.__name__}, {units} units, {steps} steps"] = (
+            with_gradients(
+                lambda weights, x, layer=layer, others=others: layer.stateless_call(
+                    weights, others, x
+                )[0]
+            ),
+            (slope, weights, x),
         )
     labels = jax.random.randint(next(keys), (tokens // 4,), 0, 50_304)
     loss = exburn.losses.CrossEntropy()
@@ -73,7 +94,7 @@ def cases(tokens: int, dtype: str) -> dict[str, tuple[Callable[..., Any], tuple]
 
 
 def measured(function: Callable[..., Any], args: tuple) -> tuple[Any, float]:
-    """What it returns, and seconds of a call."""
+    """A function's result, and the seconds of a call."""
     program = jax.jit(function)
     out = jax.block_until_ready(program(*args))
     spans = []
@@ -90,7 +111,7 @@ def measured(function: Callable[..., Any], args: tuple) -> tuple[Any, float]:
 def error(found: Any, expected: Any) -> jax.Array:
     def of(a: jax.Array, b: jax.Array) -> jax.Array:
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
-        return jnp.abs(a - b).max() / jnp.abs(b).max()
+        return jnp.abs(a - b).max() / jnp.maximum(jnp.abs(b).max(), 1e-30)
 
     return jnp.stack(jax.tree.leaves(jax.tree.map(of, found, expected))).max()
 

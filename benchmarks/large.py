@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from large_models import LARGE, Large, data, flax_module, keras_like, torch_module
 from process import options
 from throughput import compared, fit_and_time
+from torch_loop import torch_device, train_in_torch
 
 PEERS = ("exburn", "scan", "keras", "torch", "torch-compiled")
 
@@ -123,9 +124,7 @@ def run_torch(work: Large, x, y, epochs, compiled: bool = False) -> list[float]:
     import torch
     from torch.nn import functional as F
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    device = torch_device()
     model: Any = torch_module(work).to(device)
     dx, dy = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device).long()
     if work.name == "resnet18":
@@ -133,29 +132,17 @@ def run_torch(work: Large, x, y, epochs, compiled: bool = False) -> list[float]:
         dx = dx.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
     elif work.tokens:
         dx = dx.long()
-    fused = device == "cuda"
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=fused)
 
-    def forward(x, y):
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=work.bfloat16):
-            logits = model(x)
-        hits = (logits.argmax(1) == y).float().mean()
-        return F.cross_entropy(logits.float(), y), hits
+    def measure(logits, y):
+        return F.cross_entropy(logits, y), (logits.argmax(1) == y).float().mean()
 
-    call = torch.compile(forward) if compiled else forward
-    times = [time.perf_counter()]
-    for _ in range(epochs):
-        order = torch.randperm(len(x), device=device)
-        total, hits = torch.zeros(2, device=device).unbind()
-        for rows in order[: len(x) // work.batch * work.batch].split(work.batch):
-            optimizer.zero_grad(set_to_none=True)
-            loss, hit = call(dx[rows], dy[rows])
-            loss.backward()
-            optimizer.step()
-            total, hits = total + loss.detach(), hits + hit
-        float(total + hits)
-        times.append(time.perf_counter())
-    return times
+    return train_in_torch(
+        *(model, measure, dx, dy),
+        batch=work.batch,
+        epochs=epochs,
+        bfloat16=work.bfloat16,
+        compiled=compiled,
+    )
 
 
 RUNNERS: dict[str, Any] = {

@@ -40,7 +40,7 @@ import numpy as np
 import exburn
 from exburn import layers
 from exburn.elixir.gradients.differences import numerical
-from exburn.elixir.gradients.programs import prepared
+from exburn.elixir.gradients.programs import prepare_batch
 
 ROWS, BATCH = 500, 32
 #: Parameters → widths of the layers, and ExBurn's seconds by method.
@@ -107,8 +107,8 @@ def errors(
 ) -> list[float]:
     """Largest relative error of a parameter's gradient, on 500 elements of each."""
     model, (x, y) = build(widths), data(widths)
-    trainer, tree = prepared(model, (x[:BATCH], y[:BATCH]), "", method)
-    programs, state = trainer.programs, trainer.initial_state()
+    trainer, tree = prepare_batch(model, (x[:BATCH], y[:BATCH]), "", method)
+    programs, state = trainer.preparer.programs, trainer.preparer.initial_state()
     exact, rng = exburn.compute_gradients(model, tree[:2]), np.random.default_rng(0)
     chosen = {
         name: np.sort(rng.permutation(g.size)[:500]).astype(np.int32)

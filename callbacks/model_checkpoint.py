@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
 __all__ = ["ModelCheckpoint"]
@@ -83,18 +84,12 @@ class ModelCheckpoint(StateCheckpoint):
         self._check_path(whole_runs, save_weights_only)
         if save_freq is False:
             save_freq = 0  # never: that is BackupAndRestore's
-        super().__init__(
-            self.filepath if whole_runs else None,
-            save_freq=save_freq,
-            monitor=monitor,
-            mode=mode,
-            save_best_only=save_best_only,
-            initial_value_threshold=initial_value_threshold,
-            keep=2 if keep is None else keep,
-            background=background,
-            on_error=on_error,
-            verbose=verbose,
-        )
+        given = {
+            **locals(),
+            "directory": self.filepath if whole_runs else None,
+            "keep": 2 if keep is None else keep,
+        }
+        super().__init__(**arguments_for(StateCheckpoint, given))
         self.light = whole_runs
         self.save_weights_only = save_weights_only
         self.keep, self.on_error = keep, on_error
@@ -205,7 +200,7 @@ class ModelCheckpoint(StateCheckpoint):
             raise CallbackError(
                 "ModelCheckpoint", "a folder is in the file's place", {"path": path}
             )
-        if not self._done(self._write, path, "the file cannot be written"):
+        if not self._attempt(self._write, path, "the file cannot be written"):
             return
         if value is not None and self.improves(value, self.best):
             self.best = value
@@ -223,8 +218,11 @@ class ModelCheckpoint(StateCheckpoint):
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         write(path)
 
-    def _done(self, act: Callable[[str], object], path: str, what: str) -> bool:
-        """Whether the disk let it be done; if not, that is an error, or a warning."""
+    def _attempt(self, act: Callable[[str], object], path: str, what: str) -> bool:
+        """Writes or removes a file; says whether the disk let that be done.
+
+        If not, that is an error, or a warning.
+        """
         try:
             act(self._place(path))
         except OSError as error:
@@ -250,7 +248,7 @@ class ModelCheckpoint(StateCheckpoint):
                 best = entry
         newest = self._written[-self.keep :]
         for entry in [w for w in self._written if w is not best and w not in newest]:
-            if self._done(_delete, entry[0], "an old file cannot be deleted"):
+            if self._attempt(_delete, entry[0], "an old file cannot be deleted"):
                 self._written.remove(entry)
 
     def _path(self, values: dict[str, Any]) -> str:

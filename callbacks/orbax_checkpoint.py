@@ -6,6 +6,7 @@ import os
 import sys
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
+from exburn.core.constructors import arguments_for
 
 __all__ = ["OrbaxCheckpoint"]
 
@@ -55,16 +56,9 @@ class OrbaxCheckpoint(StateCheckpoint):
         on_error: str = "raise",
     ):
         super().__init__(
-            directory,
-            save_freq=save_freq,
-            monitor=monitor,
-            mode=mode,
-            save_best_only=save_best_only,
-            initial_value_threshold=initial_value_threshold,
+            **arguments_for(StateCheckpoint, locals()),
             keep=sys.maxsize if max_to_keep is None else max_to_keep,
             background=save_on_background,
-            on_error=on_error,
-            verbose=verbose,
         )
         self.weights_only = self.save_weights_only = bool(save_weights_only)
         self.directory = os.fspath(directory)

@@ -140,7 +140,7 @@ class ProgressBar(Callback):
     def _close(self) -> None:
         view, self._view, self._fitting = self._view, None, False
         if view is not None:
-            self._written(view.close)
+            self._write_safely(view.close)
 
     def _start(self, label: str, width: int = 0, steps: int | None = None) -> None:
         now = self._clock()
@@ -161,7 +161,7 @@ class ProgressBar(Callback):
         if view is None or now < self._draw_at:
             return
         line = self._meter.line(now, interim=True, data_wait=self.data_wait)
-        self._written(view.show, line)
+        self._write_safely(view.show, line)
         done = self._clock()
         pause = min((done - now) / _SHARE, _LONGEST_PAUSE)
         self._draw_at = done + max(pause, view.interval)
@@ -171,9 +171,9 @@ class ProgressBar(Callback):
             now, meter = self._clock(), self._meter
             meter.logs = logs or {}
             line = meter.line(now, interim=False, data_wait=self.data_wait)
-            self._written(self._view.finish, line)
+            self._write_safely(self._view.finish, line)
 
-    def _written(self, write: Callable[..., None], *line: Line) -> None:
+    def _write_safely(self, write: Callable[..., None], *line: Line) -> None:
         """Calls it; a full disk or a closed pipe ends the bar, not the training."""
         try:
             write(*line)

@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from exburn.core.printing import notebook_shell
+
 __all__ = ["Line", "NotebookView", "PlainView", "TerminalView", "View", "choose_view"]
 
 _SEPARATOR = " · "
@@ -69,7 +71,7 @@ def choose_view(
     """
     if not verbose:
         return None
-    notebook = console is None and in_notebook()
+    notebook = console is None and notebook_shell() is not None
     if console is not None:
         terminal = console.is_terminal and not console.is_dumb_terminal
     else:
@@ -80,13 +82,6 @@ def choose_view(
         return TerminalView(console, alone=alone)
     file = None if console is None else console.file
     return PlainView(file, interval=10.0 if verbose == 1 else float("inf"))
-
-
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def _stdout_is_terminal() -> bool:
@@ -153,7 +148,7 @@ class TerminalView:
 
     def show(self, line: Line) -> None:
         self._print()
-        text = self._drawn([line])
+        text = self._draw_lines([line])
         if self._live is None:
             from rich.live import Live
 
@@ -165,7 +160,7 @@ class TerminalView:
 
     def finish(self, line: Line) -> None:
         if self._live is not None:
-            self._live.update(self._drawn([line]))
+            self._live.update(self._draw_lines([line]))
             self.close()
             return
         self._finished.append(line)
@@ -177,7 +172,7 @@ class TerminalView:
         lines, self._finished = self._finished, []
         if lines:
             # They fit already.
-            self.console.print(self._drawn(lines, end="\n"), soft_wrap=True)
+            self.console.print(self._draw_lines(lines, end="\n"), soft_wrap=True)
             self._printed_at = time.perf_counter()
 
     def close(self) -> None:
@@ -186,7 +181,7 @@ class TerminalView:
         if live is not None:
             live.stop()
 
-    def _drawn(self, lines: list[Line], end: str = "") -> Any:
+    def _draw_lines(self, lines: list[Line], end: str = "") -> Any:
         # Segments, since rich takes longer to lay out a Text than a short epoch does.
         from rich.segment import Segments
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exburn.callbacks.contract import Callback
+from exburn.core.checks import check_number
 from exburn.errors import CallbackError
 
 __all__ = ["ScreenCallback", "screen_callback"]
@@ -99,11 +100,9 @@ def screen_callback(target: Any, *, interval: float = 0.2) -> ScreenCallback:
 
     Source: Dala.ML, ``Burn.Training.screen_callback``.
     """
-    if not isinstance(interval, int | float) or not interval >= 0:
-        raise CallbackError(
-            "screen_callback",
-            f"interval must be a number of seconds, received {interval!r}",
-        )
+    interval = check_number(
+        "screen_callback", "interval", interval, error=CallbackError
+    )
     if isinstance(target, asyncio.Queue) or inspect.iscoroutinefunction(target):
         return ScreenCallback(_into_loop(target), interval)
     if callable(getattr(target, "put_nowait", None)):

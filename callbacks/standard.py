@@ -10,6 +10,7 @@ from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.warm_up import WarmUp
+from exburn.core.checks import check_count
 from exburn.errors import CallbackError
 
 __all__ = ["EpochCheckpoint", "standard"]
@@ -39,13 +40,11 @@ class EpochCheckpoint(ModelCheckpoint):
     """
 
     def __init__(self, every: int, folder: str | os.PathLike[str] = "checkpoints"):
-        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
-            raise CallbackError(
-                "EpochCheckpoint", f"every must be an integer ≥ 1, received {every!r}"
-            )
         path = os.path.join(os.fspath(folder), "checkpoint_epoch_{epoch}.safetensors")
         super().__init__(path, save_weights_only=True)
-        self.epochs = every
+        self.epochs = check_count(
+            "EpochCheckpoint", "every", every, error=CallbackError
+        )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.epochs == 0:
@@ -87,12 +86,8 @@ def standard(
 
     Source: Dala.ML, ``Burn.Training.standard_callbacks``.
     """
-    patience = early_stopping_patience
-    if not isinstance(patience, int) or patience < 0:
-        raise CallbackError(
-            "standard",
-            f"early_stopping_patience must be an integer ≥ 0, received {patience!r}",
-        )
+    name, patience = "early_stopping_patience", early_stopping_patience
+    patience = check_count("standard", name, patience, 0, error=CallbackError)
     found: list[Callback] = [LoggingCallback()]
     if patience:
         found.append(_Stopping(patience=patience, min_delta=1e-4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.callbacks.contract import Callback
+from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
 __all__ = ["StochasticWeightAveraging"]
@@ -61,13 +63,9 @@ class StochasticWeightAveraging(Callback):
         learning_rate: float | None = None,
         data: Any = None,
     ):
-        for name, value, low in (("start_epoch", start_epoch, 0), ("every", every, 1)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise CallbackError(
-                    "StochasticWeightAveraging",
-                    f"{name} must be an integer of {low} or more, received {value!r}",
-                )
-        self.start_epoch, self.every = start_epoch, every
+        check = functools.partial(check_count, type(self).__name__, error=CallbackError)
+        self.start_epoch = check("start_epoch", start_epoch, 0)
+        self.every: int = check("every", every)
         self.learning_rate, self.data = learning_rate, data
         self.averaged = 0
         self._mean: list[Any] | None = None

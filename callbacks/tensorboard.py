@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import numpy as np
 
 from exburn.callbacks.contract import Callback
 from exburn.callbacks.rates import current_rate
+from exburn.core.checks import check_count
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
@@ -79,9 +81,10 @@ class TensorBoard(Callback):
         embeddings_metadata: str | Mapping[str, str] | None = None,
     ):
         self._write = require("tensorboardX", "TensorBoard", _REASON, extra=_EXTRA)
+        check = functools.partial(check_count, "TensorBoard", error=CallbackError)
         self.log_dir = os.fspath(log_dir)
-        self.histogram_freq = _count("histogram_freq", histogram_freq)
-        self.embeddings_freq = _count("embeddings_freq", embeddings_freq)
+        self.histogram_freq = check("histogram_freq", histogram_freq, 0)
+        self.embeddings_freq = check("embeddings_freq", embeddings_freq, 0)
         self.embeddings_metadata = embeddings_metadata
         self.write_graph, self.write_images = write_graph, write_images
         if write_images:
@@ -90,10 +93,10 @@ class TensorBoard(Callback):
         self.update_freq: int | None = None  # in steps
         if update_freq != "epoch":
             steps = 1 if update_freq == "batch" else update_freq
-            self.update_freq = _count("update_freq", steps, least=1)
+            self.update_freq = check("update_freq", steps)
         last = profile_batch
         first, last = last if isinstance(last, tuple | list) else (last, last)
-        first, last = (_count("profile_batch", n) for n in (first, last))
+        first, last = (check("profile_batch", n, 0) for n in (first, last))
         if last < first:
             raise CallbackError("TensorBoard", f"no step is in {profile_batch!r}")
         self._profiled = range(first, last + 1) if first else range(0)
@@ -258,15 +261,6 @@ class TensorBoard(Callback):
             drawn.append(nodes.NodeDef(name=name, op=op, input=sources))
         writer = self._writer("train").file_writer
         writer.add_onnx_graph(graphs.GraphDef(node=drawn))  # writes any graph
-
-
-def _count(name: str, value: Any, *, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise CallbackError(
-            "TensorBoard",
-            f"{name} must be a whole number ≥ {least}, received {value!r}",
-        )
-    return value
 
 
 def _image(value: np.ndarray) -> np.ndarray:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterator
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from exburn.core.checks import check_count, check_number, check_optional
 from exburn.data import (
     ArrayDataset,
     StreamDataset,
@@ -103,10 +104,7 @@ def train_test(
     Raises:
         ArgumentError: ``test_split`` outside [0, 1).
     """
-    if not isinstance(test_split, Real) or not 0 <= test_split < 1:
-        raise ArgumentError(
-            op, "test_split must be at least 0 and below 1", {"received": test_split}
-        )
+    test_split = check_number(op, "test_split", test_split, high=1, open_high=True)
     order = generator(seed, op).permutation(len(x))
     at = len(x) - math.floor(len(x) * test_split + 0.5)
     return (x[order[:at]], y[order[:at]]), (x[order[at:]], y[order[at:]])
@@ -148,13 +146,10 @@ class Loader:
         drop_last: bool = False,
         seed: int | None = None,
     ):
-        if not isinstance(batch_size, Integral) or batch_size < 1:
-            raise ArgumentError(
-                "loader", f"batch_size must be an integer ≥ 1, received {batch_size!r}"
-            )
+        self.batch_size = check_count("loader", "batch_size", batch_size)
         generator(seed, "loader")
         self.data = ArrayDataset(x, y, op="loader")
-        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.shuffle, self.drop_last = shuffle, drop_last
         self.seed = secrets.randbits(63) if seed is None else seed
         self._epoch = 0
 
@@ -237,12 +232,7 @@ def one_hot(labels: Any, num_classes: int | None = None) -> np.ndarray:
     labels = np.asarray(labels)
     if not labels.size:
         raise DataError("one_hot", "labels are empty")
-    if num_classes is not None and (
-        not isinstance(num_classes, Integral) or num_classes < 1
-    ):
-        raise ArgumentError(
-            "one_hot", f"num_classes must be an integer ≥ 1, received {num_classes!r}"
-        )
+    num_classes = check_optional(check_count, "one_hot", "num_classes", num_classes)
     whole = labels.dtype.kind in "iub"
     if labels.dtype.kind == "f":
         whole = bool(np.all(labels == np.floor(labels)) and np.isfinite(labels).all())

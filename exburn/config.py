@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.precision import (
     DTypePolicy,
     Precision,
@@ -153,12 +153,7 @@ def check_format(op: str, value: Any) -> str:
     """The data format; the default one for ``None``."""
     if value is None:
         return image_data_format()
-    lower = value.lower() if isinstance(value, str) else value
-    if lower not in FORMATS:
-        raise ArgumentError(
-            op, f"data_format is one of {', '.join(FORMATS)}, received {value!r}"
-        )
-    return lower
+    return check_choice(op, "data_format", value, FORMATS)
 
 
 def dtype_policy() -> DTypePolicy:

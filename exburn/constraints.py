@@ -231,19 +231,8 @@ def get(identifier: Any) -> Any:
         >>> get("max_norm"), get({"class_name": "UnitNorm", "config": {"axis": 1}})
         (MaxNorm(max_value=2, axis=0), UnitNorm(axis=1))
     """
-    if isinstance(identifier, str):
-        identifier = _catalogue.lookup(identifier)
-    if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if identifier is None or callable(identifier):
-        return identifier
-    raise ArgumentError(
-        "constraints.get",
-        f"{identifier!r} is no constraint",
-        hint="Pass a name such as 'max_norm', a Constraint, or a function.",
-    )
+    hint = "Pass a name such as 'max_norm', a Constraint, or a function."
+    return _catalogue.resolve(identifier, hint)
 
 
 def serialize(constraint: Any) -> Any:
@@ -279,6 +268,8 @@ def constraints_of(names: Iterable[str], variables: Iterable[Any]) -> dict[str, 
     return {name: constraint for name, constraint in found if callable(constraint)}
 
 
-def constrained(params: dict[str, Any], constraints: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, those that have a constraint after it."""
+def apply_constraints(
+    params: dict[str, Any], constraints: dict[str, Any]
+) -> dict[str, Any]:
+    """The parameters, each after its constraint if there is one."""
     return params | {name: f(params[name]) for name, f in constraints.items()}

@@ -227,21 +227,10 @@ def get(identifier: Any) -> Any:
         >>> get("l2"), get({"class_name": "L1", "config": {"l1": 0.5}})
         (L2(l2=0.01), L1(l1=0.5))
     """
-    if isinstance(identifier, str):
-        if identifier in ("l1_l2", "l1l2", "L1L2"):
-            return L1L2(0.01, 0.01)
-        identifier = _catalogue.lookup(identifier)
-    if isinstance(identifier, Mapping):
-        return deserialize(identifier)
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if identifier is None or callable(identifier):
-        return identifier
-    raise ArgumentError(
-        "regularizers.get",
-        f"{identifier!r} is no regularizer",
-        hint="Pass a name such as 'l2', a Regularizer, or a function of the weight.",
-    )
+    if isinstance(identifier, str) and identifier in ("l1_l2", "l1l2", "L1L2"):
+        return L1L2(0.01, 0.01)
+    hint = "Pass a name such as 'l2', a Regularizer, or a function of the weight."
+    return _catalogue.resolve(identifier, hint)
 
 
 def serialize(regularizer: Any) -> Any:

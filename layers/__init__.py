@@ -8,26 +8,10 @@ from exburn.core.missing_names import missing
 from exburn.layers.activation.activation import Activation
 from exburn.layers.activation.rectified import ELU, LeakyReLU, PReLU, ReLU
 from exburn.layers.activation.softmax import Softmax
-from exburn.layers.attention import (
-    AdditiveAttention,
-    Attention,
-    GroupedQueryAttention,
-    GroupQueryAttention,
-    MultiHeadAttention,
-    RotaryEmbedding,
-)
+from exburn.layers.attention import *
 from exburn.layers.convolution.conv import Conv1D, Conv2D, Conv3D
-from exburn.layers.convolution.depthwise import (
-    DepthwiseConv1D,
-    DepthwiseConv2D,
-    SeparableConv1D,
-    SeparableConv2D,
-)
-from exburn.layers.convolution.transposed import (
-    Conv1DTranspose,
-    Conv2DTranspose,
-    Conv3DTranspose,
-)
+from exburn.layers.convolution.depthwise import *
+from exburn.layers.convolution.transposed import *
 from exburn.layers.core.dense import Dense
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.layers.core.flax_layer import FlaxLayer
@@ -40,321 +24,85 @@ from exburn.layers.core.wrapper import Wrapper
 from exburn.layers.embedding import Embedding, ReversibleEmbedding
 from exburn.layers.masking import Masking
 from exburn.layers.merging.concatenate import Concatenate, Dot
-from exburn.layers.merging.elementwise import (
-    Add,
-    Average,
-    Maximum,
-    Minimum,
-    Multiply,
-    Subtract,
-)
-from exburn.layers.merging.functional import (
-    add,
-    average,
-    concatenate,
-    dot,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
-)
+from exburn.layers.merging.elementwise import *
+from exburn.layers.merging.functional import *
 from exburn.layers.normalization.batch import BatchNormalization
-from exburn.layers.normalization.layer import (
-    GroupNormalization,
-    LayerNormalization,
-    RMSNormalization,
-    UnitNormalization,
-)
+from exburn.layers.normalization.layer import *
 from exburn.layers.normalization.spectral import SpectralNormalization
-from exburn.layers.pooling.adaptive import (
-    AdaptiveAveragePooling1D,
-    AdaptiveAveragePooling2D,
-    AdaptiveAveragePooling3D,
-    AdaptiveMaxPooling1D,
-    AdaptiveMaxPooling2D,
-    AdaptiveMaxPooling3D,
-)
-from exburn.layers.pooling.global_pooling import (
-    GlobalAveragePooling1D,
-    GlobalAveragePooling2D,
-    GlobalAveragePooling3D,
-    GlobalMaxPooling1D,
-    GlobalMaxPooling2D,
-    GlobalMaxPooling3D,
-)
-from exburn.layers.pooling.window import (
-    AveragePooling1D,
-    AveragePooling2D,
-    AveragePooling3D,
-    MaxPooling1D,
-    MaxPooling2D,
-    MaxPooling3D,
-)
+from exburn.layers.pooling.adaptive import *
+from exburn.layers.pooling.global_pooling import *
+from exburn.layers.pooling.window import *
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization
 from exburn.layers.preprocessing.hashing import HashedCrossing, Hashing
 from exburn.layers.preprocessing.image.box_count import MaxNumBoundingBoxes
-from exburn.layers.preprocessing.image.colour import (
-    RandomColorDegeneration,
-    RandomColorJitter,
-    RandomGrayscale,
-    RandomHue,
-    RandomSaturation,
-)
-from exburn.layers.preprocessing.image.distortion import (
-    RandomElasticTransform,
-    RandomPerspective,
-)
+from exburn.layers.preprocessing.image.colour import *
+from exburn.layers.preprocessing.image.distortion import *
 from exburn.layers.preprocessing.image.erasing import RandomErasing
-from exburn.layers.preprocessing.image.filtering import (
-    RandomGaussianBlur,
-    RandomSharpness,
-)
-from exburn.layers.preprocessing.image.geometry import (
-    RandomFlip,
-    RandomRotation,
-    RandomShear,
-    RandomTranslation,
-    RandomZoom,
-)
-from exburn.layers.preprocessing.image.histogram import (
-    AutoContrast,
-    ContrastLimitedAdaptiveHistogramEqualization,
-    Equalization,
-)
+from exburn.layers.preprocessing.image.filtering import *
+from exburn.layers.preprocessing.image.geometry import *
+from exburn.layers.preprocessing.image.histogram import *
 from exburn.layers.preprocessing.image.mixing import CutMix, MixUp
 from exburn.layers.preprocessing.image.policy import AugMix, RandAugment
 from exburn.layers.preprocessing.image.resizing import CenterCrop, RandomCrop, Resizing
-from exburn.layers.preprocessing.image.tone import (
-    RandomBrightness,
-    RandomContrast,
-    RandomInvert,
-    RandomPosterization,
-    Solarization,
-)
+from exburn.layers.preprocessing.image.tone import *
 from exburn.layers.preprocessing.integer_lookup import IntegerLookup
 from exburn.layers.preprocessing.normalization import Normalization
 from exburn.layers.preprocessing.pipeline import Pipeline
 from exburn.layers.preprocessing.spectrogram import MelSpectrogram, STFTSpectrogram
 from exburn.layers.preprocessing.string_lookup import StringLookup
 from exburn.layers.preprocessing.text_vectorization import TextVectorization
-from exburn.layers.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    Bidirectional,
-    ConvLSTM1D,
-    ConvLSTM2D,
-    ConvLSTM3D,
-    GRUCell,
-    LSTMCell,
-    SimpleRNN,
-    SimpleRNNCell,
-    StackedRNNCells,
-    TimeDistributed,
-)
+from exburn.layers.recurrent import *
 from exburn.layers.regularization.activity import ActivityRegularization
-from exburn.layers.regularization.noise import (
-    AlphaDropout,
-    Dropout,
-    GaussianDropout,
-    GaussianNoise,
-    SpatialDropout1D,
-    SpatialDropout2D,
-    SpatialDropout3D,
-)
-from exburn.layers.reshaping.border import (
-    Cropping1D,
-    Cropping2D,
-    Cropping3D,
-    ZeroPadding1D,
-    ZeroPadding2D,
-    ZeroPadding3D,
-)
+from exburn.layers.regularization.noise import *
+from exburn.layers.reshaping.border import *
 from exburn.layers.reshaping.shape import Flatten, Permute, RepeatVector, Reshape
 from exburn.layers.reshaping.upsampling import UpSampling1D, UpSampling2D, UpSampling3D
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
+# fmt: off
 __all__ = [
-    "ELU",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "Activation",
-    "ActivityRegularization",
-    "AdaptiveAveragePooling1D",
-    "AdaptiveAveragePooling2D",
-    "AdaptiveAveragePooling3D",
-    "AdaptiveMaxPooling1D",
-    "AdaptiveMaxPooling2D",
-    "AdaptiveMaxPooling3D",
-    "Add",
-    "AdditiveAttention",
-    "AlphaDropout",
-    "Attention",
-    "AugMix",
-    "AutoContrast",
-    "Average",
-    "AveragePooling1D",
-    "AveragePooling2D",
-    "AveragePooling3D",
-    "AvgPool1D",
-    "AvgPool2D",
-    "AvgPool3D",
-    "BatchNormalization",
-    "Bidirectional",
-    "CategoryEncoding",
-    "CenterCrop",
-    "Concatenate",
-    "ContrastLimitedAdaptiveHistogramEqualization",
-    "Conv1D",
-    "Conv1DTranspose",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Conv3DTranspose",
-    "ConvLSTM1D",
-    "ConvLSTM2D",
-    "ConvLSTM3D",
-    "Convolution1D",
-    "Convolution1DTranspose",
-    "Convolution2D",
-    "Convolution2DTranspose",
-    "Convolution3D",
-    "Convolution3DTranspose",
-    "Cropping1D",
-    "Cropping2D",
-    "Cropping3D",
-    "CutMix",
-    "Dense",
-    "DepthwiseConv1D",
-    "DepthwiseConv2D",
-    "Discretization",
-    "Dot",
-    "Dropout",
-    "EinsumDense",
-    "Embedding",
-    "Equalization",
-    "Flatten",
-    "FlaxLayer",
-    "Function",
-    "GRUCell",
-    "GaussianDropout",
-    "GaussianNoise",
-    "GlobalAveragePooling1D",
-    "GlobalAveragePooling2D",
-    "GlobalAveragePooling3D",
-    "GlobalAvgPool1D",
-    "GlobalAvgPool2D",
-    "GlobalAvgPool3D",
-    "GlobalMaxPool1D",
-    "GlobalMaxPool2D",
-    "GlobalMaxPool3D",
-    "GlobalMaxPooling1D",
-    "GlobalMaxPooling2D",
-    "GlobalMaxPooling3D",
-    "GroupNormalization",
-    "GroupQueryAttention",
-    "GroupedQueryAttention",
-    "HashedCrossing",
-    "Hashing",
-    "Identity",
-    "Input",
-    "InputLayer",
-    "InputSpec",
-    "IntegerLookup",
-    "JaxLayer",
-    "LSTMCell",
-    "Lambda",
-    "Layer",
-    "LayerNormalization",
-    "LeakyReLU",
-    "Masking",
-    "MaxNumBoundingBoxes",
-    "MaxPool1D",
-    "MaxPool2D",
-    "MaxPool3D",
-    "MaxPooling1D",
-    "MaxPooling2D",
-    "MaxPooling3D",
-    "Maximum",
-    "MelSpectrogram",
-    "Minimum",
-    "MixUp",
-    "ModuleLayer",
-    "MultiHeadAttention",
-    "Multiply",
-    "Normalization",
-    "PReLU",
-    "Permute",
-    "Pipeline",
-    "RMSNormalization",
-    "RandAugment",
-    "RandomBrightness",
-    "RandomColorDegeneration",
-    "RandomColorJitter",
-    "RandomContrast",
-    "RandomCrop",
-    "RandomElasticTransform",
-    "RandomErasing",
-    "RandomFlip",
-    "RandomGaussianBlur",
-    "RandomGrayscale",
-    "RandomHue",
-    "RandomInvert",
-    "RandomPerspective",
-    "RandomPosterization",
-    "RandomRotation",
-    "RandomSaturation",
-    "RandomSharpness",
-    "RandomShear",
-    "RandomTranslation",
-    "RandomZoom",
-    "ReLU",
-    "RepeatVector",
-    "Rescaling",
-    "Reshape",
-    "Resizing",
-    "ReversibleEmbedding",
-    "RotaryEmbedding",
-    "STFTSpectrogram",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "SeparableConvolution1D",
-    "SeparableConvolution2D",
-    "SimpleRNN",
-    "SimpleRNNCell",
-    "Softmax",
-    "Solarization",
-    "SpatialDropout1D",
-    "SpatialDropout2D",
-    "SpatialDropout3D",
-    "SpectralNormalization",
-    "StackedRNNCells",
-    "StringLookup",
-    "Subtract",
-    "TextVectorization",
-    "TimeDistributed",
-    "UnitNormalization",
-    "UpSampling1D",
-    "UpSampling2D",
-    "UpSampling3D",
-    "Wrapper",
-    "ZeroPadding1D",
-    "ZeroPadding2D",
-    "ZeroPadding3D",
-    "add",
-    "average",
-    "concatenate",
-    "deserialize",
-    "dot",
-    "maximum",
-    "minimum",
-    "multiply",
-    "serialize",
-    "subtract",
+    "ELU", "GRU", "LSTM", "RNN", "Activation", "ActivityRegularization",
+    "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D",
+    "AdaptiveMaxPooling1D", "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D", "Add",
+    "AdditiveAttention", "AlphaDropout", "Attention", "AugMix", "AutoContrast",
+    "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D",
+    "AvgPool2D", "AvgPool3D", "BatchNormalization", "Bidirectional", "CategoryEncoding",
+    "CenterCrop", "Concatenate", "ContrastLimitedAdaptiveHistogramEqualization",
+    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Conv3DTranspose", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Convolution1D",
+    "Convolution1DTranspose", "Convolution2D", "Convolution2DTranspose",
+    "Convolution3D", "Convolution3DTranspose", "Cropping1D", "Cropping2D", "Cropping3D",
+    "CutMix", "Dense", "DepthwiseConv1D", "DepthwiseConv2D", "Discretization", "Dot",
+    "Dropout", "EinsumDense", "Embedding", "Equalization", "Flatten", "FlaxLayer",
+    "Function", "GRUCell", "GaussianDropout", "GaussianNoise", "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalAvgPool1D",
+    "GlobalAvgPool2D", "GlobalAvgPool3D", "GlobalMaxPool1D", "GlobalMaxPool2D",
+    "GlobalMaxPool3D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D",
+    "GroupNormalization", "GroupQueryAttention", "GroupedQueryAttention",
+    "HashedCrossing", "Hashing", "Identity", "Input", "InputLayer", "InputSpec",
+    "IntegerLookup", "JaxLayer", "LSTMCell", "Lambda", "Layer", "LayerNormalization",
+    "LeakyReLU", "Masking", "MaxNumBoundingBoxes", "MaxPool1D", "MaxPool2D",
+    "MaxPool3D", "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum",
+    "MelSpectrogram", "Minimum", "MixUp", "ModuleLayer", "MultiHeadAttention",
+    "Multiply", "Normalization", "PReLU", "Permute", "Pipeline", "RMSNormalization",
+    "RandAugment", "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter",
+    "RandomContrast", "RandomCrop", "RandomElasticTransform", "RandomErasing",
+    "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert",
+    "RandomPerspective", "RandomPosterization", "RandomRotation", "RandomSaturation",
+    "RandomSharpness", "RandomShear", "RandomTranslation", "RandomZoom", "ReLU",
+    "RepeatVector", "Rescaling", "Reshape", "Resizing", "ReversibleEmbedding",
+    "RotaryEmbedding", "STFTSpectrogram", "SeparableConv1D", "SeparableConv2D",
+    "SeparableConvolution1D", "SeparableConvolution2D", "SimpleRNN", "SimpleRNNCell",
+    "Softmax", "Solarization", "SpatialDropout1D", "SpatialDropout2D",
+    "SpatialDropout3D", "SpectralNormalization", "StackedRNNCells", "StringLookup",
+    "Subtract", "TextVectorization", "TimeDistributed", "UnitNormalization",
+    "UpSampling1D", "UpSampling2D", "UpSampling3D", "Wrapper", "ZeroPadding1D",
+    "ZeroPadding2D", "ZeroPadding3D", "add", "average", "concatenate", "deserialize",
+    "dot", "maximum", "minimum", "multiply", "serialize", "subtract",
 ]
+# fmt: on
 
 # Keras' second names of the same classes
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

@@ -10,6 +10,7 @@ import numpy as np
 from exburn import constraints, initializers, regularizers
 from exburn.core import forward_context
 from exburn.core.checks import check_count
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
@@ -80,9 +81,9 @@ class Embedding(Adaptable):
         self._autocast = False  # indices that come as floats must stay exact
         if weights is not None:
             table = weights[0] if isinstance(weights, list | tuple) else weights
-            self.embeddings_initializer = initializers.get(self._checked(table))
+            self.embeddings_initializer = initializers.get(self._check_table(table))
 
-    def _checked(self, table):
+    def _check_table(self, table):
         shape = (self.input_dim, self.output_dim)
         if getattr(table, "shape", None) != shape:
             received = describe(table) if hasattr(table, "shape") else repr(table)
@@ -180,15 +181,7 @@ class ReversibleEmbedding(Embedding):
         logit_soft_cap=None,
         **kwargs,
     ):
-        super().__init__(
-            input_dim,
-            output_dim,
-            embeddings_initializer=embeddings_initializer,
-            embeddings_regularizer=embeddings_regularizer,
-            embeddings_constraint=embeddings_constraint,
-            mask_zero=mask_zero,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(Embedding, locals()), **kwargs)
         self.tie_weights = bool(tie_weights)
         self.reverse_dtype = reverse_dtype
         self.logit_soft_cap = logit_soft_cap

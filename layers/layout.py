@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from exburn.config import image_data_format, set_image_data_format
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 
@@ -24,16 +23,6 @@ def check_format(op: str, value: Any) -> str:
         if value is None
         else check_choice(op, "data_format", value, FORMATS)
     )
-
-
-def check_choice(op: str, argument: str, value: Any, choices: Sequence[str]) -> str:
-    """The value in lower case if it is one of the choices."""
-    lower = value.lower() if isinstance(value, str) else value
-    if lower not in choices:
-        raise ArgumentError(
-            op, f"{argument} is one of {', '.join(choices)}, received {value!r}"
-        )
-    return lower
 
 
 def check_sizes(

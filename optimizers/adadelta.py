@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
@@ -53,8 +53,8 @@ class Adadelta(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.rho = real("Adadelta", "rho", rho, high=1.0, open_high=True)
-        self.epsilon = real("Adadelta", "epsilon", epsilon)
+        self.rho = check_rate("Adadelta", "rho", rho, below_one=True)
+        self.epsilon = check_number("Adadelta", "epsilon", epsilon)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         return optax.chain(

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
@@ -70,12 +70,14 @@ class Adafactor(Optimizer):
     ):
         super().__init__(learning_rate, **options)
         op = "Adafactor"
-        self.beta_2_decay = real(
+        self.beta_2_decay = check_number(
             op, "beta_2_decay", beta_2_decay, low=-math.inf, high=0.0
         )
-        self.epsilon_1 = real(op, "epsilon_1", epsilon_1)
-        self.epsilon_2 = real(op, "epsilon_2", epsilon_2)
-        self.clip_threshold = real(op, "clip_threshold", clip_threshold, open_low=True)
+        self.epsilon_1 = check_number(op, "epsilon_1", epsilon_1)
+        self.epsilon_2 = check_number(op, "epsilon_2", epsilon_2)
+        self.clip_threshold = check_number(
+            op, "clip_threshold", clip_threshold, open_low=True
+        )
         self.relative_step = bool(relative_step)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:

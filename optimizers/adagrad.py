@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
@@ -51,10 +51,10 @@ class Adagrad(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.initial_accumulator_value = real(
+        self.initial_accumulator_value = check_number(
             "Adagrad", "initial_accumulator_value", initial_accumulator_value
         )
-        self.epsilon = real("Adagrad", "epsilon", epsilon)
+        self.epsilon = check_number("Adagrad", "epsilon", epsilon)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         def init(p, path):

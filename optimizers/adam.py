@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from exburn.core.checks import check_number, check_rate
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import real
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import DecayedOptions, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -54,13 +54,13 @@ def adam_rule(
         return {slot: jnp.zeros_like(p) for slot in slots}
 
     def update(g, p, path, m, v, v_max=None):
-        return _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon)
+        return _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon)
 
     return per_parameter(init, update)
 
 
 @traced_once("beta_1", "beta_2", "epsilon")
-def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
+def _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon):
     """The rule for one parameter: what is added to it, and the new slots.
 
     In lax, which is traced in a quarter of the time: every shape is.
@@ -123,9 +123,9 @@ class Adam(Optimizer):
     ):
         super().__init__(learning_rate, **options)
         op = type(self).__name__
-        self.beta_1 = real(op, "beta_1", beta_1, high=1.0, open_high=True)
-        self.beta_2 = real(op, "beta_2", beta_2, high=1.0, open_high=True)
-        self.epsilon = real(op, "epsilon", epsilon)
+        self.beta_1 = check_rate(op, "beta_1", beta_1, below_one=True)
+        self.beta_2 = check_rate(op, "beta_2", beta_2, below_one=True)
+        self.epsilon = check_number(op, "epsilon", epsilon)
         self.amsgrad = bool(amsgrad)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:

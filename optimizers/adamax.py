@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -55,9 +55,9 @@ class Adamax(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.beta_1 = real("Adamax", "beta_1", beta_1, high=1.0, open_high=True)
-        self.beta_2 = real("Adamax", "beta_2", beta_2, high=1.0, open_high=True)
-        self.epsilon = real("Adamax", "epsilon", epsilon)
+        self.beta_1 = check_rate("Adamax", "beta_1", beta_1, below_one=True)
+        self.beta_2 = check_rate("Adamax", "beta_2", beta_2, below_one=True)
+        self.epsilon = check_number("Adamax", "epsilon", epsilon)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         beta_1, beta_2, epsilon = self.beta_1, self.beta_2, self.epsilon

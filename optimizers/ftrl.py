@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
@@ -64,30 +64,30 @@ class Ftrl(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.learning_rate_power = real(
+        self.learning_rate_power = check_number(
             "Ftrl", "learning_rate_power", learning_rate_power, low=-math.inf, high=0.0
         )
-        self.initial_accumulator_value = real(
+        self.initial_accumulator_value = check_number(
             "Ftrl", "initial_accumulator_value", initial_accumulator_value
         )
-        self.l1_regularization_strength = real(
+        self.l1_regularization_strength = check_number(
             "Ftrl", "l1_regularization_strength", l1_regularization_strength
         )
-        self.l2_regularization_strength = real(
+        self.l2_regularization_strength = check_number(
             "Ftrl", "l2_regularization_strength", l2_regularization_strength
         )
-        self.l2_shrinkage_regularization_strength = real(
+        self.l2_shrinkage_regularization_strength = check_number(
             "Ftrl",
             "l2_shrinkage_regularization_strength",
             l2_shrinkage_regularization_strength,
         )
-        self.beta = real("Ftrl", "beta", beta)
+        self.beta = check_number("Ftrl", "beta", beta)
 
     def _check_rate(self, value: Any) -> Any:
         value = super()._check_rate(value)
         if callable(value):
             return value
-        return real("Ftrl", "learning_rate", value, open_low=True)
+        return check_number("Ftrl", "learning_rate", value, open_low=True)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         l1, l2 = self.l1_regularization_strength, self.l2_regularization_strength

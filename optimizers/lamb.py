@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
@@ -56,9 +56,9 @@ class Lamb(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.beta_1 = real("Lamb", "beta_1", beta_1, high=1.0, open_high=True)
-        self.beta_2 = real("Lamb", "beta_2", beta_2, high=1.0, open_high=True)
-        self.epsilon = real("Lamb", "epsilon", epsilon)
+        self.beta_1 = check_rate("Lamb", "beta_1", beta_1, below_one=True)
+        self.beta_2 = check_rate("Lamb", "beta_2", beta_2, below_one=True)
+        self.epsilon = check_number("Lamb", "epsilon", epsilon)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         return optax.chain(

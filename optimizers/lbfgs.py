@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import optax
 
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import whole
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.trees import like, same_shapes, same_structure, widen
 
@@ -68,9 +68,9 @@ class LBFGS(Optimizer):
         name: str | None = None,
     ):
         super().__init__(learning_rate, name=name)
-        self.memory_size = whole("LBFGS", "memory_size", memory_size, low=1)
-        self.max_linesearch_steps = whole(
-            "LBFGS", "max_linesearch_steps", max_linesearch_steps, low=1
+        self.memory_size = check_count("LBFGS", "memory_size", memory_size)
+        self.max_linesearch_steps = check_count(
+            "LBFGS", "max_linesearch_steps", max_linesearch_steps
         )
 
     def transformation(

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
@@ -52,8 +52,8 @@ class Lion(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.beta_1 = real("Lion", "beta_1", beta_1, high=1.0, open_low=True)
-        self.beta_2 = real("Lion", "beta_2", beta_2, high=1.0)
+        self.beta_1 = check_number("Lion", "beta_1", beta_1, high=1.0, open_low=True)
+        self.beta_2 = check_rate("Lion", "beta_2", beta_2)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         return optax.chain(

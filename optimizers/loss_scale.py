@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, DTypeError
-from exburn.optimizers.arguments import real, whole
+from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
 
@@ -82,9 +83,11 @@ class LossScaleOptimizer(Optimizer):
         self._inner = inner_optimizer
         super().__init__(0.0, name=name)
         self._inner.loss_scale_factor = None
-        self.initial_scale = real(op, "initial_scale", initial_scale, open_low=True)
-        self.dynamic_growth_steps = whole(
-            op, "dynamic_growth_steps", dynamic_growth_steps, low=1
+        self.initial_scale = check_number(
+            op, "initial_scale", initial_scale, open_low=True
+        )
+        self.dynamic_growth_steps = check_count(
+            op, "dynamic_growth_steps", dynamic_growth_steps, floats=True
         )
 
     @property
@@ -139,7 +142,7 @@ class LossScaleOptimizer(Optimizer):
     @property
     def loss_scale(self) -> float:
         """The factor on the loss now; the first one before training."""
-        state = self._live()
+        state = self._live.state
         if state is None:
             return self.initial_scale
         return host_value(state["loss_scale"]["factor"])
@@ -147,7 +150,7 @@ class LossScaleOptimizer(Optimizer):
     @property
     def skipped_steps(self) -> int:
         """How many updates were left out because a gradient was not finite."""
-        state = self._live()
+        state = self._live.state
         return 0 if state is None else host_value(state["loss_scale"]["skipped"])
 
     @property
@@ -164,7 +167,7 @@ class LossScaleOptimizer(Optimizer):
 
     def bind(self, get_state, set_state) -> None:
         self._inner.bind(get_state, set_state)
-        self._get_state, self._set_state = get_state, set_state
+        self._live = LiveState(get_state, set_state)
 
     @property
     def learning_rate(self) -> Any:

@@ -17,15 +17,17 @@ import jax.numpy as jnp
 
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
+from exburn.optimizers.live import LiveState
+from exburn.optimizers.loss_scale import LossScaleOptimizer
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import initial_rate
-from exburn.optimizers.trees import path_of, same_shapes
+from exburn.optimizers.trees import map_with_path, path_of, same_shapes
 
 __all__ = ["MultiOptimizer", "OptimizerMap"]
 
 
 class _Parameter(NamedTuple):
-    """What a function that chooses an optimizer gets to see of a parameter."""
+    """A parameter as a function that chooses an optimizer gets to see it."""
 
     path: str
     name: str
@@ -62,7 +64,7 @@ class OptimizerMap(MutableMapping):
         default_optimizer: Optimizer,
         optimizer_map: Mapping[str, Optimizer] | None = None,
     ):
-        self.default_optimizer = _checked(default_optimizer, "default_optimizer")
+        self.default_optimizer = _check_part(default_optimizer, "default_optimizer")
         self._map: dict[str, Optimizer] = {}
         for pattern, optimizer in (optimizer_map or {}).items():
             self[pattern] = optimizer
@@ -88,7 +90,7 @@ class OptimizerMap(MutableMapping):
             raise ArgumentError(
                 "OptimizerMap", f"{key!r} is not a regular expression: {error}"
             ) from None
-        self._map[key] = _checked(value, repr(key))
+        self._map[key] = _check_part(value, repr(key))
 
     def __delitem__(self, key: str) -> None:
         del self._map[key]
@@ -204,15 +206,15 @@ class MultiOptimizer(Optimizer):
         return list(self._optimizers)
 
     def _add(self, optimizer: Optimizer) -> int:
-        for index, known in enumerate(self._optimizers):
-            if known is optimizer:
-                return index
+        known = [i for i, other in enumerate(self._optimizers) if other is optimizer]
+        if known:
+            return known[0]
         optimizer.loss_scale_factor = self.loss_scale_factor
         if self._scale != 1.0:
             optimizer.scale = self._scale
         self._optimizers.append(optimizer)
         index = len(self._optimizers) - 1
-        if self._get_state is not None:
+        if self._live.is_bound:
             self._bind_one(index)
         return index
 
@@ -224,30 +226,26 @@ class MultiOptimizer(Optimizer):
         if path not in self._index:
             name = path.rpartition("/")[2]
             parameter = _Parameter(path, name, jnp.shape(leaf), jnp.result_type(leaf))
-            self._index[path] = self._add(_checked(self._map(parameter), repr(path)))
+            self._index[path] = self._add(_check_part(self._map(parameter), repr(path)))
         return self._index[path]
 
-    def _split(self, tree: Any) -> tuple[list[dict[str, Any]], list[tuple], Any]:
-        leaves, treedef = jax.tree_util.tree_flatten_with_path(tree)
-        paths = [path_of(path) for path, _ in leaves]
-        indices = [
-            self._index_of(path, leaf)
-            for path, (_, leaf) in zip(paths, leaves, strict=True)
+    def _split(self, tree: Any) -> list[dict[str, Any]]:
+        """The leaves of a tree by path, for each of the optimizers."""
+        found = jax.tree_util.tree_leaves_with_path(tree)
+        leaves = {path_of(path): leaf for path, leaf in found}
+        indices = {path: self._index_of(path, leaf) for path, leaf in leaves.items()}
+        return [
+            {path: leaf for path, leaf in leaves.items() if indices[path] == i}
+            for i in range(len(self._optimizers))
         ]
-        parts: list[dict[str, Any]] = [{} for _ in self._optimizers]
-        for index, path, (_, leaf) in zip(indices, paths, leaves, strict=True):
-            parts[index][path] = leaf
-        return parts, list(zip(indices, paths, strict=True)), treedef
 
-    def _joined(self, function: Callable, params: Any, *trees: Any) -> Any:
+    def _map_parts(self, function: Callable, params: Any, *trees: Any) -> Any:
         """A tree like ``params`` of what ``function(i, optimizer, part, …)`` gives."""
-        parts, places, treedef = self._split(params)
-        others = [self._split(tree)[0] for tree in trees]
-        new = [
-            function(i, optimizer, parts[i], *(other[i] for other in others))
-            for i, optimizer in enumerate(self._optimizers)
-        ]
-        return treedef.unflatten([new[index][path] for index, path in places])
+        new: dict[str, Any] = {}
+        columns = zip(*map(self._split, (params, *trees)), strict=True)
+        for i, parts in enumerate(columns):
+            new |= function(i, self._optimizers[i], *parts)
+        return map_with_path(lambda path, _: new[path], params)
 
     def transformation(self, learning_rate, count):
         raise ArgumentError(
@@ -255,12 +253,9 @@ class MultiOptimizer(Optimizer):
         )
 
     def init(self, params: Any) -> dict[str, Any]:
-        parts, _, _ = self._split(params)
         inner = {
-            str(i): optimizer.init(part)
-            for i, (optimizer, part) in enumerate(
-                zip(self._optimizers, parts, strict=True)
-            )
+            str(i): self._optimizers[i].init(part)
+            for i, part in enumerate(self._split(params))
         }
         return {"rate": jax.device_put(initial_rate(0.0)), "inner": inner}
 
@@ -274,29 +269,28 @@ class MultiOptimizer(Optimizer):
             new, inner[str(i)] = optimizer.update(part_grads, inner[str(i)], part)
             return new
 
-        new_params = self._joined(one, params, grads)
+        new_params = self._map_parts(one, params, grads)
         rate = {**opt_state["rate"], "count": opt_state["rate"]["count"] + 1}
         return new_params, {**opt_state, "rate": rate, "inner": inner}
 
     def bind(self, get_state, set_state) -> None:
-        self._get_state, self._set_state = get_state, set_state
+        self._live = LiveState(get_state, set_state)
         for index in range(len(self._optimizers)):
             self._bind_one(index)
 
     def _bind_one(self, index: int) -> None:
         key, optimizer = str(index), self._optimizers[index]
-        if self._get_state is None:
+        if not self._live.is_bound:
             optimizer.bind(None, None)
             return
 
         def get():
-            state = self._live()
+            state = self._live.state
             return None if state is None else state["inner"].get(key)
 
         def put(new):
-            state = self._live()
-            assert self._set_state is not None  # bound together with _get_state
-            self._set_state({**state, "inner": {**state["inner"], key: new}})
+            state = self._live.state
+            self._live.state = {**state, "inner": {**state["inner"], key: new}}
 
         optimizer.bind(get, put)
 
@@ -394,7 +388,7 @@ class MultiOptimizer(Optimizer):
         )
 
     def final_params(self, opt_state: Mapping[str, Any], params: Any) -> Any:
-        return self._joined(
+        return self._map_parts(
             lambda i, optimizer, part: optimizer.final_params(
                 opt_state["inner"][str(i)], part
             ),
@@ -420,9 +414,7 @@ class MultiOptimizer(Optimizer):
         return f"MultiOptimizer({', '.join(map(repr, self._optimizers))})"
 
 
-def _checked(optimizer: Any, where: str) -> Optimizer:
-    from exburn.optimizers.loss_scale import LossScaleOptimizer
-
+def _check_part(optimizer: Any, where: str) -> Optimizer:
     if getattr(optimizer, "searches", False):
         raise ArgumentError(
             "OptimizerMap",

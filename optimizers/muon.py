@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real, whole
+from exburn.core.checks import check_count, check_number, check_optional, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import DecayedOptions
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -88,26 +88,22 @@ class Muon(Optimizer):
     ):
         super().__init__(learning_rate, weight_decay=weight_decay, **options)
         op = "Muon"
-        self.adam_beta_1 = real(
-            op, "adam_beta_1", adam_beta_1, high=1.0, open_high=True
+        self.adam_beta_1 = check_rate(op, "adam_beta_1", adam_beta_1, below_one=True)
+        self.adam_beta_2 = check_rate(op, "adam_beta_2", adam_beta_2, below_one=True)
+        self.adam_weight_decay = check_optional(
+            check_number, op, "adam_weight_decay", adam_weight_decay
         )
-        self.adam_beta_2 = real(
-            op, "adam_beta_2", adam_beta_2, high=1.0, open_high=True
-        )
-        self.adam_weight_decay = real(
-            op, "adam_weight_decay", adam_weight_decay, optional=True
-        )
-        self.epsilon = real(op, "epsilon", epsilon)
+        self.epsilon = check_number(op, "epsilon", epsilon)
         self.exclude_layers = list(exclude_layers or ())
         self.exclude_embeddings = bool(exclude_embeddings)
-        self.muon_a = real(op, "muon_a", muon_a, low=-math.inf)
-        self.muon_b = real(op, "muon_b", muon_b, low=-math.inf)
-        self.muon_c = real(op, "muon_c", muon_c, low=-math.inf)
-        self.adam_lr_ratio = real(op, "adam_lr_ratio", adam_lr_ratio)
-        self.momentum = real(op, "momentum", momentum, high=1.0)
-        self.ns_steps = whole(op, "ns_steps", ns_steps)
+        self.muon_a = check_number(op, "muon_a", muon_a, low=-math.inf)
+        self.muon_b = check_number(op, "muon_b", muon_b, low=-math.inf)
+        self.muon_c = check_number(op, "muon_c", muon_c, low=-math.inf)
+        self.adam_lr_ratio = check_number(op, "adam_lr_ratio", adam_lr_ratio)
+        self.momentum = check_rate(op, "momentum", momentum)
+        self.ns_steps = check_count(op, "ns_steps", ns_steps, 0, floats=True)
         self.nesterov = bool(nesterov)
-        self.rms_rate = real(op, "rms_rate", rms_rate, optional=True)
+        self.rms_rate = check_optional(check_number, op, "rms_rate", rms_rate)
 
     def _uses_adam(self, path: str, rank: int) -> bool:
         if rank != 2 or (self.exclude_embeddings and "embedding" in path.lower()):

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -57,9 +57,9 @@ class Nadam(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.beta_1 = real("Nadam", "beta_1", beta_1, high=1.0, open_high=True)
-        self.beta_2 = real("Nadam", "beta_2", beta_2, high=1.0, open_high=True)
-        self.epsilon = real("Nadam", "epsilon", epsilon)
+        self.beta_1 = check_rate("Nadam", "beta_1", beta_1, below_one=True)
+        self.beta_2 = check_rate("Nadam", "beta_2", beta_2, below_one=True)
+        self.epsilon = check_number("Nadam", "epsilon", epsilon)
 
     def _momentum(self, step: Any) -> Any:
         return self.beta_1 * (1.0 - 0.5 * jnp.exp(step * math.log(0.96)))

@@ -13,9 +13,8 @@ import numpy as np
 import optax
 
 from exburn.core import registry
+from exburn.core.checks import check_number
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
-from exburn.optimizers.arguments import real
-from exburn.optimizers.live import Live
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rate import host_value, replace_leaf
@@ -100,7 +99,9 @@ class OptaxOptimizer(Optimizer):
     def init(self, params: Any) -> dict[str, Any]:
         state = super().init(params)
         if self._finished:
-            rate = _injected(state["inner"]).get("learning_rate", jnp.float32(jnp.nan))
+            rate = _hyperparams_of(state["inner"]).get(
+                "learning_rate", jnp.float32(jnp.nan)
+            )
             rate = rate if self._wanted is None else self._wanted
             if not isinstance(rate, jax.core.Tracer):
                 rate = jax.device_put(np.array(rate, np.float32))
@@ -121,21 +122,21 @@ class OptaxOptimizer(Optimizer):
         """
         if not self._finished:
             return super().learning_rate
-        if self._wanted is not None and self._live() is None:
-            return self._settable(self._wanted)
-        state = self._live() or self._probe()
+        if self._wanted is not None and self._live.state is None:
+            return self._with_assign(self._wanted)
+        state = self._live.state or self._probe()
         self._need_injected(state["inner"])
         if "learning_rate" not in _settable(state["inner"]):
-            return host_value(_injected(state["inner"])["learning_rate"])
-        return self._settable(host_value(state["rate"]["learning_rate"]))
+            return host_value(_hyperparams_of(state["inner"])["learning_rate"])
+        return self._with_assign(host_value(state["rate"]["learning_rate"]))
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
         if not self._finished:
-            Live.learning_rate.__set__(self, value)
+            Optimizer.learning_rate.__set__(self, value)
             return
-        value = real("OptaxOptimizer", "learning_rate", value)
-        self._need_injected((self._live() or self._probe())["inner"], to_set=True)
+        value = check_number("OptaxOptimizer", "learning_rate", value)
+        self._need_injected((self._live.state or self._probe())["inner"], to_set=True)
         self._change(learning_rate=value)
         self._wanted = value
 
@@ -149,9 +150,9 @@ class OptaxOptimizer(Optimizer):
             ) from error
 
     def _need_injected(self, inner: Any, *, to_set: bool = False) -> None:
-        if "learning_rate" in (_settable(inner) if to_set else _injected(inner)):
+        if "learning_rate" in (_settable(inner) if to_set else _hyperparams_of(inner)):
             return
-        found = "learning_rate" in _injected(inner)
+        found = "learning_rate" in _hyperparams_of(inner)
         raise ArgumentError(
             "OptaxOptimizer",
             "a schedule inside of the transformation sets the learning rate"
@@ -163,7 +164,7 @@ class OptaxOptimizer(Optimizer):
 
     def hyperparameters(self, opt_state: Mapping[str, Any]) -> dict[str, Any]:
         values = super().hyperparameters(opt_state)
-        injected = _injected(opt_state["inner"])
+        injected = _hyperparams_of(opt_state["inner"])
         if self._finished:
             if "learning_rate" not in _settable(opt_state["inner"]):
                 values = {}
@@ -183,7 +184,7 @@ class OptaxOptimizer(Optimizer):
         if rest:
             self._need_injected(inner, to_set=True)
         leaves = {
-            n: replace_leaf(op, n, _injected(inner)[n], v) for n, v in own.items()
+            n: replace_leaf(op, n, _hyperparams_of(inner)[n], v) for n, v in own.items()
         }
         state = super().with_hyperparameters(opt_state, **rest)
         return {**state, "inner": _replace_injected(inner, leaves)}
@@ -211,19 +212,19 @@ def _nodes(inner: Any) -> list[Any]:
     return [node for node in nodes if _is_injected(node)]
 
 
-def _injected(inner: Any) -> dict[str, Any]:
+def _hyperparams_of(inner: Any) -> dict[str, Any]:
     """Every hyperparameter that ``optax.inject_hyperparams`` put into the state."""
     return {k: v for node in _nodes(inner) for k, v in node.hyperparams.items()}
 
 
 def _settable(inner: Any) -> set[str]:
-    """Those of them that no schedule inside of the transformation overwrites."""
+    """Injected hyperparameters that no schedule in the transformation overwrites."""
     scheduled = {
         name
         for node in _nodes(inner)
         for name in getattr(node, "hyperparams_states", ())
     }
-    return set(_injected(inner)) - scheduled
+    return set(_hyperparams_of(inner)) - scheduled
 
 
 def _replace_injected(inner: Any, values: Mapping[str, Any]) -> Any:

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
+import optax
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
-from exburn.core.checks import check_text
+from exburn.core.checks import (
+    check_count,
+    check_number,
+    check_optional,
+    check_rate,
+    check_text,
+)
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers.arguments import real, whole
-from exburn.optimizers.eager import Eager
+from exburn.optimizers import eager, live, stepwise
 from exburn.optimizers.exclusions import exactly
-from exburn.optimizers.live import Live
-from exburn.optimizers.stepwise import Stepwise, adopt_rule
-from exburn.optimizers.update import Update
+from exburn.optimizers.live import LiveState, check_learning_rate, refuse_with_schedule
+from exburn.optimizers.rate import current_rate, host_value
+from exburn.optimizers.trees import same_shapes
+from exburn.optimizers.update import add_gradients, make_state, step, unscale
+from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
 __all__ = ["Optimizer"]
 
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
-class Optimizer(Stepwise, Live, Eager, Update):
+class Optimizer(abc.ABC):
     """Turns gradients into new parameters; a subclass supplies the update rule.
 
     The rule is either a ``transformation``, one of optax, or as in Keras an
@@ -97,6 +108,62 @@ class Optimizer(Stepwise, Live, Eager, Update):
 
     #: Whether ``update`` takes the loss as a function, ``value_fn``, to search along.
     searches = False
+    #: Whether parameters in 16-bit floats are updated in float32.
+    widens = True
+
+    __signature__: inspect.Signature
+    _given: frozenset[str]
+    #: The learning rate that holds again after a fit with a schedule of its own.
+    _number: float = 0.0
+    _undecayed: Sequence[Any] = ()  # given to exclude_from_weight_decay
+    _lists: Any = None  # the ``ListLayout`` of what ``build`` was given
+    _pass: Any = None  # the ``RulePass`` of an ``update_step`` that is under way
+    _told: tuple[int | None, int | None] | None = None  # of ``set_epochs``
+
+    # Its methods are functions of the files that they belong to.
+    build, adopt, state_of = eager.build, eager.adopt, eager.state_of
+    apply, apply_gradients = eager.apply, eager.apply_gradients
+    stateless_apply = eager.stateless_apply
+    finalize_variable_values = eager.finalize_variable_values
+    save_own_variables = eager.save_own_variables
+    load_own_variables = eager.load_own_variables
+    set_weights = eager.set_weights
+
+    add_variable = stepwise.add_variable
+    add_variable_from_reference = stepwise.add_variable_from_reference
+    add_optimizer_variables = stepwise.add_optimizer_variables
+    assign, assign_add = stepwise.assign, stepwise.assign_add
+    assign_sub, _get_variable_index = stepwise.assign_sub, stepwise.get_variable_index
+
+    bind, settings, set_epochs = live.bind, live.settings, live.set_epochs
+    hyperparameters = live.hyperparameters
+    with_hyperparameters = live.with_hyperparameters
+    get_hyperparameters = live.get_hyperparameters
+    set_hyperparameters = live.set_hyperparameters
+    _change, _set_iterations = live.change, live.set_iterations
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        self = super().__new__(cls)
+        object.__setattr__(self, "_given", frozenset(kwargs))
+        return self
+
+    def __init_subclass__(cls, **kwargs):
+        """Shows the common options in the signature of a class that takes **options."""
+        super().__init_subclass__(**kwargs)
+        if hasattr(cls, "update_step"):
+            stepwise.adopt_rule(cls)
+        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            names = {parameter.name for parameter in own}
+            common = inspect.signature(Optimizer.__init__).parameters.values()
+            own[-1:] = [
+                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+                for parameter in list(common)[1:-1]
+                if parameter.name not in names
+            ]
+        cls.__signature__ = inspect.Signature(own)
+        if cls.__module__.startswith("exburn.optimizers."):
+            registry.register_builtin(cls)
 
     def __init__(
         self,
@@ -125,67 +192,35 @@ class Optimizer(Stepwise, Live, Eager, Update):
                 )
             known = inspect.signature(type(self)).parameters
             raise unknown_name("argument", argument, known, op=op)
-        self._get_state = self._set_state = None
-        self._scale, self._revision, self._told = 1.0, 0, None
+        self._live = LiveState()
+        self._scale, self._revision = 1.0, 0
         self._learning_rate = self._check_rate(learning_rate)
         default = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
         self.name = check_text(op, "name", default if name is None else name)
-        self.weight_decay = real(op, "weight_decay", weight_decay, optional=True)
-        self.l2_weight_decay = real(
-            op, "l2_weight_decay", l2_weight_decay, optional=True
-        )
-        self.clipnorm = real(op, "clipnorm", clipnorm, open_low=True, optional=True)
-        self.clipvalue = real(op, "clipvalue", clipvalue, open_low=True, optional=True)
-        self.global_clipnorm = real(
-            op, "global_clipnorm", global_clipnorm, open_low=True, optional=True
-        )
+        number = partial(check_optional, check_number, op)
+        steps = partial(check_optional, check_count, op, floats=True)
+        self.weight_decay = number("weight_decay", weight_decay)
+        self.l2_weight_decay = number("l2_weight_decay", l2_weight_decay)
+        self.clipnorm = number("clipnorm", clipnorm, open_low=True)
+        self.clipvalue = number("clipvalue", clipvalue, open_low=True)
+        self.global_clipnorm = number("global_clipnorm", global_clipnorm, open_low=True)
         clips = ("clipnorm", "clipvalue", "global_clipnorm")
         given = {k: getattr(self, k) for k in clips if getattr(self, k) is not None}
         # ExBurn clips by the global norm and then by value.
         if len(given) > 1 and set(given) != {"clipvalue", "global_clipnorm"}:
             raise ArgumentError(op, "only one kind of clipping can be used", given)
         self.use_ema = bool(use_ema)
-        self.ema_momentum = real(op, "ema_momentum", ema_momentum, high=1.0)
-        self.ema_overwrite_frequency = whole(
-            op, "ema_overwrite_frequency", ema_overwrite_frequency, low=1, optional=True
+        self.ema_momentum = check_rate(op, "ema_momentum", ema_momentum)
+        self.ema_overwrite_frequency = steps(
+            "ema_overwrite_frequency", ema_overwrite_frequency
         )
-        self.loss_scale_factor = real(
-            op, "loss_scale_factor", loss_scale_factor, open_low=True, optional=True
+        self.loss_scale_factor = number(
+            "loss_scale_factor", loss_scale_factor, open_low=True
         )
-        self.gradient_accumulation_steps = whole(
-            op,
-            "gradient_accumulation_steps",
-            gradient_accumulation_steps,
-            low=2,
-            optional=True,
+        self.gradient_accumulation_steps = steps(
+            "gradient_accumulation_steps", gradient_accumulation_steps, 2
         )
         self.weight_decay_exclusions = tuple(weight_decay_exclusions)
-
-    __signature__: inspect.Signature
-    _given: frozenset[str]
-
-    def __new__(cls, *args: Any, **kwargs: Any):
-        self = super().__new__(cls)
-        object.__setattr__(self, "_given", frozenset(kwargs))
-        return self
-
-    def __init_subclass__(cls, **kwargs):
-        """Shows the common options in the signature of a class that takes **options."""
-        super().__init_subclass__(**kwargs)
-        if hasattr(cls, "update_step"):
-            adopt_rule(cls)
-        own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            names = {parameter.name for parameter in own}
-            common = inspect.signature(Optimizer.__init__).parameters.values()
-            own[-1:] = [
-                parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-                for parameter in list(common)[1:-1]
-                if parameter.name not in names
-            ]
-        cls.__signature__ = inspect.Signature(own)
-        if cls.__module__.startswith("exburn.optimizers."):
-            registry.register_builtin(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Nothing would read it, and the training would go on as before.
@@ -204,8 +239,93 @@ class Optimizer(Stepwise, Live, Eager, Update):
         if not name.startswith("_") and name not in ("learning_rate", "scale"):
             self._revision = getattr(self, "_revision", 0) + 1
 
-    # Loss scale, averages, exclusions
+    # ------------------------------------------------------------------ update
+    @abc.abstractmethod
+    def transformation(
+        self, learning_rate: Any, count: Any
+    ) -> optax.GradientTransformation:
+        """The update rule of one update, as an optax transformation.
 
+        Args:
+            learning_rate: float32 scalar, the rate of this update.
+            count: int32 scalar, the number of updates before this one.
+        """
+
+    def apply_rule(
+        self, grads: Any, inner: Any, params: Any, learning_rate: Any, count: Any
+    ) -> tuple[Any, Any]:
+        """What is added to the parameters, and the rule's new state."""
+        rule = self.transformation(learning_rate, count)
+        return rule.update(grads, inner, params)
+
+    def init_rule(self, params: Any) -> Any:
+        """The rule's state before the first update."""
+        return self.transformation(jnp.float32(0.0), jnp.int32(0)).init(params)
+
+    def decay_of(self, path: str, shape: tuple[int, ...]) -> float | None:
+        """The decoupled weight decay of a parameter that is not excluded from it."""
+        return self.weight_decay
+
+    def init(self, params: Any) -> dict[str, Any]:
+        """The state before the first update; nothing is compiled for it.
+
+        Args:
+            params: Tree of arrays, usually nested dicts.
+        """
+        # Under a schedule, which may not know its epochs yet, the number is not used.
+        rate = self._number if callable(self._learning_rate) else self._learning_rate
+        return make_state(self, params, rate)
+
+    def update(
+        self, grads: Any, opt_state: Mapping[str, Any], params: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """One step from gradients: ``(new_params, new_opt_state)``.
+
+        With ``gradient_accumulation_steps`` this is one batch of a group: it updates
+        if it is the group's last. A loop over whole groups calls ``accumulate_batch``
+        for each batch and ``update_accumulated`` once, and asks nothing.
+
+        Args:
+            grads: Tree like ``params``.
+            opt_state: What ``init`` or the last ``update`` returned.
+            params: Tree of arrays.
+
+        Raises:
+            ShapeError: Gradients, parameters and state do not belong together.
+        """
+        same_shapes(f"{type(self).__name__}.update", grads, params)
+        if "accumulated" not in opt_state:
+            return self._step(unscale(self, grads), dict(opt_state), params)
+        state = self.accumulate_batch(grads, opt_state)
+        return jax.lax.cond(
+            state["accumulated"]["batches"] >= self.accumulate,
+            lambda: self.update_accumulated(state, params),
+            lambda: (params, state),
+        )
+
+    def accumulate_batch(
+        self, grads: Any, opt_state: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The state with one more batch's gradients in its sums; updates nothing."""
+        sums = add_gradients(opt_state["accumulated"], unscale(self, grads))
+        return {**opt_state, "accumulated": sums}
+
+    def update_accumulated(
+        self, opt_state: Mapping[str, Any], params: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The one update of a group, from the mean of its gradients."""
+        state = dict(opt_state)
+        total = state.pop("accumulated")["gradients"]
+        mean = jax.tree.map(lambda s: s / self.accumulate, total)
+        new_params, new_state = self._step(mean, state, params)
+        zeros = jax.tree.map(jnp.zeros_like, total)
+        new_state["accumulated"] = {"gradients": zeros, "batches": jnp.int32(0)}
+        return new_params, new_state
+
+    def _step(self, grads, state, params) -> tuple[Any, dict[str, Any]]:
+        return step(self, grads, state, params)
+
+    # ------------------------------------------------------------------ loss, averages
     @property
     def scales_loss(self) -> bool:
         """Whether the loss must go through :meth:`scale_loss` before ``grad``."""
@@ -217,6 +337,7 @@ class Optimizer(Stepwise, Live, Eager, Update):
         Args:
             paths: The model's weights, frozen ones too.
         """
+        return
 
     def skips(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
         """Whether the update between two states was left out; None: it never is."""
@@ -277,7 +398,7 @@ class Optimizer(Stepwise, Live, Eager, Update):
             >>> optimizer.weight_decay_exclusions
             ('bias', 'scale')
         """
-        if self._live() is not None:
+        if self._live.state is not None:
             raise ArgumentError(
                 "exclude_from_weight_decay",
                 "weight decay cannot change once the optimizer has a state",
@@ -288,7 +409,112 @@ class Optimizer(Stepwise, Live, Eager, Update):
         exact = [exactly(getattr(v, "path", v)) for v in given]
         self.weight_decay_exclusions = (*exact, *(var_names or ()))
 
-    # Configuration
+    # ------------------------------------------------------------------ live state
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: with the learning rate, without the live state."""
+        state = vars(self) | {"_live": LiveState()}
+        if self._live.state is not None:
+            state["_scale"] = self.scale
+            if not callable(self._learning_rate):
+                state["_learning_rate"] = self.learning_rate
+        return state
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever something changed that a compiled update has built in."""
+        return self._revision
+
+    @property
+    def accumulate(self) -> int:
+        """Number of batches whose mean gradient makes one update."""
+        return self.gradient_accumulation_steps or 1
+
+    @property
+    def schedule(self) -> Callable[[Any], Any] | None:
+        """The learning-rate schedule, or None."""
+        return self._learning_rate if callable(self._learning_rate) else None
+
+    def _schedule_at(self, count: Any) -> Any:
+        # Keras' schedules count batches: update c uses batch c·k + (k − 1).
+        k = self.accumulate
+        return self._learning_rate(count if k == 1 else count * k + (k - 1))
+
+    def rate(self, opt_state: Mapping[str, Any]) -> Any:
+        """The learning rate that the next update will use, as a float32 scalar."""
+        schedule = self._schedule_at if callable(self._learning_rate) else None
+        return current_rate(opt_state["rate"], schedule)
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate, or the schedule's current value, before ``scale``.
+
+        Raises:
+            ArgumentError: A number is set although a schedule was given.
+        """
+        if self._pass is not None:
+            return self._pass.learning_rate
+        state = self._live.state
+        if callable(self._learning_rate):
+            count = 0 if state is None else host_value(state["rate"]["count"])
+            return self._with_assign(host_value(self._schedule_at(count)))
+        if state is None:
+            return self._with_assign(self._learning_rate)
+        return self._with_assign(host_value(state["rate"]["learning_rate"]))
+
+    def _with_assign(self, rate: Any) -> Any:
+        """The learning rate with Keras' ``assign``."""
+        return live_number(rate, lambda new: setattr(self, "learning_rate", new))
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        value = self._check_rate(value)
+        if callable(value):
+            self._learning_rate = value
+            self._revision += 1
+            return
+        refuse_with_schedule(type(self).__name__, self._learning_rate)
+        self._change(learning_rate=value)
+        self._learning_rate = value
+
+    @property
+    def scale(self) -> Any:
+        """Factor on the learning rate or schedule; a callback may lower it."""
+        state = self._live.state
+        return self._scale if state is None else host_value(state["rate"]["scale"])
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        value = check_number(type(self).__name__, "scale", value)
+        self._change(scale=value)
+        self._scale = value
+
+    @property
+    def iterations(self) -> Any:
+        """Number of updates so far, an int; ``iterations.assign(0)`` starts anew."""
+        if self._pass is not None:
+            return self._pass.count
+        state = self._live.state
+        count = 0 if state is None else host_value(state["rate"]["count"])
+        return live_number(count, self._set_iterations)
+
+    def _check_rate(self, value: Any) -> Any:
+        return check_learning_rate(type(self).__name__, value)
+
+    # ------------------------------------------------------------------ lists
+    @property
+    def built(self) -> bool:
+        """Whether it has a state: of ``build``, or of a model that it trains."""
+        has_state = self._lists is not None or self._live.state is not None
+        return has_state and self._pass is None
+
+    @property
+    def variables(self) -> list[OptimizerVariable]:
+        """The state's arrays, each as a variable with ``value`` and ``assign``.
+
+        Raises:
+            NotBuiltError: There is no state yet.
+        """
+        return variables_of(self, eager.require_state(self, "variables"))
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments as JSON-able values, with the current learning rate.
@@ -296,8 +522,9 @@ class Optimizer(Stepwise, Live, Eager, Update):
         Called as ``super().get_config()`` by a class of the user's, it returns those of
         the built-in class under it, too.
         """
+        # A class of the user's may add those that are no attributes.
+        extends = type(self).get_config is not Optimizer.get_config
         config = {}
-        extends = type(self).get_config is not Optimizer.get_config  # may add the rest
         own = inspect.signature(type(self)).parameters
         # A class that takes **options may have been given more than it names.
         further = inspect.signature(our_class(type(self))).parameters

@@ -10,8 +10,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import real, whole
 
 __all__ = ["current_rate", "host_value", "initial_rate", "replace_leaf"]
 
@@ -82,9 +82,11 @@ def replace_leaf(op: str, name: str, leaf: Any, value: Any) -> Any:
     if isinstance(value, jax.core.Tracer):
         return jnp.broadcast_to(value, shape).astype(dtype)
     values = np.asarray(value)
-    check = whole if np.issubdtype(dtype, np.integer) else real
     for item in values.ravel().tolist():
-        check(op, name, item)
+        if np.issubdtype(dtype, np.integer):
+            check_count(op, name, item, 0, floats=True)
+        else:
+            check_number(op, name, item)
     if values.shape not in ((), shape):
         raise ArgumentError(
             op,

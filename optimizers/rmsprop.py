@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
@@ -59,9 +59,9 @@ class RMSprop(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.rho = real("RMSprop", "rho", rho, high=1.0, open_high=True)
-        self.momentum = real("RMSprop", "momentum", momentum, high=1.0)
-        self.epsilon = real("RMSprop", "epsilon", epsilon)
+        self.rho = check_rate("RMSprop", "rho", rho, below_one=True)
+        self.momentum = check_rate("RMSprop", "momentum", momentum)
+        self.epsilon = check_number("RMSprop", "epsilon", epsilon)
         self.centered = bool(centered)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:

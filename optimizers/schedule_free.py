@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from exburn.optimizers.arguments import real, whole
+from exburn.core.checks import check_count, check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -64,10 +64,12 @@ class ScheduleFreeAdamW(Optimizer):
     ):
         super().__init__(learning_rate, **options)
         op = "ScheduleFreeAdamW"
-        self.beta_1 = real(op, "beta_1", beta_1, high=1.0, open_low=True)
-        self.beta_2 = real(op, "beta_2", beta_2, high=1.0, open_high=True)
-        self.epsilon = real(op, "epsilon", epsilon)
-        self.warmup_steps = whole(op, "warmup_steps", warmup_steps)
+        self.beta_1 = check_number(op, "beta_1", beta_1, high=1.0, open_low=True)
+        self.beta_2 = check_rate(op, "beta_2", beta_2, below_one=True)
+        self.epsilon = check_number(op, "epsilon", epsilon)
+        self.warmup_steps = check_count(
+            op, "warmup_steps", warmup_steps, 0, floats=True
+        )
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         beta_1, beta_2 = self.beta_1, self.beta_2

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import optax
 
-from exburn.optimizers.arguments import real
+from exburn.core.checks import check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
@@ -56,7 +56,7 @@ class SGD(Optimizer):
         **options: Unpack[Options],
     ):
         super().__init__(learning_rate, **options)
-        self.momentum = real("SGD", "momentum", momentum, high=1.0)
+        self.momentum = check_rate("SGD", "momentum", momentum)
         self.nesterov = bool(nesterov)
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:

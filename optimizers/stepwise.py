@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,28 @@ import optax
 from exburn import initializers
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.optimizers.eager import Eager
+from exburn.optimizers import eager
 from exburn.optimizers.trees import path_of
 
-__all__ = ["Stepwise", "adopt_rule", "holds_slots"]
+if TYPE_CHECKING:
+    from exburn.optimizers.optimizer import Optimizer
+
+__all__ = [
+    "RulePass",
+    "add_optimizer_variables",
+    "add_variable",
+    "add_variable_from_reference",
+    "adopt_rule",
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "get_variable_index",
+    "holds_slots",
+]
 
 
 @dataclasses.dataclass
-class _Pass:
+class RulePass:
     """Values while a rule runs: of the parameters, and of the variables it added."""
 
     paths: list[str]
@@ -47,7 +61,7 @@ class _Weight(Handle):
     trainable = True
     constraint = None
 
-    def __init__(self, within: _Pass, index: int, path: str):
+    def __init__(self, within: RulePass, index: int, path: str):
         self._within, self.index = within, index
         self.path, self.name = path, path.rpartition("/")[2]
 
@@ -69,7 +83,7 @@ class _Slot(Handle):
     def _values(self) -> list[Any]:
         if self._optimizer._pass is not None:
             return self._optimizer._pass.slots
-        state = self._optimizer._live()
+        state = self._optimizer._live.state
         if state is None:
             raise NotBuiltError(
                 self.path,
@@ -89,100 +103,106 @@ class _Slot(Handle):
             return
         inner = list(values)
         inner[self._index] = jax.device_put(value)
-        self._optimizer._set_state({**self._optimizer._live(), "inner": inner})
+        live = self._optimizer._live
+        live.state = {**live.state, "inner": inner}
 
 
-class Stepwise:
-    """What ``build`` and ``update_step`` of a rule written for Keras call."""
+def add_variable(
+    self: Optimizer,
+    shape: Iterable[int],
+    initializer: Any = "zeros",
+    dtype: Any = None,
+    aggregation: Any = None,
+    layout: Any = None,
+    name: str | None = None,
+) -> Handle:
+    """A variable of the optimizer's own; for ``build`` of a class that has it.
 
-    _pass: _Pass | None = None
-    _variables: list[Any]
-    _names: list[str] | None
+    Args:
+        shape: Its shape.
+        initializer: A name, an initializer, or a function of shape and dtype.
+        dtype: ``"float32"`` by default.
+        aggregation, layout: Of Keras; not used.
+        name: Its name.
 
-    def add_variable(
-        self,
-        shape: Iterable[int],
-        initializer: Any = "zeros",
-        dtype: Any = None,
-        aggregation: Any = None,
-        layout: Any = None,
-        name: str | None = None,
-    ) -> Handle:
-        """A variable of the optimizer's own; for ``build`` of a class that has it.
-
-        Args:
-            shape: Its shape.
-            initializer: A name, an initializer, or a function of shape and dtype.
-            dtype: ``"float32"`` by default.
-            aggregation, layout: Of Keras; not used.
-            name: Its name.
-
-        Raises:
-            ArgumentError: It is called elsewhere.
-        """
-        if self._pass is None:
-            raise ArgumentError(
-                "add_variable", "it is for build(self, variables) of a class of yours"
-            )
-        make, index = initializers.get(initializer), len(self._pass.slots)
-        self._pass.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
-        return _Slot(self, index, f"{type(self).__name__}/{name or index}")
-
-    def add_variable_from_reference(
-        self, reference_variable: Any, name: str | None = None, initializer="zeros"
-    ) -> Handle:
-        """A variable of the shape and dtype of a parameter.
-
-        Args:
-            reference_variable: The parameter.
-            name: Appended to the parameter's.
-            initializer: As of ``add_variable``.
-        """
-        like = reference_variable
-        path = str(getattr(like, "path", "")).replace("/", "_")
-        whole = "_".join(part for part in (path, name) if part)
-        return self.add_variable(
-            like.shape, initializer, jnp.dtype(like.dtype).name, name=whole
+    Raises:
+        ArgumentError: It is called elsewhere.
+    """
+    run = self._pass
+    if run is None:
+        raise ArgumentError(
+            "add_variable", "it is for build(self, variables) of a class of yours"
         )
+    make, index = initializers.get(initializer), len(run.slots)
+    run.slots.append(jnp.asarray(make(tuple(shape), dtype or "float32")))
+    return _Slot(self, index, f"{type(self).__name__}/{name or index}")
 
-    def add_optimizer_variables(
-        self, trainable_variables: Iterable[Any], name: Any, initializer: Any = "zeros"
-    ) -> Any:
-        """A variable for each parameter; a tuple of lists for several names.
 
-        Args:
-            trainable_variables: The parameters.
-            name: A name, or a sequence of them.
-            initializer: As of ``add_variable``; or one for each name.
-        """
-        variables = list(trainable_variables)
-        names = [name] if isinstance(name, str) else list(name)
-        given = initializer if isinstance(initializer, list | tuple) else [initializer]
-        makes = [*given, *given[:1] * (len(names) - len(given))]
-        lists = tuple(
-            [self.add_variable_from_reference(v, n, make) for v in variables]
-            for n, make in zip(names, makes, strict=True)
-        )
-        return lists[0] if isinstance(name, str) else lists
+def add_variable_from_reference(
+    self: Optimizer,
+    reference_variable: Any,
+    name: str | None = None,
+    initializer="zeros",
+) -> Handle:
+    """A variable of the shape and dtype of a parameter.
 
-    def assign(self, variable: Any, value: Any) -> None:
-        """``variable.assign(value)``."""
-        variable.assign(value)
+    Args:
+        reference_variable: The parameter.
+        name: Appended to the parameter's.
+        initializer: As of ``add_variable``.
+    """
+    path = str(getattr(reference_variable, "path", "")).replace("/", "_")
+    whole = "_".join(part for part in (path, name) if part)
+    dtype = jnp.dtype(reference_variable.dtype).name
+    return self.add_variable(reference_variable.shape, initializer, dtype, name=whole)
 
-    def assign_add(self, variable: Any, value: Any) -> None:
-        """``variable.assign_add(value)``."""
-        variable.assign_add(value)
 
-    def assign_sub(self, variable: Any, value: Any) -> None:
-        """``variable.assign_sub(value)``."""
-        variable.assign_sub(value)
+def add_optimizer_variables(
+    self: Optimizer,
+    trainable_variables: Iterable[Any],
+    name: Any,
+    initializer: Any = "zeros",
+) -> Any:
+    """A variable for each parameter; a tuple of lists for several names.
 
-    def _get_variable_index(self, variable: Any) -> int:
-        if isinstance(variable, _Weight):
-            return variable.index
-        given = [id(v) for v in self._variables].index(id(variable))
-        names = self._names or ()
-        return sorted(names).index(names[given])  # as in a pass
+    Args:
+        trainable_variables: The parameters.
+        name: A name, or a sequence of them.
+        initializer: As of ``add_variable``; or one for each name.
+    """
+    variables = list(trainable_variables)
+    names = [name] if isinstance(name, str) else list(name)
+    given = initializer if isinstance(initializer, list | tuple) else [initializer]
+    makes = [*given, *given[:1] * (len(names) - len(given))]
+    lists = tuple(
+        [self.add_variable_from_reference(v, n, make) for v in variables]
+        for n, make in zip(names, makes, strict=True)
+    )
+    return lists[0] if isinstance(name, str) else lists
+
+
+def assign(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign(value)``."""
+    variable.assign(value)
+
+
+def assign_add(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign_add(value)``."""
+    variable.assign_add(value)
+
+
+def assign_sub(self: Optimizer, variable: Any, value: Any) -> None:
+    """``variable.assign_sub(value)``."""
+    variable.assign_sub(value)
+
+
+def get_variable_index(self: Optimizer, variable: Any) -> int:
+    """The place of a parameter among those of a pass."""
+    if isinstance(variable, _Weight):
+        return variable.index
+    lists = self._lists
+    given = [id(v) for v in lists.variables].index(id(variable))
+    return sorted(lists.names).index(lists.names[given])  # as in a pass
 
 
 def transformation(
@@ -194,15 +214,15 @@ def transformation(
     """
 
     def init(params):
-        with _running(optimizer, params, [], count, learning_rate) as run:
+        with _run_pass(optimizer, params, [], count, learning_rate) as run:
             optimizer.build(run.weights)
             return run.slots
 
-    def update(grads, slots, params=None):
+    def update(updates, state, params=None):
         old, treedef = jax.tree.flatten(params)
-        with _running(optimizer, params, [*slots], count, learning_rate) as run:
+        with _run_pass(optimizer, params, [*state], count, learning_rate) as run:
             for grad, weight in zip(
-                treedef.flatten_up_to(grads), run.weights, strict=True
+                treedef.flatten_up_to(updates), run.weights, strict=True
             ):
                 optimizer.update_step(grad, weight, learning_rate)
             changed = [new - was for new, was in zip(run.params, old, strict=True)]
@@ -212,12 +232,12 @@ def transformation(
 
 
 @contextlib.contextmanager
-def _running(
+def _run_pass(
     optimizer: Any, params: Any, slots: list[Any], count: Any, rate: Any
-) -> Iterator[_Pass]:
+) -> Iterator[RulePass]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     values = [jnp.asarray(leaf) for _, leaf in leaves]
-    run = _Pass([path_of(path) for path, _ in leaves], values, slots, count, rate)
+    run = RulePass([path_of(path) for path, _ in leaves], values, slots, count, rate)
     before, optimizer._pass = optimizer._pass, run
     try:
         yield run
@@ -226,7 +246,7 @@ def _running(
 
 
 def holds_slots(value: Any) -> bool:
-    """Whether it is, or has in it, variables that a rule added."""
+    """Whether a value is, or contains, variables that a rule added."""
     return any(map(_is_slot, jax.tree.leaves(value, is_leaf=_is_slot)))
 
 
@@ -262,7 +282,7 @@ def _in_passes(build: Callable) -> Callable:
     @functools.wraps(build)
     def run(self: Any, variables: Any) -> None:
         if self._pass is None:
-            Eager.build(self, variables)
+            eager.build(self, variables)
         else:
             build(self, variables)
 

@@ -80,14 +80,14 @@ def no_remainders(params: Any) -> Any:
 def split_off_remainders(exact: Any, params: Any) -> tuple[Any, Any]:
     """Updated parameters in their own dtypes, and what rounding took off them."""
 
-    def rounded(e, p):
+    def round_one(e, p):
         if not is_narrow(p):
             return e
         info = jnp.finfo(p.dtype)
         # Not by a cast, which XLA may take out between two operations in float32.
         return lax.reduce_precision(e, info.nexp, info.nmant)
 
-    kept = jax.tree.map(rounded, exact, params)
+    kept = jax.tree.map(round_one, exact, params)
     new = jax.tree.map(lambda k, p: k.astype(p.dtype), kept, params)
     rests = jax.tree.map(
         lambda e, k, p: (e - k if is_narrow(p) else jnp.zeros(())).astype(p.dtype),

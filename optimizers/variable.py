@@ -32,17 +32,17 @@ class OptimizerVariable(Handle):
 
     @property
     def value(self) -> Any:
-        return jax.tree.leaves(self._optimizer._live())[self._index]
+        return jax.tree.leaves(self._optimizer._live.state)[self._index]
 
     @property
     def identity(self) -> tuple[int, int]:
         return id(self._optimizer), self._index
 
     def _replace(self, value: Any) -> None:
-        leaves, treedef = jax.tree.flatten(self._optimizer._live())
+        leaves, treedef = jax.tree.flatten(self._optimizer._live.state)
         is_array = isinstance(value, jax.Array)
         leaves[self._index] = value if is_array else jax.device_put(value)
-        self._optimizer._set_state(treedef.unflatten(leaves))
+        self._optimizer._live.state = treedef.unflatten(leaves)
 
 
 def variables_of(optimizer: Any, state: Any) -> list[OptimizerVariable]:

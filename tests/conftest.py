@@ -7,15 +7,15 @@ import shutil
 import sys
 import tempfile
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 from tests.golden import add_options, begin, running, save_all
 
 os.environ["KERAS_BACKEND"] = "jax"  # before the peer is imported
 
-LONG = Path(__file__).with_name("long.txt")
+ON_REQUEST = {"nightly", "keras"}  # marks of what runs by ``-m`` and that name alone
 FOLDER = pytest.StashKey[str]()
+MOST_BYTES = 1 << 30  # of compiled programs, some 300 MB of which are of one run
 # XLA's former code generator for CPUs takes half the time to compile a tiny program,
 # and one thread less than several. Newer versions have no such generator, and end the
 # process over a flag that they do not know.
@@ -40,26 +40,34 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Programs that a run has compiled are kept until it is over.
+    """Programs that a run has compiled are kept, for its workers and for later runs.
 
-    Equal models are compiled in test after test, by several workers. Python processes
-    that tests start know nothing of it, and the user's own cache stays as it is.
+    Equal models are compiled in test after test. Python processes that tests start
+    know nothing of it, and the user's own cache stays as it is.
     """
     given = getattr(config, "workerinput", {}).get("compiled")
     quick = ("not slow", "nightly")
     if not given and any(mark in config.option.markexpr for mark in quick):
         _compile_quickly()
-    config.stash[FOLDER] = given or tempfile.mkdtemp(prefix="exburn-tests-")
-    if not given:
-        config.add_cleanup(
-            lambda: shutil.rmtree(config.stash[FOLDER], ignore_errors=True)
-        )
+    config.stash[FOLDER] = given or _programs(config)
     if given or not getattr(config.option, "numprocesses", None):
         gc.set_threshold(100_000, 20, 50)  # to look for cycles took a twelfth of a run
         import jax
 
         jax.config.update("jax_compilation_cache_dir", config.stash[FOLDER])
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def _programs(config):
+    """The folder of compiled programs, beside what pytest itself keeps of its runs."""
+    if not hasattr(config, "cache"):  # -p no:cacheprovider
+        folder = tempfile.mkdtemp(prefix="exburn-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        return folder
+    folder = config.cache.mkdir(f"programs of jax {version('jax')}")
+    if sum(entry.stat().st_size for entry in os.scandir(folder)) > MOST_BYTES:
+        shutil.rmtree(folder)
+    return str(folder)
 
 
 def _compile_quickly():
@@ -83,22 +91,40 @@ def pytest_configure_node(node):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks what is in ``long.txt``, and leaves nightly tests to ``-m nightly``."""
-    if "nightly" not in config.option.markexpr:
-        nightly = [item for item in items if item.get_closest_marker("nightly")]
-        items[:] = [item for item in items if item not in nightly]
-        config.hook.pytest_deselected(items=nightly)
-    lines = LONG.read_text().splitlines()
-    long = {f"tests/{line}" for line in lines if not line.startswith("#")}
-    known = {item.nodeid for item in items}
-    if config.getini("testpaths") == config.args and (gone := long - known):
-        raise pytest.UsageError(f"{LONG} names tests that are not there: {gone}")
-    quick = {_function(name) for name in known - long}
+    """Marks the long ones, and leaves out what runs only when it is asked for."""
+    whole = config.getini("testpaths") == config.args
     for item in items:
-        if item.nodeid in long:
-            item.add_marker("long")
-            if _function(item.nodeid) in quick:
+        if any(value is sys.modules.get("keras", item) for value in _values(item)):
+            item.add_marker("keras")  # is about Keras itself, beside a case of ours
+    asked = {mark for mark in ON_REQUEST if mark in config.option.markexpr}
+    left = [item for item in items if not _marks(item) & ON_REQUEST <= asked]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
+    _mark_long_cases(items, whole)
+
+
+def _values(item):
+    """What the parameters of a case are."""
+    return getattr(getattr(item, "callspec", None), "params", {}).values()
+
+
+def _marks(item):
+    return {mark.name for mark in item.iter_markers()}
+
+
+def _mark_long_cases(items, whole):
+    """Marks ``@pytest.mark.long_cases(id, …)``; its function has quicker ones, too."""
+    unknown = {}
+    for item in items:
+        for mark in item.iter_markers("long_cases"):
+            missing = unknown.setdefault(_function(item.nodeid), set(mark.args))
+            if item.callspec.id in mark.args:
+                missing.discard(item.callspec.id)
+                item.add_marker("long")
                 item.add_marker("longest")
+    unknown = {name: ids for name, ids in unknown.items() if ids}
+    if whole and unknown:
+        raise pytest.UsageError(f"long_cases names cases that are not there: {unknown}")
 
 
 def _function(nodeid):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exburn.callbacks.contract.base import Callback, Logs
+from exburn.core.printing import notebook_shell
 from exburn.errors import CallbackError, require, unknown_name
 
 __all__ = ["History"]
@@ -157,9 +157,8 @@ class History(Callback):
 
 def _show_figures_as_png() -> None:
     """Teaches a notebook to draw figures that were made without pyplot."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if getattr(shell, "kernel", None) is not None:
+    shell = notebook_shell()
+    if shell is not None:
         from IPython.core.pylabtools import select_figure_formats
 
         select_figure_formats(shell, {"png"})

@@ -218,7 +218,7 @@ class CallbackList:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of every callback that has some, by class name."""
-        states = {name: c.state_dict() for name, c in self._named()}
+        states = {name: c.state_dict() for name, c in self._callbacks_by_name()}
         return {name: state for name, state in states.items() if state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -229,7 +229,7 @@ class CallbackList:
         Raises:
             CallbackError: If a saved state's callback is not in this list.
         """
-        named = dict(self._named())
+        named = dict(self._callbacks_by_name())
         missing = [name for name in state if name not in named]
         if missing:
             raise CallbackError(
@@ -243,9 +243,9 @@ class CallbackList:
 
     def names(self, hook: str) -> list[str]:
         """Returns the names, as in `state_dict`, of those that override a hook."""
-        return [name for name, c in self._named() if c in self._hooks[hook]]
+        return [name for name, c in self._callbacks_by_name() if c in self._hooks[hook]]
 
-    def _named(self) -> Iterable[tuple[str, Callback]]:
+    def _callbacks_by_name(self) -> Iterable[tuple[str, Callback]]:
         counts: dict[str, int] = {}
         for callback in self.callbacks:
             name = _name(callback)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from exburn.data import PyDataset, StreamDataset, register_adapter
-from exburn.datasets.adapters.workers import Processes, Threads, ahead
+from exburn.datasets.adapters.workers import Processes
 from exburn.errors import DataError
+from exburn.runtime.threads import Threads, ahead
 
 __all__ = ["PyDatasetAdapter"]
 

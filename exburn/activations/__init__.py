@@ -12,83 +12,23 @@ from typing import Any
 import jax
 
 from exburn.activations import rectifiers, squashing, vectors
-from exburn.activations.rectifiers import (
-    celu,
-    elu,
-    exponential,
-    gelu,
-    hard_silu,
-    leaky_relu,
-    linear,
-    mish,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softplus,
-    sparse_plus,
-    squareplus,
-)
-from exburn.activations.squashing import (
-    hard_shrink,
-    hard_sigmoid,
-    hard_tanh,
-    log_sigmoid,
-    sigmoid,
-    soft_shrink,
-    softsign,
-    sparse_sigmoid,
-    tanh,
-    tanh_shrink,
-    threshold,
-)
-from exburn.activations.vectors import (
-    glu,
-    log_softmax,
-    softmax,
-    sparsemax,
-)
+from exburn.activations.rectifiers import *
+from exburn.activations.squashing import *
+from exburn.activations.vectors import *
 from exburn.core import registry
 from exburn.core.jax_dispatch import original
 from exburn.errors import ArgumentError
 
+# fmt: off
 __all__ = [
-    "celu",
-    "deserialize",
-    "elu",
-    "exponential",
-    "gelu",
-    "get",
-    "glu",
-    "hard_shrink",
-    "hard_sigmoid",
-    "hard_silu",
-    "hard_swish",
-    "hard_tanh",
-    "leaky_relu",
-    "linear",
-    "log_sigmoid",
-    "log_softmax",
-    "mish",
-    "relu",
-    "relu6",
-    "selu",
-    "serialize",
-    "sigmoid",
-    "silu",
-    "soft_shrink",
-    "softmax",
-    "softplus",
-    "softsign",
-    "sparse_plus",
-    "sparse_sigmoid",
-    "sparsemax",
-    "squareplus",
-    "swish",
-    "tanh",
-    "tanh_shrink",
+    "celu", "deserialize", "elu", "exponential", "gelu", "get", "glu", "hard_shrink",
+    "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "leaky_relu", "linear",
+    "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "serialize",
+    "sigmoid", "silu", "soft_shrink", "softmax", "softplus", "softsign", "sparse_plus",
+    "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink",
     "threshold",
 ]
+# fmt: on
 
 swish, hard_swish = silu, hard_silu
 
@@ -141,19 +81,10 @@ def get(identifier: Any) -> Callable[..., Any]:
     """
     if identifier is None:
         return linear
-    if isinstance(identifier, str):
-        return _catalogue.lookup(identifier)
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
-    if isinstance(identifier, type):
-        identifier = identifier()
-    if callable(identifier):
-        return identifier
-    raise ArgumentError(
-        "activations.get",
-        f"{identifier!r} is no activation",
-        hint="Pass a name such as 'relu', a function, or a layer.",
-    )
+    hint = "Pass a name such as 'relu', a function, or a layer."
+    return _catalogue.resolve(identifier, hint)
 
 
 def serialize(activation: Any) -> Any:

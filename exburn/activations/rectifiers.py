@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core import quick_trace
 from exburn.kernels.gelu import erf_gelu
-from exburn.kernels.relu import rectified
 from exburn.runtime.cached_trace import traced_once
 
 __all__ = [
@@ -54,11 +54,11 @@ def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     elif max_value == 6:
         out = jax.nn.relu6(x)
     else:
-        out = rectified(x)
+        out = quick_trace.relu(x)
     if max_value is not None and (threshold != 0 or max_value != 6):
         out = jnp.clip(out, 0, max_value)
     if negative_slope != 0:
-        out = out - negative_slope * rectified(threshold - x)
+        out = out - negative_slope * quick_trace.relu(threshold - x)
     return out
 
 

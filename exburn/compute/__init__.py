@@ -12,24 +12,9 @@ Example:
 
 from jax import vmap as vectorize
 
-from exburn.compute.buffers import (
-    buffer,
-    dtype,
-    dtypes,
-    free,
-    read,
-    shape,
-    size,
-    to_binary,
-)
+from exburn.compute.buffers import *
 from exburn.compute.commands import Command, poll, submit, wait
-from exburn.compute.kernels import (
-    compile_kernel,
-    kernel,
-    kernels,
-    register_kernel,
-    run_kernel,
-)
+from exburn.compute.kernels import *
 from exburn.compute.memory import device_count, memory_info, synchronize
 from exburn.compute.pipeline import Pipeline, Slot
 

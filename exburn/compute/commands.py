@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from exburn.compute.kernels import run_kernel
-from exburn.core.checks import check_number
+from exburn.core.checks import check_number, check_optional
 from exburn.errors import ArgumentError, DTypeError
 
 __all__ = ["Command", "poll", "submit", "wait"]
@@ -102,8 +102,7 @@ def wait(command: Command, timeout: float | None = None) -> Any:
         Exception: What the command failed with.
     """
     _require_command("wait", command)
-    if timeout is not None:
-        check_number("wait", "timeout", timeout)
+    timeout = check_optional(check_number, "wait", "timeout", timeout)
     if command.error is not None:
         raise command.error
     if timeout is not None:

@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any, TypeVar
 
 import numpy as np
 
-from exburn.errors import ArgumentError, DTypeError
+from exburn.errors import ArgumentError, DTypeError, ExBurnError
 
 __all__ = [
     "check_axis",
+    "check_choice",
     "check_count",
     "check_flag",
     "check_float",
     "check_integer",
-    "check_label",
     "check_not_of_keras",
     "check_number",
+    "check_optional",
+    "check_rate",
     "check_seed",
     "check_text",
 ]
 
+_T = TypeVar("_T")
 
-def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
+
+def check_count(
+    op: str,
+    argument: str,
+    value: Any,
+    least: int = 1,
+    *,
+    floats: bool = False,
+    error: type[ExBurnError] = ArgumentError,
+) -> int:
     """The value as an ``int`` if it is a whole number of at least ``least``.
 
     Args:
         op: The operation named in the error.
         argument: The argument's name.
-        value: An integer of Python's or NumPy's; no bool.
+        value: As :func:`check_integer` takes it.
         least: The smallest value that is allowed.
+        floats: Whether a float that is whole, as 3.0, is one, too.
+        error: The class of the error.
 
     Raises:
         ArgumentError: It is anything else.
@@ -43,69 +59,161 @@ def check_count(op: str, argument: str, value: Any, least: int = 1) -> int:
         Traceback (most recent call last):
         exburn.errors.ArgumentError: Dense: units must be an integer ≥ 1, received 0
     """
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise ArgumentError(
-            op, f"{argument} must be an integer ≥ {least}, received {value!r}"
-        )
-    return int(value)
+    number = _integer(value, floats)
+    if number is None or number < least:
+        raise error(op, f"{argument} must be an integer ≥ {least}, received {value!r}")
+    return number
+
+
+def check_integer(op: str, argument: str, value: Any, *, floats: bool = False) -> int:
+    """The value as an ``int`` if it is a whole number of any sign.
+
+    Args:
+        op: The operation named in the error.
+        argument: The argument's name.
+        value: A number of Python's, or one of NumPy or JAX without axes; no bool.
+        floats: Whether a float that is whole, as 3.0, is one, too.
+
+    Raises:
+        ArgumentError: It is anything else.
+
+    Example:
+        >>> check_integer("BatchNormalization", "axis", np.int32(-1))
+        -1
+        >>> check_integer("IoU", "ignore_class", -1.0, floats=True)
+        -1
+    """
+    number = _integer(value, floats)
+    if number is None:
+        raise ArgumentError(op, f"{argument} must be an integer, received {value!r}")
+    return number
 
 
 def check_number(
-    op: str, argument: str, value: Any, low: float = 0.0, high: float = math.inf
+    op: str,
+    argument: str,
+    value: Any,
+    low: float = 0.0,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+    error: type[ExBurnError] = ArgumentError,
 ) -> float:
     """The value as a ``float`` if it is a finite number from ``low`` to ``high``.
 
     Args:
         op: The operation named in the error.
         argument: The argument's name.
-        value: A number of Python's or NumPy's; no bool.
+        value: A number of Python's, or one of NumPy or JAX without axes; no bool.
         low, high: The smallest and the largest value that are allowed.
+        open_low, open_high: Whether these bounds themselves are refused.
+        error: The class of the error.
 
     Raises:
         ArgumentError: It is anything else.
 
     Example:
-        >>> check_number("Dropout", "rate", np.float32(0.5), 0, 1)
+        >>> check_number("SGD", "momentum", np.float32(0.5), high=1)
+        0.5
+        >>> check_number("Adam", "beta_1", 1, high=1, open_high=True)
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: Adam: beta_1 must be a number in [0, 1), received 1
+    """
+    number = _real(value)
+    if number is not None and math.isfinite(number):
+        above = number > low if open_low else number >= low
+        below = number < high if open_high else number <= high
+        if above and below:
+            return float(number)
+    if math.isinf(low) and math.isinf(high):
+        kind = "finite number"
+    elif math.isinf(high):
+        kind = f"number {'>' if open_low else '≥'} {low:g}"
+    elif open_low or open_high:
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        kind = f"number in {left}{low:g}, {high:g}{right}"
+    else:
+        kind = f"number from {low:g} to {high:g}"
+    raise error(op, f"{argument} must be a {kind}, received {value!r}")
+
+
+def check_rate(op: str, argument: str, value: Any, *, below_one: bool = False) -> float:
+    """The value as a ``float`` if it is a share, from 0 to 1.
+
+    Args:
+        op: The operation named in the error.
+        argument: The argument's name.
+        value: As :func:`check_number` takes it.
+        below_one: Whether 1 itself is refused.
+
+    Raises:
+        ArgumentError: It is anything else.
+
+    Example:
+        >>> check_rate("Dropout", "rate", np.float32(0.5))
+        0.5
+        >>> check_rate("LSTM", "dropout", 1, below_one=True)
+        Traceback (most recent call last):
+        exburn.errors.ArgumentError: LSTM: 0 <= dropout < 1, received 1
+    """
+    number = _real(value)
+    if number is None or not 0 <= number <= 1 or (below_one and number == 1):
+        limit = "<" if below_one else "<="
+        raise ArgumentError(op, f"0 <= {argument} {limit} 1, received {value!r}")
+    return float(number)
+
+
+def check_float(op: str, argument: str, value: Any) -> float:
+    """The value as a ``float``, infinity and NaN too: text of a number is none.
+
+    Raises:
+        ArgumentError: It is no number.
+
+    Example:
+        >>> check_float("ELU", "alpha", np.float32(0.5))
         0.5
     """
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not low <= value <= high or math.isinf(value):
-        span = f"≥ {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(value, str | bytes):
+            return float(value)
+    raise ArgumentError(op, f"{argument} must be a number, received {value!r}")
+
+
+def check_optional(
+    check: Callable[..., _T], op: str, argument: str, value: Any, *args: Any, **options
+) -> _T | None:
+    """What a check of this module returns, or ``None`` for ``None``.
+
+    Args:
+        check: The check.
+        op, argument, value: Its first arguments.
+        *args, **options: The others.
+
+    Example:
+        >>> check_optional(check_number, "SGD", "clipnorm", None, open_low=True)
+        >>> check_optional(check_number, "SGD", "clipnorm", 1, open_low=True)
+        1.0
+    """
+    return None if value is None else check(op, argument, value, *args, **options)
+
+
+def check_choice(op: str, argument: str, value: Any, choices: Iterable[str]) -> str:
+    """The value in lower case if it is one of the choices.
+
+    Raises:
+        ArgumentError: It is none of them.
+
+    Example:
+        >>> check_choice("Conv2D", "padding", "SAME", ("valid", "same"))
+        'same'
+    """
+    lower = value.lower() if isinstance(value, str) else value
+    if lower not in choices:
         raise ArgumentError(
-            op, f"{argument} must be a number {span}, received {value!r}"
+            op, f"{argument} is one of {', '.join(choices)}, received {value!r}"
         )
-    return float(value)
-
-
-def check_integer(op: str, argument: str, value: Any) -> int:
-    """The value as an ``int`` if it is an integer of any sign.
-
-    Raises:
-        ArgumentError: It is anything else: a float, a bool, text.
-
-    Example:
-        >>> check_integer("BatchNormalization", "axis", np.int32(-1))
-        -1
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ArgumentError(op, f"{argument} must be an integer, received {value!r}")
-    return int(value)
-
-
-def check_label(op: str, argument: str, value: Any) -> int:
-    """The value as an ``int`` if it is a class label: a whole number, also a float.
-
-    Raises:
-        ArgumentError: It is anything else.
-
-    Example:
-        >>> check_label("IoU", "ignore_class", -1.0)
-        -1
-    """
-    if isinstance(value, float | np.floating) and value.is_integer():
-        value = int(value)
-    return check_integer(op, argument, value)
+    return lower
 
 
 def check_axis(op: str, value: Any) -> int | tuple[int, ...]:
@@ -133,12 +241,7 @@ def check_seed(op: str, value: Any) -> int | None:
         >>> check_seed("Dropout", np.int64(3))
         3
     """
-    if value is None:
-        return None
-    whole = isinstance(value, int | np.integer)
-    if not whole or value < 0:
-        raise ArgumentError(op, f"seed must be an integer ≥ 0, received {value!r}")
-    return int(value)
+    return check_optional(check_count, op, "seed", value, 0)
 
 
 def check_flag(op: str, argument: str, value: Any) -> bool:
@@ -157,7 +260,7 @@ def check_flag(op: str, argument: str, value: Any) -> bool:
 
 
 def check_text(op: str, argument: str, value: Any) -> str:
-    """The value if it is text, as names are.
+    """The value, a name for instance, if it is text.
 
     Raises:
         ArgumentError: It is no ``str``.
@@ -169,22 +272,6 @@ def check_text(op: str, argument: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ArgumentError(op, f"{argument} must be text, received {value!r}")
     return value
-
-
-def check_float(op: str, argument: str, value: Any) -> float:
-    """The value as a ``float``: text of a number is none, though ``float`` reads it.
-
-    Raises:
-        ArgumentError: It is no number.
-
-    Example:
-        >>> check_float("ELU", "alpha", np.float32(0.5))
-        0.5
-    """
-    with contextlib.suppress(TypeError, ValueError):
-        if not isinstance(value, str | bytes):
-            return float(value)
-    raise ArgumentError(op, f"{argument} must be a number, received {value!r}")
 
 
 def check_not_of_keras(op: str, value: Any) -> None:
@@ -204,3 +291,19 @@ def check_not_of_keras(op: str, value: Any) -> None:
             f"{type(value).__name__} is an object of the package keras, not of exburn",
             hint=f"Take {name}: is there an `import keras`, or a `from keras`?",
         )
+
+
+def _real(value: Any) -> Any:
+    """The number, also out of an array without axes; ``None`` if it is none."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        with contextlib.suppress(TypeError):  # a tracer's value is not known
+            value = value.item()
+    return value if isinstance(value, Real) and not isinstance(value, bool) else None
+
+
+def _integer(value: Any, floats: bool) -> int | None:
+    """The whole number, also out of an array without axes; ``None`` if it is none."""
+    number = _real(value)
+    if floats and isinstance(number, float) and number.is_integer():
+        return int(number)
+    return int(number) if isinstance(number, Integral) else None

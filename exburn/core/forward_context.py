@@ -16,14 +16,15 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from exburn.core.scoped import scoped
+from exburn.core.checks import check_integer
+from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
 
 __all__ = [
     "SEED_STATE",
     "Context",
-    "advanced",
+    "next_words",
     "carried_mask",
     "current",
     "forward",
@@ -200,7 +201,7 @@ def current() -> Context | None:
 
 def forward(context: Context) -> AbstractContextManager[Context]:
     """Runs the block as (part of) the forward pass of ``context``."""
-    return scoped(_current, context)
+    return value_scope(_current, context)
 
 
 @contextlib.contextmanager
@@ -267,17 +268,14 @@ def set_random_seed(seed: int) -> None:
     """
     import random
 
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise ArgumentError(
-            "set_random_seed", f"seed must be an integer, received {seed!r}"
-        )
+    seed = check_integer("set_random_seed", "seed", seed)
     if not 0 <= seed < 2**32:
         raise ArgumentError(
             "set_random_seed", f"seed must be from 0 to 2**32 - 1, received {seed}"
         )
-    random.seed(int(seed))
-    np.random.seed(int(seed))
-    _seeds.seed, _seeds.drawn = int(seed), False
+    random.seed(seed)
+    np.random.seed(seed)
+    _seeds.seed, _seeds.drawn = seed, False
     _seeds.count, _seeds.layers = itertools.count(), itertools.count()
 
 
@@ -325,7 +323,7 @@ def tracing() -> bool:
     return isinstance(jax.lax.full((), 0), Tracer)
 
 
-def advanced(words: Any) -> Any:
+def next_words(words: Any) -> Any:
     """The two words of the next draw."""
     return words + np.array([0, 1], np.uint32)
 

@@ -21,7 +21,14 @@ import jax.extend.source_info_util as source_info
 import jax.image
 import jax.scipy.special
 
-__all__ = ["SPLITTING", "extend", "extended", "name_of", "named", "original"]
+__all__ = [
+    "SPLITTING",
+    "extend",
+    "is_extended",
+    "name_of",
+    "function_named",
+    "original",
+]
 
 _NAMESPACES: tuple[ModuleType, ...] = (
     *(jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.lax),
@@ -89,7 +96,7 @@ def name_of(fn: Any) -> str | None:
     return _names().get(id(original(fn)))
 
 
-def named(name: str) -> Callable | None:
+def function_named(name: str) -> Callable | None:
     """The function that ``name_of`` gave that name: from a closed list, no import.
 
     Example:
@@ -99,7 +106,7 @@ def named(name: str) -> Callable | None:
     return _table().get(name)
 
 
-def extended() -> bool:
+def is_extended() -> bool:
     """Whether the public names accept more than arrays."""
     return bool(_originals)
 

@@ -19,7 +19,7 @@ from flax import nnx
 
 from exburn.core import jax_dispatch
 from exburn.core.jax_dispatch import original
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.errors import (
     ArgumentError,
     FileFormatError,
@@ -126,13 +126,13 @@ def _put(key: str, obj: Any) -> None:
 @contextlib.contextmanager
 def custom_objects(custom_objects: Mapping[str, Any] | None) -> Iterator[None]:
     """Names that ``deserialize`` resolves besides the registry, within the block."""
-    with scoped(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
+    with value_scope(_scopes, (*_scopes.get(), dict(custom_objects or {}))):
         yield
 
 
 def reading_file() -> AbstractContextManager[Any]:
     """While the block runs, configurations come from a file that may be hostile."""
-    return scoped(_reading, True)
+    return value_scope(_reading, True)
 
 
 def from_file() -> bool:
@@ -154,7 +154,7 @@ def keeping_arrays() -> AbstractContextManager[dict[str, np.ndarray]]:
         >>> described["config"]["value"], kept["/arrays/0"].shape
         ({'$array': '/arrays/0'}, (300,))
     """
-    return scoped(_arrays, {})
+    return value_scope(_arrays, {})
 
 
 def leaving_functions() -> AbstractContextManager[Any]:
@@ -167,7 +167,7 @@ def leaving_functions() -> AbstractContextManager[Any]:
         ...     serialize([print])
         [<built-in function print>]
     """
-    return scoped(_leaving, True)
+    return value_scope(_leaving, True)
 
 
 class _Shared:
@@ -194,7 +194,7 @@ def sharing() -> AbstractContextManager[Any]:
         >>> first is second
         True
     """
-    return scoped(_shared, _Shared())
+    return value_scope(_shared, _Shared())
 
 
 def lookup(name: str, kind: str = "object") -> Any:
@@ -207,7 +207,7 @@ def lookup(name: str, kind: str = "object") -> Any:
             return scope[bare]
     if name in _registry:
         return _registry[name]
-    if (function := jax_dispatch.named(name)) and _is_one(name):
+    if (function := jax_dispatch.function_named(name)) and _is_one(name):
         return function
     known = [*_registry, *(key for scope in _scopes.get() for key in scope)]
     hint = "One of yours: exburn.register it, or pass custom_objects={'name': …}."
@@ -505,7 +505,7 @@ def _constant(name: str, inner: Any) -> Any:
 
 def snake_case(name: str) -> str:
     """``Conv2D`` → ``conv2d``, ``LayerNormalization`` → ``layer_normalization``."""
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name.lstrip("_"))
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
@@ -592,6 +592,29 @@ class Catalogue:
             raise unknown_name(self.kind, name, self.names, op=f"{self.kind}s.get")
         return found
 
+    def resolve(self, identifier: Any, hint: str) -> Any:
+        """What a name, a configuration or a class stands for; a function and ``None``
+        for themselves.
+
+        Args:
+            identifier: One of these.
+            hint: What an error says to pass.
+
+        Raises:
+            UnknownNameError: Nothing of this kind has its name.
+            ArgumentError: It is none of these.
+        """
+        if isinstance(identifier, str):
+            identifier = self.lookup(identifier)
+        if isinstance(identifier, Mapping):
+            return self.from_config(identifier)
+        if isinstance(identifier, type):
+            identifier = identifier()
+        if identifier is None or callable(identifier):
+            return identifier
+        reason = f"{identifier!r} is no {self.kind}"
+        raise ArgumentError(f"{self.kind}s.get", reason, hint=hint)
+
     def from_config(self, config: Mapping[str, Any]) -> Any:
         """The object of a configuration, ExBurn's or Keras'.
 
@@ -615,5 +638,5 @@ class Catalogue:
 
 
 def _is_kind(found: Any, base: type) -> bool:
-    """Whether it is a function, or a class of that kind."""
+    """Whether a registered object is a function, or a class of that kind."""
     return not isinstance(found, type) or issubclass(found, base)

@@ -7,13 +7,13 @@ import contextvars
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["scoped"]
+__all__ = ["value_scope"]
 
 _T = TypeVar("_T")
 
 
 @contextlib.contextmanager
-def scoped(variable: contextvars.ContextVar, value: _T) -> Iterator[_T]:
+def value_scope(variable: contextvars.ContextVar, value: _T) -> Iterator[_T]:
     """Within the block the variable is ``value``, and then what it was before.
 
     Example:

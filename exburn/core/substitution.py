@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 
 __all__ = [
     "CloneScope",
@@ -133,7 +133,7 @@ def stand_in(part: Any) -> Any:
 
 def substituting(scope: Substitution | None) -> AbstractContextManager[Any]:
     """Has parts stand for others in the block."""
-    return scoped(_current, scope)
+    return value_scope(_current, scope)
 
 
 class CloneScope:
@@ -155,7 +155,7 @@ def making_clone() -> AbstractContextManager[Any]:
     What their code reaches and they do not hold they get copies of: the original is
     another model's, too, and keeps its weights.
     """
-    return scoped(_clone, CloneScope())
+    return value_scope(_clone, CloneScope())
 
 
 def clone_scope() -> CloneScope | None:

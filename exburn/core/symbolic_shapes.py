@@ -28,7 +28,7 @@ __all__ = [
     "common_sizes",
     "describe",
     "dim",
-    "held",
+    "canonical_spec",
     "in_symbolic_scope",
     "is_shape",
     "is_text",
@@ -215,7 +215,7 @@ def is_shape(value: Any) -> bool:
     )
 
 
-def held(spec: Any) -> jax.ShapeDtypeStruct:
+def canonical_spec(spec: Any) -> jax.ShapeDtypeStruct:
     """The spec with the dtype in which JAX holds such an array.
 
     JAX warns where it would trace 64 bits as 32.
@@ -323,7 +323,7 @@ def trace_shapes(run: Callable, specs: list, *, where: str) -> Any:
 
 
 def _trace(run: Callable, specs: list) -> Any:
-    specs = [held(spec) for spec in specs]
+    specs = [canonical_spec(spec) for spec in specs]
     try:
         return jax.eval_shape(run, *specs)
     except Exception as error:

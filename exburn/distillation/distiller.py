@@ -12,6 +12,7 @@ from exburn.distillation.losses import DistillationLoss
 from exburn.errors import ArgumentError, ShapeError
 from exburn.metrics import Mean
 from exburn.models import Model
+from exburn.models.hooks import path_of_layer
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 
@@ -180,25 +181,27 @@ class Distiller(Model):
         ctx = forward_context.current()
         assert ctx is not None
         if which == "student":
-            found = self._found(which, ctx)
-            if found or not self._compared(which):
+            found = self._captured_outputs(which, ctx)
+            if found or not self._compared_paths(which):
                 return None, found
         with _capturing(self, which):
             outputs = getattr(self, which)(x, training=training)
-        return outputs, self._found(which, ctx)
+        return outputs, self._captured_outputs(which, ctx)
 
-    def _compared(self, which: str) -> dict[str, str]:
+    def _compared_paths(self, which: str) -> dict[str, str]:
         """Paths in this model of the layers of one of both that losses compare."""
         found: dict[str, str] = {}
         for loss in self.distillation_losses:
             if name := getattr(loss, f"{which}_layer_name"):
-                found[name] = f"{which}/{getattr(self, which)._path_of(name)}"
+                found[name] = f"{which}/{path_of_layer(getattr(self, which), name)}"
         return found
 
-    def _found(self, which: str, ctx: forward_context.Context) -> dict[str, Any]:
+    def _captured_outputs(
+        self, which: str, ctx: forward_context.Context
+    ) -> dict[str, Any]:
         """The outputs that the pass has captured, of each layer's first call."""
         captured = ctx.captured or {}
-        names = self._compared(which)
+        names = self._compared_paths(which)
         return {n: captured[p][0] for n, p in names.items() if captured.get(p)}
 
     def get_config(self) -> dict[str, Any]:
@@ -218,7 +221,7 @@ class _capturing:
     """Within the block, the pass keeps outputs of layers that the losses compare."""
 
     def __init__(self, model: Distiller, which: str):
-        self.paths = model._compared(which).values()
+        self.paths = model._compared_paths(which).values()
 
     def __enter__(self) -> None:
         ctx = forward_context.current()

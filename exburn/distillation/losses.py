@@ -13,6 +13,7 @@ from exburn.core.registry import Configured, register_builtin
 from exburn.errors import ArgumentError, DataError, ExBurnError
 from exburn.losses import CategoricalCrossentropy, KLDivergence, Loss
 from exburn.losses.catalogue import as_loss
+from exburn.models.hooks import path_of_layer
 
 __all__ = ["DistillationLoss", "FeatureDistillation", "LogitsDistillation"]
 
@@ -148,7 +149,7 @@ class FeatureDistillation(_OfLosses):
             if name is None:
                 continue
             try:
-                model._path_of(name)
+                path_of_layer(model, name)
             except ExBurnError as error:
                 raise ArgumentError(
                     "FeatureDistillation",

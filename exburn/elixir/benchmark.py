@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.compute import dtypes as known_dtypes
+from exburn.core.checks import check_count
+from exburn.core.printing import page_text
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
 from exburn.interop import predict
 from exburn.models import Model
 from exburn.models.arguments import positive
-from exburn.optimizers.arguments import whole
 from exburn.runtime.device import device_of
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
@@ -81,12 +82,7 @@ class _Printed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=88, color_system=None, force_jupyter=False)
-        with console.capture() as captured:
-            console.print(self.__rich__())
-        return captured.get().rstrip()
+        return page_text(self, 88).rstrip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +141,7 @@ class MachineReport(_Printed):
 
     @property
     def gflops(self) -> float:
-        """Of the fastest row."""
+        """GFLOP/s of the fastest row."""
         return max(row["gflops"] for row in self.rows)
 
     def __rich__(self) -> Any:
@@ -231,7 +227,7 @@ def benchmark(
     size = positive("benchmark", "size", size)
     iterations = positive("benchmark", "iterations", iterations)
     runs = positive("benchmark", "runs", runs)
-    warmup = whole("benchmark", "warmup", warmup)
+    warmup = check_count("benchmark", "warmup", warmup, 0)
     if model is None:
         if unknown := [name for name in dtypes if name not in known_dtypes()]:
             raise unknown_name("dtype", unknown[0], known_dtypes(), op="benchmark")
@@ -291,7 +287,7 @@ def _machine(device: Any, dtype: str, size: int, iterations: int) -> dict[str, A
 
 
 def _average_ms(run: Callable[[], Any], iterations: int) -> float:
-    """Of runs one behind the other, as a device works under load."""
+    """The mean time of runs one behind the other, as a device works under load."""
     until = time.perf_counter() + _WARM_SECONDS
     jax.block_until_ready(run())
     while time.perf_counter() < until:
@@ -316,7 +312,7 @@ def _inference(model: Any, x: Any) -> tuple[Callable[[], Any], int]:
         count = rows[0] if rows else 1
         return lambda: predict(model, x, batch_size=None), count
     data = ArrayDataset(x, op="benchmark")
-    Trainer(model).prepare((data.tree[0], None, None), kind="predict")
+    Trainer(model).preparer.prepare((data.tree[0], None, None), kind="predict")
     split = SplitModule(model)
 
     def forward(groups, x):

@@ -208,14 +208,14 @@ def doctor() -> Report:
             else Check("computing", "broken", error.reason, error.hint or "")
         )
     checks.append(_folder())
-    installed = [name for name in _OPTIONAL if _installed(name)]
+    installed = [name for name in _OPTIONAL if _version_of(name)]
     checks.append(Check("optional", "ok", ", ".join(installed) or "none installed"))
     return Report(tuple(checks))
 
 
 def _package(name: str) -> Check:
     """A required package, in the version that ExBurn's metadata ask for."""
-    found = _installed(name)
+    found = _version_of(name)
     least = next(
         (
             match[1]
@@ -239,7 +239,7 @@ def _requirements() -> list[str]:
         return []
 
 
-def _installed(name: str) -> str | None:
+def _version_of(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -15,14 +15,14 @@ import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context
-from exburn.core.symbolic_shapes import held, is_shape, public_shape, spec_of
+from exburn.core.symbolic_shapes import canonical_spec, is_shape, public_shape, spec_of
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, require
 from exburn.kernels.conv.dispatch import for_other_platforms
 from exburn.module.input_spec import InputSpec
 from exburn.module.stateless_scope import StatelessScope
 from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
-from exburn.saving.checksum import sealed
+from exburn.saving.checksum import seal
 
 __all__ = ["MANIFEST", "ExportArchive"]
 
@@ -141,7 +141,7 @@ class ExportArchive:
                 hint="Options of converters to TensorFlow have no place here.",
             )
         specs = _signature(fn, input_signature)
-        _traced(name, fn, specs)  # a mistake shows now
+        _trace(name, fn, specs)  # a mistake shows now
         self._endpoints[name] = fn, specs
         return jax.jit(_inferring(fn))
 
@@ -238,7 +238,7 @@ class ExportArchive:
         if verbose:
             print(f"Saved artifact at '{folder}'. Its endpoints:")
             for name, (_, specs) in self._endpoints.items():
-                print(f"  {name}({_shown(specs)})")
+                print(f"  {name}({_spec_text(specs)})")
 
     def _check_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name.isidentifier() or name == "variables":
@@ -283,7 +283,7 @@ def _spec(value: Any) -> jax.ShapeDtypeStruct:
             hint="InputSpec(shape=(None, 3), dtype='float32').",
         )
     dtype = value.dtype or "float32" if isinstance(value, InputSpec) else value.dtype
-    return held(spec_of(public_shape(tuple(shape)), dtype))
+    return canonical_spec(spec_of(public_shape(tuple(shape)), dtype))
 
 
 def _inferring(fn: Callable) -> Callable:
@@ -296,7 +296,7 @@ def _inferring(fn: Callable) -> Callable:
     return run
 
 
-def _traced(name: str, fn: Callable, specs: tuple) -> Any:
+def _trace(name: str, fn: Callable, specs: tuple) -> Any:
     from jax import export
 
     try:
@@ -321,7 +321,7 @@ def _program(name: str, fn: Callable, specs: tuple, platforms: Any) -> bytes:
     elsewhere = set(platforms) != {"cpu"}
     with for_other_platforms() if elsewhere else contextlib.nullcontext():
         program = export.export(jax.jit(_inferring(fn)), platforms=platforms)(*specs)
-    return sealed(program.serialize())
+    return seal(program.serialize())
 
 
 def _value(variable: Any) -> Any:
@@ -346,6 +346,6 @@ def _remove_archive(folder: Path) -> None:
                 (folder / os.path.basename(name)).unlink(missing_ok=True)
 
 
-def _shown(specs: tuple) -> str:
+def _spec_text(specs: tuple) -> str:
     leaves = jax.tree.leaves(specs)
     return ", ".join(f"{s.dtype}{list(public_shape(s.shape))}" for s in leaves)

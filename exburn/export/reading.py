@@ -82,9 +82,9 @@ def load_archive(filepath: Any) -> LoadedArchive:
         )
         trainable = [bool(learns) for learns in about["trainable"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
+        raise _damage_error(folder, error) from error
     if not fits:
-        raise _damaged(folder, None)
+        raise _damage_error(folder, None)
     try:
         endpoints = {
             name: _callable(name, (folder / f"{name}.stablehlo").read_bytes())
@@ -96,10 +96,10 @@ def load_archive(filepath: Any) -> LoadedArchive:
     except (OSError, ValueError) as error:
         if hasattr(error, "op"):
             raise
-        raise _damaged(folder, error) from error
+        raise _damage_error(folder, error) from error
 
 
-def _damaged(folder: Path, cause: Any) -> ModelFormatError:
+def _damage_error(folder: Path, cause: Any) -> ModelFormatError:
     return ModelFormatError(
         "load_archive",
         f"the archive in {str(folder)!r} is damaged",
@@ -112,7 +112,7 @@ def _arrays(folder: Path, name: str) -> list[np.ndarray]:
     try:
         held = files.load((folder / f"{name}.safetensors").read_bytes())
     except Exception as error:  # whatever safetensors raises for other bytes
-        raise _damaged(folder, error) from error
+        raise _damage_error(folder, error) from error
     return [held[key] for key in sorted(held, key=int)]
 
 

@@ -17,70 +17,23 @@ from exburn.errors import ArgumentError
 from exburn.initializers.base import ArrayInitializer, FunctionInitializer, Initializer
 from exburn.initializers.constants import Constant, Identity, Ones, Zeros
 from exburn.initializers.householder import Orthogonal
-from exburn.initializers.random import (
-    RandomInitializer,
-    RandomNormal,
-    RandomUniform,
-    TruncatedNormal,
-)
-from exburn.initializers.scaling import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-    VarianceScaling,
-    compute_fans,
-)
+from exburn.initializers.random import *
+from exburn.initializers.scaling import *
 from exburn.initializers.windows import STFT, window
 
+# fmt: off
 __all__ = [
-    "ArrayInitializer",
-    "Constant",
-    "FunctionInitializer",
-    "GlorotNormal",
-    "GlorotUniform",
-    "HeNormal",
-    "HeUniform",
-    "Identity",
-    "IdentityInitializer",
-    "Initializer",
-    "LecunNormal",
-    "LecunUniform",
-    "Ones",
-    "Orthogonal",
-    "OrthogonalInitializer",
-    "RandomInitializer",
-    "RandomNormal",
-    "RandomUniform",
-    "STFT",
-    "STFTInitializer",
-    "TruncatedNormal",
-    "VarianceScaling",
-    "Zeros",
-    "compute_fans",
-    "constant",
-    "deserialize",
-    "get",
-    "glorot_normal",
-    "glorot_uniform",
-    "he_normal",
-    "he_uniform",
-    "identity",
-    "lecun_normal",
-    "lecun_uniform",
-    "ones",
-    "orthogonal",
-    "random_normal",
-    "random_uniform",
-    "serialize",
-    "stft",
-    "truncated_normal",
-    "variance_scaling",
-    "window",
-    "zeros",
+    "ArrayInitializer", "Constant", "FunctionInitializer", "GlorotNormal",
+    "GlorotUniform", "HeNormal", "HeUniform", "Identity", "IdentityInitializer",
+    "Initializer", "LecunNormal", "LecunUniform", "Ones", "Orthogonal",
+    "OrthogonalInitializer", "RandomInitializer", "RandomNormal", "RandomUniform",
+    "STFT", "STFTInitializer", "TruncatedNormal", "VarianceScaling", "Zeros",
+    "compute_fans", "constant", "deserialize", "get", "glorot_normal", "glorot_uniform",
+    "he_normal", "he_uniform", "identity", "lecun_normal", "lecun_uniform", "ones",
+    "orthogonal", "random_normal", "random_uniform", "serialize", "stft",
+    "truncated_normal", "variance_scaling", "window", "zeros",
 ]
+# fmt: on
 
 constant = Constant
 glorot_normal = GlorotNormal

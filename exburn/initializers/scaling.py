@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from exburn.core import registry
-from exburn.core.checks import check_float
+from exburn.core.checks import check_choice, check_float
 from exburn.errors import ArgumentError, ShapeError
 from exburn.initializers.random import (
     RandomInitializer,
@@ -101,17 +101,12 @@ class VarianceScaling(RandomInitializer):
         op = type(self).__name__
         if not scale > 0:
             raise ArgumentError(op, f"scale must be above 0, received {scale!r}")
-        modes = ("fan_in", "fan_out", "fan_avg")
-        if mode not in modes:
-            raise ArgumentError(op, f"mode must be one of {modes}, received {mode!r}")
+        mode = check_choice(op, "mode", mode, ("fan_in", "fan_out", "fan_avg"))
         distribution = str(distribution).lower()
         if distribution == "normal":
             distribution = "truncated_normal"
         known = ("truncated_normal", "untruncated_normal", "uniform")
-        if distribution not in known:
-            raise ArgumentError(
-                op, f"distribution must be one of {known}, received {distribution!r}"
-            )
+        distribution = check_choice(op, "distribution", distribution, known)
         if (input_axes is None) != (output_axes is None):
             raise ArgumentError(op, "input_axes and output_axes go together: pass both")
         self.scale = check_float(op, "scale", scale)

@@ -82,7 +82,7 @@ def in_batches(
         part = [leaf[start : start + size] for leaf in leaves]
         count = len(part[0])
         if padded and count < size:
-            part = [_filled(np.asarray(leaf), size) for leaf in part]
+            part = [_fill_rows(np.asarray(leaf), size) for leaf in part]
         outputs = on_host(run(part))
         for leaf in jax.tree.leaves(outputs):
             if leaf.shape[:1] != (len(part[0]),) and (rows > size or padded):
@@ -104,6 +104,6 @@ def on_host(outputs: Any) -> Any:
     return jax.tree.map(np.asarray, outputs)
 
 
-def _filled(array: np.ndarray, size: int) -> np.ndarray:
+def _fill_rows(array: np.ndarray, size: int) -> np.ndarray:
     missing = size - len(array)
     return np.concatenate([array, np.repeat(array[:1], missing, axis=0)])

@@ -16,7 +16,7 @@ from exburn.errors import (
     require,
 )
 from exburn.interop.rows import as_dtype, in_batches
-from exburn.saving.checksum import checked
+from exburn.saving.checksum import unseal
 
 __all__ = ["is_exported", "load", "predict_exported"]
 
@@ -40,7 +40,7 @@ def load(data: bytes | bytearray) -> Any:
     # jax.export reads with it.
     reason = "reading a StableHLO export needs flatbuffers"
     require("flatbuffers", "predict", reason, extra="export")
-    data = checked(data)
+    data = unseal(data)
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:  # whatever flatbuffers makes of other bytes

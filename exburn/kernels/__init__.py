@@ -21,7 +21,6 @@ Forms in XLA's own operations:
 - `int8_matmul`: products of int8, with terms filled up to a multiple of four.
 - `max_pool`: maxima of windows, whose gradient goes to the first of equals.
 - `dropout_mask`: which entries dropout keeps, by a hash.
-- `relu`, `bias_add`: operations of many layers, quick to trace.
 - `conv/`: convolutions: `dispatch` chooses, `cpu`, `cpu_depthwise` and `gpu` are the
   forms, `shifted_sum` is what they share.
 

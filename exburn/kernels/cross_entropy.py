@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.kernels.cross_entropy_gpu import GROUP, read, read_with_gradient
 from exburn.kernels.dispatch import runs_kernels
 from exburn.kernels.memory_bound import memory_bound
@@ -59,7 +59,7 @@ def spare_after(classes: int | None) -> AbstractContextManager[Any]:
     Args:
         classes: ``None`` if all columns are classes.
     """
-    return scoped(_classes, classes)
+    return value_scope(_classes, classes)
 
 
 def without_spare(scores: jax.Array) -> jax.Array:
@@ -187,7 +187,7 @@ def weighing_rows(factors: jax.Array | None) -> AbstractContextManager[Any]:
     Args:
         factors: The loss's ``row_factors``; ``None`` where there is no gradient.
     """
-    return scoped(_factors, factors)
+    return value_scope(_factors, factors)
 
 
 def ranks_first(scores: jax.Array, labels: jax.Array) -> jax.Array:

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from exburn.core import forward_context
-from exburn.kernels.bias_add import biased
+from exburn.core import forward_context, quick_trace
 
 __all__ = ["wide_product"]
 
@@ -69,7 +68,7 @@ def wide_product(
     if x.ndim > 2:
         y = y.reshape(*x.shape[:-1], columns + spare)
     if bias is not None:
-        y = biased(y, jnp.pad(bias, (0, spare)) if spare else bias)
+        y = quick_trace.add_bias(y, jnp.pad(bias, (0, spare)) if spare else bias)
     if not wide:
         return y
     scores = y[..., :columns] if spare else y

@@ -9,118 +9,35 @@ Example:
     [2.0]
 """
 
-from exburn.losses.any_targets import (
-    AutoCrossentropy,
-    CrossEntropy,
-    auto_crossentropy,
-    cross_entropy,
-)
+from exburn.losses.any_targets import *
 from exburn.losses.base import FunctionLoss, Loss
 from exburn.losses.catalogue import deserialize, get, serialize
 from exburn.losses.circle_loss import Circle, circle
-from exburn.losses.crossentropy import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    SparseCategoricalCrossentropy,
-    binary_crossentropy,
-    categorical_crossentropy,
-    sparse_categorical_crossentropy,
-)
+from exburn.losses.crossentropy import *
 from exburn.losses.crossentropy import binary_crossentropy as binary_cross_entropy
 from exburn.losses.ctc_loss import CTC, ctc
-from exburn.losses.divergence import (
-    CategoricalGeneralizedCrossEntropy,
-    KLDivergence,
-    Poisson,
-    categorical_generalized_cross_entropy,
-    kl_divergence,
-    poisson,
-)
-from exburn.losses.focal import (
-    BinaryFocalCrossentropy,
-    CategoricalFocalCrossentropy,
-    binary_focal_crossentropy,
-    categorical_focal_crossentropy,
-)
-from exburn.losses.hinge import (
-    CategoricalHinge,
-    Hinge,
-    SquaredHinge,
-    categorical_hinge,
-    hinge,
-    squared_hinge,
-)
+from exburn.losses.divergence import *
+from exburn.losses.focal import *
+from exburn.losses.hinge import *
 from exburn.losses.overlap import Dice, Tversky, dice, tversky
-from exburn.losses.regression import (
-    CosineSimilarity,
-    Huber,
-    LogCosh,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    cosine_similarity,
-    huber,
-    log_cosh,
-    mean_absolute_error,
-    mean_absolute_percentage_error,
-    mean_squared_error,
-    mean_squared_logarithmic_error,
-)
+from exburn.losses.regression import *
 
+# fmt: off
 __all__ = [
-    "CTC",
-    "BinaryCrossentropy",
-    "BinaryFocalCrossentropy",
-    "CategoricalCrossentropy",
-    "CategoricalFocalCrossentropy",
-    "CategoricalGeneralizedCrossEntropy",
-    "CategoricalHinge",
-    "Circle",
-    "CosineSimilarity",
-    "CrossEntropy",
-    "AutoCrossentropy",
-    "Dice",
-    "FunctionLoss",
-    "Hinge",
-    "Huber",
-    "KLDivergence",
-    "LogCosh",
-    "Loss",
-    "MeanAbsoluteError",
-    "MeanAbsolutePercentageError",
-    "MeanSquaredError",
-    "MeanSquaredLogarithmicError",
-    "Poisson",
-    "SparseCategoricalCrossentropy",
-    "SquaredHinge",
-    "Tversky",
-    "auto_crossentropy",
-    "binary_cross_entropy",
-    "binary_crossentropy",
-    "binary_focal_crossentropy",
-    "categorical_crossentropy",
-    "categorical_focal_crossentropy",
-    "categorical_generalized_cross_entropy",
-    "categorical_hinge",
-    "circle",
-    "cosine_similarity",
-    "cross_entropy",
-    "ctc",
-    "deserialize",
-    "dice",
-    "get",
-    "hinge",
-    "huber",
-    "kl_divergence",
-    "log_cosh",
-    "mean_absolute_error",
-    "mean_absolute_percentage_error",
-    "mean_squared_error",
-    "mean_squared_logarithmic_error",
-    "poisson",
-    "serialize",
-    "sparse_categorical_crossentropy",
-    "squared_hinge",
-    "tversky",
+    "CTC", "BinaryCrossentropy", "BinaryFocalCrossentropy", "CategoricalCrossentropy",
+    "CategoricalFocalCrossentropy", "CategoricalGeneralizedCrossEntropy",
+    "CategoricalHinge", "Circle", "CosineSimilarity", "CrossEntropy",
+    "AutoCrossentropy", "Dice", "FunctionLoss", "Hinge", "Huber", "KLDivergence",
+    "LogCosh", "Loss", "MeanAbsoluteError", "MeanAbsolutePercentageError",
+    "MeanSquaredError", "MeanSquaredLogarithmicError", "Poisson",
+    "SparseCategoricalCrossentropy", "SquaredHinge", "Tversky", "auto_crossentropy",
+    "binary_cross_entropy", "binary_crossentropy", "binary_focal_crossentropy",
+    "categorical_crossentropy", "categorical_focal_crossentropy",
+    "categorical_generalized_cross_entropy", "categorical_hinge", "circle",
+    "cosine_similarity", "cross_entropy", "ctc", "deserialize", "dice", "get", "hinge",
+    "huber", "kl_divergence", "log_cosh", "mean_absolute_error",
+    "mean_absolute_percentage_error", "mean_squared_error",
+    "mean_squared_logarithmic_error", "poisson", "serialize",
+    "sparse_categorical_crossentropy", "squared_hinge", "tversky",
 ]
+# fmt: on

@@ -7,15 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_integer, check_rate
 from exburn.errors import ArgumentError
-from exburn.losses.base import FormulaLoss, replaced
+from exburn.losses.base import FormulaLoss, copy_with
 from exburn.losses.crossentropy import (
     BinaryCrossentropy,
     binary_crossentropy,
     categorical_crossentropy,
-    class_axis,
 )
-from exburn.losses.probabilities import check_smoothing, label_log_likelihood
+from exburn.losses.probabilities import label_log_likelihood
 from exburn.losses.shapes import as_float, check_labels, check_one_hot, class_labels
 from exburn.losses.targets import check_class_range, check_unit_interval
 
@@ -52,7 +52,7 @@ def cross_entropy(
         >>> round(float(cross_entropy([[0.0, 0.0, 1.0, 0.0]], logits)[0]), 4)
         1.3863
     """
-    axis = class_axis("cross_entropy", axis)
+    axis = check_integer("cross_entropy", "axis", axis)
     y_true = jnp.asarray(y_true)
     y_pred = jnp.asarray(y_pred)
     if _has_class_axis(y_true, y_pred, axis):
@@ -114,12 +114,14 @@ class CrossEntropy(FormulaLoss):
             reason = "from_logits must be 'auto', True or False"
             raise ArgumentError("CrossEntropy", reason, {"received": from_logits})
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing("CrossEntropy", label_smoothing)
-        self.axis = class_axis("CrossEntropy", axis)
+        self.label_smoothing = check_rate(
+            "CrossEntropy", "label_smoothing", label_smoothing
+        )
+        self.axis = check_integer("CrossEntropy", "axis", axis)
 
     def with_from_logits(self, from_logits: bool) -> CrossEntropy:
         """A copy that takes predictions for logits, or for probabilities."""
-        return replaced(self, from_logits=from_logits)
+        return copy_with(self, from_logits=from_logits)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         one_hot = _has_class_axis(y_true, y_pred, self.axis)
@@ -195,14 +197,7 @@ class AutoCrossentropy(FormulaLoss):
 
     formula = staticmethod(auto_crossentropy)
     casts_targets = False
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "crossentropy",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+    _default_name = "crossentropy"
 
     def resolved(self, y_pred: Any) -> BinaryCrossentropy | CrossEntropy:
         """The loss that predictions of this shape call for."""

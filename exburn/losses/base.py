@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import registry
+from exburn.core.constructors import with_default
 from exburn.core.forward_context import carried_mask
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, ShapeError
@@ -79,7 +79,7 @@ class Loss:
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ):
-        self.name = name or snake_case(type(self).__name__)
+        self.name = name or registry.snake_case(type(self).__name__)
         self.reduction = standardize_reduction(reduction)
         dtype = getattr(dtype, "compute_dtype", dtype)
         self._dtype = None if dtype is None else standardize_dtype(dtype)
@@ -135,9 +135,9 @@ class Loss:
         """
         mask = self._mask if mask is None else mask
         mask = carried_mask(y_pred) if mask is None else mask
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         reduce = functools.partial(
-            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+            self._reduce, y_true, y_pred, sample_weight, mask, row_mask
         )
         labels = self._kernel_labels(y_true, y_pred)
         if labels is not None:
@@ -153,7 +153,7 @@ class Loss:
         return reduce(values if apart else _for_each_entry(self.name, values, mask))
 
     def _keeps_apart(self, mask: Any, y_true: Any, y_pred: Any) -> bool:
-        """Whether it has a value for each entry of the mask."""
+        """Whether the loss has a value for each entry of the mask."""
         if mask is None or jnp.ndim(mask) < 2:
             return True
         try:
@@ -166,12 +166,12 @@ class Loss:
         self, y_true: Any, y_pred: Any, sample_weight: Any, mask: Any, row_mask: Any
     ) -> jax.Array | None:
         """The weights of the values in the loss, if a kernel computes its gradient."""
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         labels = self._kernel_labels(y_true, y_pred)
         if labels is None:
             return None
         reduce = functools.partial(
-            self._reduced, y_true, y_pred, sample_weight, mask, row_mask
+            self._reduce, y_true, y_pred, sample_weight, mask, row_mask
         )
         return row_factors(reduce, labels.shape)
 
@@ -185,7 +185,7 @@ class Loss:
             return None
         return class_labels(self.name, y_true, y_pred)
 
-    def _reduced(
+    def _reduce(
         self, y_true, y_pred, sample_weight, mask, row_mask, values
     ) -> jax.Array:
         given = _booleans(mask, row_mask)
@@ -202,7 +202,7 @@ class Loss:
         if self.per_sample is None:
             self.per_sample = self.masks_rows = values.ndim > 0
 
-    def _converted(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+    def _convert(self, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         def cast(x: Any) -> jax.Array:
             return as_float(x, self._dtype)
 
@@ -210,10 +210,10 @@ class Loss:
         take = cast if self.casts_predictions or self._dtype else jnp.asarray
         y_pred, y_true = as_arrays(y_pred, take), as_arrays(y_true, keep)
         if isinstance(y_true, jax.Array) and isinstance(y_pred, jax.Array):
-            return self._aligned(y_true, y_pred)
+            return self._align(y_true, y_pred)
         return y_true, y_pred
 
-    def _aligned(
+    def _align(
         self, y_true: jax.Array, y_pred: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         return rank_for(self.call, self, y_true, y_pred)
@@ -262,9 +262,13 @@ def _booleans(*masks: Any) -> list[jax.Array]:
     return [jnp.asarray(m).astype(bool) for m in masks if m is not None]
 
 
-def snake_case(name: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
+def name_constructor(cls: Any) -> None:
+    """Gives a class of a formula, if it has no constructor of its own, its base's with
+    another default name: ``_default_name``, or the formula's.
+    """
+    if "formula" in vars(cls) and "__init__" not in vars(cls):
+        name = vars(cls).get("_default_name", cls.formula.__name__)
+        cls.__init__ = with_default(cls.__init__, "name", name)
 
 
 class FormulaLoss(Loss):
@@ -276,8 +280,21 @@ class FormulaLoss(Loss):
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]
+    _default_name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     @property
     def fn(self) -> Callable[..., jax.Array]:
@@ -287,7 +304,7 @@ class FormulaLoss(Loss):
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_same(self.name, y_true, y_pred)
 
-    def _aligned(
+    def _align(
         self, y_true: jax.Array, y_pred: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         return y_true, y_pred  # left to the formula, which checks them first
@@ -360,7 +377,7 @@ class FunctionLoss(Loss):
         """Finds out whether the function returns one value per row or a scalar."""
 
         def values(t: Any, p: Any) -> jax.Array:
-            out = self.call(*self._converted(t, p))
+            out = self.call(*self._convert(t, p))
             if out is None:
                 raise ShapeError(
                     self.name,
@@ -400,7 +417,7 @@ class FunctionLoss(Loss):
 def function_name(fn: Callable[..., Any]) -> str:
     """A function's own name; for a partial, that of what it wraps."""
     fn = getattr(fn, "func", fn)
-    return getattr(fn, "__name__", None) or snake_case(type(fn).__name__)
+    return getattr(fn, "__name__", None) or registry.snake_case(type(fn).__name__)
 
 
 def function_config(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -438,7 +455,7 @@ def takes_predictions_first(fn: Callable[..., Any]) -> bool:
     )
 
 
-def replaced(loss: Any, **attributes: Any) -> Any:
+def copy_with(loss: Any, **attributes: Any) -> Any:
     """A copy of the loss with other attributes."""
     other = copy.copy(loss)
     for name, value in attributes.items():

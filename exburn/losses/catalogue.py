@@ -8,65 +8,28 @@ from typing import Any, overload
 
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
+from exburn.core.registry import snake_case
 from exburn.errors import DTypeError, unknown_name
-from exburn.losses.any_targets import AutoCrossentropy, CrossEntropy
-from exburn.losses.base import FormulaLoss, FunctionLoss, Loss, snake_case
-from exburn.losses.circle_loss import Circle
-from exburn.losses.crossentropy import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    SparseCategoricalCrossentropy,
-)
-from exburn.losses.ctc_loss import CTC
-from exburn.losses.divergence import (
-    CategoricalGeneralizedCrossEntropy,
-    KLDivergence,
-    Poisson,
-)
-from exburn.losses.focal import BinaryFocalCrossentropy, CategoricalFocalCrossentropy
-from exburn.losses.hinge import CategoricalHinge, Hinge, SquaredHinge
-from exburn.losses.overlap import Dice, Tversky
+from exburn.losses.any_targets import *
+from exburn.losses.base import FormulaLoss, FunctionLoss, Loss
+from exburn.losses.circle_loss import *
+from exburn.losses.crossentropy import *
+from exburn.losses.ctc_loss import *
+from exburn.losses.divergence import *
+from exburn.losses.focal import *
+from exburn.losses.hinge import *
+from exburn.losses.overlap import *
 from exburn.losses.own_call import OwnCall, has_own_call
-from exburn.losses.regression import (
-    CosineSimilarity,
-    Huber,
-    LogCosh,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-)
+from exburn.losses.regression import *
 
 __all__ = ["CLASSES", "FUNCTIONS", "as_loss", "deserialize", "get", "serialize"]
 
 CLASSES: dict[str, type[FormulaLoss]] = {
-    cls.__name__: cls
-    for cls in (
-        BinaryCrossentropy,
-        BinaryFocalCrossentropy,
-        CTC,
-        CategoricalCrossentropy,
-        CategoricalFocalCrossentropy,
-        CategoricalGeneralizedCrossEntropy,
-        CategoricalHinge,
-        Circle,
-        CosineSimilarity,
-        CrossEntropy,
-        AutoCrossentropy,
-        Dice,
-        Hinge,
-        Huber,
-        KLDivergence,
-        LogCosh,
-        MeanAbsoluteError,
-        MeanAbsolutePercentageError,
-        MeanSquaredError,
-        MeanSquaredLogarithmicError,
-        Poisson,
-        SparseCategoricalCrossentropy,
-        SquaredHinge,
-        Tversky,
-    )
+    name: value
+    for name, value in sorted(globals().items())
+    if isinstance(value, type)
+    and issubclass(value, FormulaLoss)
+    and value is not FormulaLoss
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     cls.formula.__name__: cls.formula for cls in CLASSES.values()
@@ -122,7 +85,7 @@ def get(identifier: Any) -> Any:
         if identifier in FUNCTIONS:
             return FUNCTIONS[identifier]
         cls = _NAMES.get(identifier)
-        return get(_registered(identifier)) if cls is None else cls.formula
+        return get(_lookup_registered(identifier)) if cls is None else cls.formula
     made = as_loss(identifier)
     if callable(identifier) and not inspect.isclass(identifier):
         return identifier
@@ -172,10 +135,10 @@ def _by_name(name: str) -> Loss:
     cls = _NAMES.get(name)
     if cls is not None:
         return cls(name=name) if name == "binary_cross_entropy" else cls()
-    return as_loss(_registered(name))
+    return as_loss(_lookup_registered(name))
 
 
-def _registered(name: str) -> Any:
+def _lookup_registered(name: str) -> Any:
     """What the user has registered; it is no other name."""
     try:
         found = registry.lookup(name, "loss")

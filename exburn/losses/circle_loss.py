@@ -162,7 +162,7 @@ class Circle(FormulaLoss):
         mask: Any = None,
         row_mask: Any = None,
     ) -> jax.Array:
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         rows = None
         for given in (mask, row_mask):
             if given is not None:

@@ -7,15 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_label
-from exburn.errors import ArgumentError
+from exburn.core.checks import check_integer, check_rate
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import (
-    check_smoothing,
-    clipped,
+    clip_probability,
     label_log_likelihood,
     log_distribution,
-    smoothed,
+    smooth_targets,
     weighted_log,
 )
 from exburn.losses.shapes import (
@@ -64,11 +62,11 @@ def binary_crossentropy(
         0.6931
     """
     y_true, y_pred = paired("binary_crossentropy", y_true, y_pred)
-    y_true = smoothed(y_true, label_smoothing, 2)
+    y_true = smooth_targets(y_true, label_smoothing, 2)
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
     else:
-        y_pred = clipped(y_pred)
+        y_pred = clip_probability(y_pred)
         log_p, log_q = jnp.log(y_pred), jnp.log(1 - y_pred)
     return jnp.mean(-y_true * log_p - (1 - y_true) * log_q, axis=axis)
 
@@ -101,11 +99,11 @@ def categorical_crossentropy(
         0.6931
     """
     op = "categorical_crossentropy"
-    axis = class_axis(op, axis)
+    axis = check_integer(op, "axis", axis)
     y_pred = as_float(y_pred)
     y_true = jnp.asarray(y_true).astype(y_pred.dtype)
     check_one_hot(op, y_true, y_pred, axis)
-    y_true = smoothed(y_true, label_smoothing, y_pred.shape[axis])
+    y_true = smooth_targets(y_true, label_smoothing, y_pred.shape[axis])
     log = log_distribution(y_pred, from_logits, axis)
     return -jnp.sum(weighted_log(y_true, log), axis=axis)
 
@@ -139,7 +137,7 @@ def sparse_categorical_crossentropy(
         0.2877
     """
     op = "sparse_categorical_crossentropy"
-    axis = class_axis(op, axis)
+    axis = check_integer(op, "axis", axis)
     y_pred = jnp.asarray(y_pred)
     labels = class_labels(op, y_true, y_pred, axis)
     if ignore_class is None:
@@ -150,13 +148,6 @@ def sparse_categorical_crossentropy(
     labels = jnp.where(kept, labels, 0)
     values = -label_log_likelihood(labels, y_pred, from_logits, axis)
     return jnp.where(kept, values, 0)
-
-
-def class_axis(op: str, axis: int) -> int:
-    """Checks that an axis is an int, and not a bool that took its place."""
-    if isinstance(axis, bool) or not isinstance(axis, int):
-        raise ArgumentError(op, "axis must be an int", {"axis": axis})
-    return axis
 
 
 class BinaryCrossentropy(FormulaLoss):
@@ -199,7 +190,9 @@ class BinaryCrossentropy(FormulaLoss):
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing("BinaryCrossentropy", label_smoothing)
+        self.label_smoothing = check_rate(
+            "BinaryCrossentropy", "label_smoothing", label_smoothing
+        )
         self.axis = axis
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
@@ -250,8 +243,8 @@ class CategoricalCrossentropy(FormulaLoss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         op = "CategoricalCrossentropy"
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing(op, label_smoothing)
-        self.axis = class_axis(op, axis)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
+        self.axis = check_integer(op, "axis", axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_one_hot(self.name, y_true, y_pred, self.axis)
@@ -305,8 +298,10 @@ class SparseCategoricalCrossentropy(FormulaLoss):
         self.ignore_class = ignore_class
         if ignore_class is not None:
             op = "SparseCategoricalCrossentropy"
-            self.ignore_class = check_label(op, "ignore_class", ignore_class)
-        self.axis = class_axis("SparseCategoricalCrossentropy", axis)
+            self.ignore_class = check_integer(
+                op, "ignore_class", ignore_class, floats=True
+            )
+        self.axis = check_integer("SparseCategoricalCrossentropy", "axis", axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_labels(self.name, y_true, y_pred, self.axis)

@@ -84,14 +84,6 @@ class CTC(FormulaLoss):
     elementwise = False
     casts_targets = False
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "ctc",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         _check(self.name, y_true, y_pred)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ArgumentError
+from exburn.core.checks import check_number
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import EPSILON
 from exburn.losses.shapes import as_float, check_labels, class_labels, paired
@@ -128,14 +128,6 @@ class KLDivergence(FormulaLoss):
     formula = staticmethod(kl_divergence)
     elementwise = False
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "kl_divergence",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_unit_interval(self.name, y_true)
 
@@ -162,14 +154,6 @@ class Poisson(FormulaLoss):
     """
 
     formula = staticmethod(poisson)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "poisson",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_not_below(self.name, y_true, 0)
@@ -214,10 +198,8 @@ class CategoricalGeneralizedCrossEntropy(FormulaLoss):
         dtype: Any = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not 0 < q < 1:
-            op = "CategoricalGeneralizedCrossEntropy"
-            raise ArgumentError(op, "q must be between 0 and 1", {"q": q})
-        self.q = q
+        op = "CategoricalGeneralizedCrossEntropy"
+        self.q = check_number(op, "q", q, high=1, open_low=True, open_high=True)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_labels(self.name, y_true, y_pred)

@@ -7,13 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_integer, check_rate
 from exburn.losses.base import FormulaLoss
-from exburn.losses.crossentropy import class_axis
 from exburn.losses.probabilities import (
-    check_smoothing,
-    clipped,
-    normalized,
-    smoothed,
+    clip_probability,
+    normalize_probabilities,
+    smooth_targets,
     weighted_log,
 )
 from exburn.losses.shapes import as_float, check_one_hot, paired
@@ -62,12 +61,12 @@ def binary_focal_crossentropy(
         0.1733
     """
     y_true, y_pred = paired("binary_focal_crossentropy", y_true, y_pred)
-    y_true = smoothed(y_true, label_smoothing, 2)
+    y_true = smooth_targets(y_true, label_smoothing, 2)
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
         y_pred = jax.nn.sigmoid(y_pred)
     else:
-        p = clipped(y_pred)
+        p = clip_probability(y_pred)
         log_p, log_q = jnp.log(p), jnp.log(1 - p)
     values = -y_true * log_p - (1 - y_true) * log_q
     p_true = y_true * y_pred + (1 - y_true) * (1 - y_pred)
@@ -122,12 +121,12 @@ def categorical_focal_crossentropy(
     y_pred = as_float(y_pred)
     y_true = jnp.asarray(y_true).astype(y_pred.dtype)
     check_one_hot(op, y_true, y_pred, axis)
-    y_true = smoothed(y_true, label_smoothing, y_pred.shape[axis])
+    y_true = smooth_targets(y_true, label_smoothing, y_pred.shape[axis])
     if from_logits:
         log = jax.nn.log_softmax(y_pred, axis=axis)
         p = jnp.exp(log)
     else:
-        p = clipped(normalized(y_pred, axis))
+        p = clip_probability(normalize_probabilities(y_pred, axis))
         log = jnp.log(p)
     weight = jnp.asarray(alpha, p.dtype) * _power(1 - p, gamma)
     return -jnp.sum(weight * weighted_log(y_true, log), axis=axis)
@@ -190,7 +189,7 @@ class BinaryFocalCrossentropy(FormulaLoss):
         self.gamma = gamma
         self.from_logits = from_logits
         op = "BinaryFocalCrossentropy"
-        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
         self.axis = axis
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
@@ -246,8 +245,8 @@ class CategoricalFocalCrossentropy(FormulaLoss):
         self.gamma = gamma
         self.from_logits = from_logits
         op = "CategoricalFocalCrossentropy"
-        self.label_smoothing = check_smoothing(op, label_smoothing)
-        self.axis = class_axis(op, axis)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
+        self.axis = check_integer(op, "axis", axis)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
         check_one_hot(self.name, y_true, y_pred, self.axis)

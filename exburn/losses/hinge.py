@@ -112,14 +112,6 @@ class Hinge(FormulaLoss):
 
     formula = staticmethod(hinge)
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "hinge",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_hinge_labels(self.name, y_true)
 
@@ -145,14 +137,6 @@ class SquaredHinge(FormulaLoss):
     """
 
     formula = staticmethod(squared_hinge)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "squared_hinge",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_hinge_labels(self.name, y_true)
@@ -180,14 +164,6 @@ class CategoricalHinge(FormulaLoss):
 
     formula = staticmethod(categorical_hinge)
     elementwise = False
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "categorical_hinge",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_unit_interval(self.name, y_true)

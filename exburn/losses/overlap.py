@@ -109,7 +109,7 @@ class _OverlapLoss(FormulaLoss):
         mask: Any = None,
         row_mask: Any = None,
     ) -> jax.Array:
-        y_true, y_pred = self._converted(y_true, y_pred)
+        y_true, y_pred = self._convert(y_true, y_pred)
         if mask is not None:
             mask = jnp.asarray(mask).astype(bool)
             y_true, y_pred = blanked((y_true, y_pred), mask, 0)

@@ -7,19 +7,17 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from exburn.errors import ArgumentError
 from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
 
 __all__ = [
     "EPSILON",
-    "check_smoothing",
     "chosen",
-    "clipped",
+    "clip_probability",
     "label_log_likelihood",
     "log_distribution",
-    "normalized",
-    "smoothed",
+    "normalize_probabilities",
+    "smooth_targets",
     "weighted_log",
 ]
 
@@ -27,19 +25,19 @@ EPSILON = 1e-7
 
 
 @jax.custom_jvp
-def clipped(probability: jax.Array) -> jax.Array:
-    """At least 1e-7 from 0 and from 1, so that both logarithms are finite."""
+def clip_probability(probability: jax.Array) -> jax.Array:
+    """A probability at least 1e-7 from 0 and from 1: both logarithms are finite."""
     return jnp.clip(probability, EPSILON, 1 - EPSILON)
 
 
-@clipped.defjvp
+@clip_probability.defjvp
 def _clipped_jvp(primals, tangents):
     (p,), (t,) = primals, tangents
-    return clipped(p), _inside(p) * t
+    return clip_probability(p), _inside(p) * t
 
 
 def _inside(p: jax.Array) -> jax.Array:
-    """The derivative of ``clipped``: 1 or 0, and a half at either end, as in JAX.
+    """The derivative of ``clip_probability``: 1, 0, or a half at either end, as in JAX.
 
     Without divisions, which JAX's has: on a CPU each is a kernel of its own, and takes
     as long to compile as a layer. So have the derivatives of a share's logarithm.
@@ -50,18 +48,18 @@ def _inside(p: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def _log_share(part: jax.Array, total: jax.Array) -> jax.Array:
-    return jnp.log(clipped(part / total))
+    return jnp.log(clip_probability(part / total))
 
 
 @_log_share.defjvp
 def _log_share_jvp(primals, tangents):
     (part, total), (part_dot, total_dot) = primals, tangents
     share = part / total
-    slope = _inside(share) / (clipped(share) * total)
+    slope = _inside(share) / (clip_probability(share) * total)
     return _log_share(part, total), slope * (part_dot - share * total_dot)
 
 
-def normalized(probabilities: jax.Array, axis: int) -> jax.Array:
+def normalize_probabilities(probabilities: jax.Array, axis: int) -> jax.Array:
     """The probabilities, made to sum to 1 along ``axis``."""
     return probabilities / jnp.sum(probabilities, axis=axis, keepdims=True)
 
@@ -137,15 +135,6 @@ def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:
     return weight * jnp.where(weight == 0, 0, log)
 
 
-def smoothed(y_true: jax.Array, amount: float, parts: int) -> jax.Array:
+def smooth_targets(y_true: jax.Array, amount: float, parts: int) -> jax.Array:
     """Targets mixed with the uniform distribution over ``parts``."""
     return y_true * (1 - amount) + amount / parts if amount else y_true
-
-
-def check_smoothing(op: str, label_smoothing: float) -> float:
-    """Label smoothing is a share, from 0 to 1."""
-    if not 0 <= label_smoothing <= 1:
-        raise ArgumentError(
-            op, "label_smoothing must be from 0 to 1", {"received": label_smoothing}
-        )
-    return label_smoothing

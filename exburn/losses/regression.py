@@ -221,14 +221,6 @@ class MeanSquaredError(FormulaLoss):
 
     formula = staticmethod(mean_squared_error)
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_squared_error",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
 
 class MeanAbsoluteError(FormulaLoss):
     """Mean of absolute differences, ``mean(|y_true - y_pred|)``.
@@ -250,14 +242,6 @@ class MeanAbsoluteError(FormulaLoss):
     """
 
     formula = staticmethod(mean_absolute_error)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_absolute_error",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
 
 class MeanAbsolutePercentageError(FormulaLoss):
@@ -281,14 +265,6 @@ class MeanAbsolutePercentageError(FormulaLoss):
 
     formula = staticmethod(mean_absolute_percentage_error)
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_absolute_percentage_error",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-
 
 class MeanSquaredLogarithmicError(FormulaLoss):
     """Mean of ``(log(1 + y_true) - log(1 + y_pred))²``, for values that span decades.
@@ -311,14 +287,6 @@ class MeanSquaredLogarithmicError(FormulaLoss):
     """
 
     formula = staticmethod(mean_squared_logarithmic_error)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_squared_logarithmic_error",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         check_not_below(self.name, y_true, 0)
@@ -383,14 +351,6 @@ class LogCosh(FormulaLoss):
     """
 
     formula = staticmethod(log_cosh)
-
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "log_cosh",
-        dtype: Any = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
 
 
 class CosineSimilarity(FormulaLoss):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.cross_entropy import is_long, ranks_first, without_spare
 from exburn.losses.probabilities import chosen
@@ -269,9 +270,6 @@ class Accuracy(FormulaMetric):
     elementwise = False
     direction = "up"
 
-    def __init__(self, name: str = "accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class BinaryAccuracy(FormulaMetric):
     """Share of yes/no predictions that are right.
@@ -335,9 +333,6 @@ class CategoricalAccuracy(FormulaMetric):
     elementwise = False
     direction = "up"
 
-    def __init__(self, name: str = "categorical_accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class SparseCategoricalAccuracy(FormulaMetric):
     """Share of rows whose highest score is at the label.
@@ -363,9 +358,6 @@ class SparseCategoricalAccuracy(FormulaMetric):
     formula = staticmethod(sparse_categorical_accuracy)
     elementwise = False
     direction = "up"
-
-    def __init__(self, name: str = "sparse_categorical_accuracy", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         if _is_across(y_true.shape, y_pred.shape[:-1]):
@@ -407,7 +399,7 @@ class TopKCategoricalAccuracy(FormulaMetric):
         self, k: int = 5, name: str = "top_k_categorical_accuracy", dtype: Any = None
     ):
         super().__init__(name=name, dtype=dtype)
-        self.k = _positive("TopKCategoricalAccuracy", k)
+        self.k = check_count("TopKCategoricalAccuracy", "k", k)
 
 
 class SparseTopKCategoricalAccuracy(FormulaMetric):
@@ -446,11 +438,5 @@ class SparseTopKCategoricalAccuracy(FormulaMetric):
         from_sorted_ids: bool = False,
     ):
         super().__init__(name=name, dtype=dtype)
-        self.k = _positive("SparseTopKCategoricalAccuracy", k)
+        self.k = check_count("SparseTopKCategoricalAccuracy", "k", k)
         self.from_sorted_ids = from_sorted_ids
-
-
-def _positive(op: str, k: int) -> int:
-    if not k >= 1:
-        raise ArgumentError(op, "k must be at least 1", {"k": k})
-    return k

@@ -13,8 +13,8 @@ import numpy as np
 
 from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
+from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.losses.base import snake_case
 from exburn.losses.reduction import blanked
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
@@ -114,9 +114,9 @@ class Metric:
     # a class written the pure way overrides all three.
     def init(self) -> State:
         """A fresh state: nested dicts of host arrays."""
-        with self._swapped(None):
+        with self._swap_state(None):
             self.reset_state()
-            return self._taken()
+            return self._take_state()
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -130,7 +130,7 @@ class Metric:
             sample_weight: ``[batch]`` or ``[batch, …]``; rows of weight 0 contribute
                 nothing, even if they are not finite.
         """
-        with self._swapped(state):
+        with self._swap_state(state):
             if sample_weight is None:
                 self.update_state(y_true, y_pred)
             elif self._takes_weight:
@@ -142,11 +142,11 @@ class Metric:
                     "update_state() takes no sample_weight, so rows cannot be weighted",
                     hint="Give it a third parameter, sample_weight=None.",
                 )
-            return self._taken()
+            return self._take_state()
 
     def compute(self, state: State) -> Any:
         """The metric's value: an array, scalar for most metrics."""
-        with self._swapped(state):
+        with self._swap_state(state):
             value = self.result()
             # Keras code may return a variable; its state is swapped out again.
             return value.value if isinstance(value, MetricVariable) else value
@@ -264,18 +264,18 @@ class Metric:
         self, metric_variables: Sequence[Any], *args: Any, **kwargs: Any
     ) -> list[Any]:
         """Values of :attr:`variables` after one more batch; changes nothing."""
-        with self._assigned(metric_variables):
+        with self._assign_values(metric_variables):
             self.update_state(*args, **kwargs)
             return [v.value for v in self.variables]
 
     def stateless_result(self, metric_variables: Sequence[Any]) -> Any:
         """The value for given values of :attr:`variables`."""
-        with self._assigned(metric_variables):
+        with self._assign_values(metric_variables):
             return self.result()
 
     def stateless_reset_state(self) -> list[Any]:
         """Fresh values of :attr:`variables`."""
-        with self._swapped(None):
+        with self._swap_state(None):
             self.reset_state()
             return [v.value for v in self.variables]
 
@@ -332,17 +332,17 @@ class Metric:
 
     def state(self) -> State:
         """The state as it is, as :meth:`init` gives a fresh one."""
-        return self._taken()
+        return self._take_state()
 
     def kept(self, state: State | None = None) -> contextlib.AbstractContextManager:
         """A block, begun on another state if one is given, that leaves no trace."""
-        return self._swapped(self._taken() if state is None else state)
+        return self._swap_state(self._take_state() if state is None else state)
 
-    def _taken(self) -> State:
+    def _take_state(self) -> State:
         children = self._children()
         if not children:
             return dict(self._current())
-        nested = {name: child._taken() for name, child in children.items()}
+        nested = {name: child._take_state() for name, child in children.items()}
         return {**self._current(), _NESTED: nested}
 
     def _give(self, state: State) -> None:
@@ -351,7 +351,7 @@ class Metric:
             child._give(state[_NESTED][name])
 
     @contextlib.contextmanager
-    def _swapped(self, state: State | None) -> Iterator[None]:
+    def _swap_state(self, state: State | None) -> Iterator[None]:
         """Works on another state (``None``: a fresh one) within the block."""
         before = [(metric, metric._state) for metric in self._tree()]
         try:
@@ -366,7 +366,7 @@ class Metric:
                 metric._state = own
 
     @contextlib.contextmanager
-    def _assigned(self, values: Sequence[Any]) -> Iterator[None]:
+    def _assign_values(self, values: Sequence[Any]) -> Iterator[None]:
         variables = self.variables
         if len(values) != len(variables):
             raise ArgumentError(
@@ -374,7 +374,7 @@ class Metric:
                 "metric_variables must have one value for each variable",
                 {"received": len(values), "variables": len(variables)},
             )
-        with self._swapped(self._taken()):
+        with self._swap_state(self._take_state()):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
             yield

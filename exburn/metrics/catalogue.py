@@ -9,60 +9,23 @@ from typing import Any, overload
 from exburn import losses
 from exburn.core import registry
 from exburn.core.checks import check_not_of_keras
+from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
-from exburn.losses.base import snake_case
 from exburn.losses.catalogue import FUNCTIONS as LOSS_FUNCTIONS
 from exburn.losses.shapes import check_labels, check_one_hot, check_same
 from exburn.metrics import accuracy as accuracies
 from exburn.metrics import correlation
-from exburn.metrics.accuracy import (
-    Accuracy,
-    BinaryAccuracy,
-    CategoricalAccuracy,
-    SparseCategoricalAccuracy,
-    SparseTopKCategoricalAccuracy,
-    TopKCategoricalAccuracy,
-)
-from exburn.metrics.auc import AUC
+from exburn.metrics.accuracy import *
+from exburn.metrics.auc import *
 from exburn.metrics.base import Metric
-from exburn.metrics.confusion import (
-    FalseNegatives,
-    FalsePositives,
-    Precision,
-    Recall,
-    TrueNegatives,
-    TruePositives,
-)
-from exburn.metrics.correlation import ConcordanceCorrelation, PearsonCorrelation
-from exburn.metrics.f_score import F1Score, FBetaScore
-from exburn.metrics.from_losses import (
-    BinaryCrossentropy,
-    CategoricalCrossentropy,
-    CategoricalHinge,
-    Hinge,
-    KLDivergence,
-    Poisson,
-    SparseCategoricalCrossentropy,
-    SquaredHinge,
-)
-from exburn.metrics.iou import BinaryIoU, IoU, MeanIoU, OneHotIoU, OneHotMeanIoU
-from exburn.metrics.means import Mean, MeanMetricWrapper, Sum
-from exburn.metrics.operating_points import (
-    PrecisionAtRecall,
-    RecallAtPrecision,
-    SensitivityAtSpecificity,
-    SpecificityAtSensitivity,
-)
-from exburn.metrics.regression import (
-    CosineSimilarity,
-    LogCoshError,
-    MeanAbsoluteError,
-    MeanAbsolutePercentageError,
-    MeanSquaredError,
-    MeanSquaredLogarithmicError,
-    R2Score,
-    RootMeanSquaredError,
-)
+from exburn.metrics.confusion import *
+from exburn.metrics.correlation import *
+from exburn.metrics.f_score import *
+from exburn.metrics.from_losses import *
+from exburn.metrics.iou import *
+from exburn.metrics.means import *
+from exburn.metrics.operating_points import *
+from exburn.metrics.regression import *
 
 __all__ = [
     "CLASSES",
@@ -74,62 +37,17 @@ __all__ = [
     "serialize",
 ]
 
+_BASES = (Metric, FormulaMetric, ThresholdMetric)
+_own = sorted(globals().items())
 CLASSES: dict[str, type[Metric]] = {
-    cls.__name__: cls
-    for cls in (
-        AUC,
-        Accuracy,
-        BinaryAccuracy,
-        BinaryCrossentropy,
-        BinaryIoU,
-        CategoricalAccuracy,
-        CategoricalCrossentropy,
-        CategoricalHinge,
-        ConcordanceCorrelation,
-        CosineSimilarity,
-        F1Score,
-        FBetaScore,
-        FalseNegatives,
-        FalsePositives,
-        Hinge,
-        IoU,
-        KLDivergence,
-        LogCoshError,
-        Mean,
-        MeanAbsoluteError,
-        MeanAbsolutePercentageError,
-        MeanIoU,
-        MeanMetricWrapper,
-        MeanSquaredError,
-        MeanSquaredLogarithmicError,
-        OneHotIoU,
-        OneHotMeanIoU,
-        PearsonCorrelation,
-        Poisson,
-        Precision,
-        PrecisionAtRecall,
-        R2Score,
-        Recall,
-        RecallAtPrecision,
-        RootMeanSquaredError,
-        SensitivityAtSpecificity,
-        SparseCategoricalAccuracy,
-        SparseCategoricalCrossentropy,
-        SparseTopKCategoricalAccuracy,
-        SpecificityAtSensitivity,
-        SquaredHinge,
-        Sum,
-        TopKCategoricalAccuracy,
-        TrueNegatives,
-        TruePositives,
-    )
+    name: value
+    for name, value in _own
+    if isinstance(value, type) and issubclass(value, Metric) and value not in _BASES
 }
-_own = (
-    *(getattr(accuracies, name) for name in accuracies.__all__),
-    *(getattr(correlation, name) for name in correlation.__all__),
-)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    fn.__name__: fn for fn in _own if not inspect.isclass(fn)
+    name: value
+    for name, value in _own
+    if inspect.isfunction(value) and name in (*accuracies.__all__, *correlation.__all__)
 }
 _ALIASES: dict[str, type[Metric]] = {
     "bce": BinaryCrossentropy,
@@ -187,7 +105,7 @@ def get(identifier: Any) -> Metric | None:
     if isinstance(identifier, Mapping):
         return deserialize(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, Metric):
-        return _made(identifier)
+        return _make(identifier)
     if inspect.isclass(identifier) and issubclass(identifier, losses.Loss):
         return MeanMetricWrapper(identifier())
     check_not_of_keras("metrics.get", identifier)
@@ -202,7 +120,7 @@ def get(identifier: Any) -> Metric | None:
 
 def _by_name(name: str) -> Metric:
     if name in _NAMES:
-        return _made(_NAMES[name])
+        return _make(_NAMES[name])
     function = FUNCTIONS.get(name) or LOSS_FUNCTIONS.get(name)
     if function is not None:
         return MeanMetricWrapper(function)
@@ -213,7 +131,7 @@ def _by_name(name: str) -> Metric:
     return get(found)
 
 
-def _made(cls: type[Metric]) -> Metric:
+def _make(cls: type[Metric]) -> Metric:
     required = [
         p.name
         for p in inspect.signature(cls).parameters.values()

@@ -66,7 +66,7 @@ def _above(histogram: jax.Array) -> jax.Array:
     return jnp.flip(jnp.cumsum(jnp.flip(histogram, 0), axis=0), 0)[1:]
 
 
-def _counted(kind: str) -> Any:
+def _count_of(kind: str) -> Any:
     return FromState(lambda metric: getattr(metric.counts(metric._current()), kind))
 
 
@@ -98,8 +98,8 @@ class ThresholdMetric(Metric):
         self.top_k = top_k
         self.class_id = class_id
 
-    true_positives, false_positives = _counted("tp"), _counted("fp")
-    true_negatives, false_negatives = _counted("tn"), _counted("fn")
+    true_positives, false_positives = _count_of("tp"), _count_of("fp")
+    true_negatives, false_negatives = _count_of("tn"), _count_of("fn")
 
     def init(self) -> State:
         size = len(self._sorted) + 1
@@ -382,16 +382,6 @@ class FalseNegatives(_Counter):
 
 class _Selecting(_ListedThresholds):
     direction = "up"
-
-    def __init__(
-        self,
-        thresholds: Thresholds = None,
-        top_k: int | None = None,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ):
-        super().__init__(thresholds, top_k, class_id, name, dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {"top_k": self.top_k, "class_id": self.class_id, **super().get_config()}

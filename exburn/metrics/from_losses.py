@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from exburn.core.checks import check_rate
 from exburn.losses.crossentropy import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -13,7 +14,6 @@ from exburn.losses.crossentropy import (
 )
 from exburn.losses.divergence import kl_divergence, poisson
 from exburn.losses.hinge import categorical_hinge, hinge, squared_hinge
-from exburn.losses.probabilities import check_smoothing
 from exburn.losses.shapes import class_labels
 from exburn.metrics.means import FormulaMetric
 
@@ -65,7 +65,9 @@ class BinaryCrossentropy(FormulaMetric):
     ):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing("BinaryCrossentropy", label_smoothing)
+        self.label_smoothing = check_rate(
+            "BinaryCrossentropy", "label_smoothing", label_smoothing
+        )
 
 
 class CategoricalCrossentropy(FormulaMetric):
@@ -109,7 +111,7 @@ class CategoricalCrossentropy(FormulaMetric):
         super().__init__(name=name, dtype=dtype)
         op = "CategoricalCrossentropy"
         self.from_logits = from_logits
-        self.label_smoothing = check_smoothing(op, label_smoothing)
+        self.label_smoothing = check_rate(op, "label_smoothing", label_smoothing)
         self.axis = axis
 
 
@@ -186,9 +188,6 @@ class KLDivergence(FormulaMetric):
     elementwise = False
     direction = "down"
 
-    def __init__(self, name: str = "kl_divergence", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class Poisson(FormulaMetric):
     """Mean of ``y_pred - y_true · log(y_pred)``, for counts.
@@ -212,9 +211,6 @@ class Poisson(FormulaMetric):
 
     formula = staticmethod(poisson)
     direction = "down"
-
-    def __init__(self, name: str = "poisson", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class Hinge(FormulaMetric):
@@ -240,9 +236,6 @@ class Hinge(FormulaMetric):
     formula = staticmethod(hinge)
     direction = "down"
 
-    def __init__(self, name: str = "hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class SquaredHinge(FormulaMetric):
     """Mean of ``max(1 - y_true · y_pred, 0)²``, for targets -1 and 1, or 0 and 1.
@@ -266,9 +259,6 @@ class SquaredHinge(FormulaMetric):
 
     formula = staticmethod(squared_hinge)
     direction = "down"
-
-    def __init__(self, name: str = "squared_hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class CategoricalHinge(FormulaMetric):
@@ -294,6 +284,3 @@ class CategoricalHinge(FormulaMetric):
     formula = staticmethod(categorical_hinge)
     elementwise = False
     direction = "down"
-
-    def __init__(self, name: str = "categorical_hinge", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_count, check_integer, check_label
+from exburn.core.checks import check_count, check_integer
+from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError, ShapeError
 from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
 from exburn.metrics.base import Metric, State, without_rows
@@ -75,7 +76,9 @@ class IoU(Metric):
             )
         self.ignore_class = ignore_class
         if ignore_class is not None:
-            self.ignore_class = check_label(op, "ignore_class", ignore_class)
+            self.ignore_class = check_integer(
+                op, "ignore_class", ignore_class, floats=True
+            )
         self.sparse_y_true = sparse_y_true
         self.sparse_y_pred = sparse_y_pred
         self.axis = check_integer(op, "axis", axis)
@@ -226,15 +229,9 @@ class MeanIoU(IoU):
         sparse_y_pred: bool = True,
         axis: int = -1,
     ):
+        num_classes = check_count(type(self).__name__, "num_classes", num_classes)
         super().__init__(
-            num_classes,
-            range(check_count(type(self).__name__, "num_classes", num_classes)),
-            name,
-            dtype,
-            ignore_class,
-            sparse_y_true,
-            sparse_y_pred,
-            axis,
+            target_class_ids=range(num_classes), **arguments_for(IoU, locals())
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -277,16 +274,7 @@ class OneHotIoU(IoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ):
-        super().__init__(
-            num_classes,
-            target_class_ids,
-            name,
-            dtype,
-            ignore_class,
-            False,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(sparse_y_true=False, **arguments_for(IoU, locals()))
 
     def get_config(self) -> dict[str, Any]:
         return self._config_without("sparse_y_true")
@@ -326,15 +314,7 @@ class OneHotMeanIoU(MeanIoU):
         sparse_y_pred: bool = False,
         axis: int = -1,
     ):
-        super().__init__(
-            num_classes,
-            name,
-            dtype,
-            ignore_class,
-            False,
-            sparse_y_pred,
-            axis,
-        )
+        super().__init__(sparse_y_true=False, **arguments_for(MeanIoU, locals()))
 
     def get_config(self) -> dict[str, Any]:
         return self._config_without("target_class_ids", "sparse_y_true")

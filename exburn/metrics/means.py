@@ -15,6 +15,7 @@ from exburn.losses.base import (
     Loss,
     function_config,
     function_name,
+    name_constructor,
     takes_predictions_first,
 )
 from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueezed
@@ -28,7 +29,7 @@ __all__ = [
     "Sum",
     "ratio",
     "row_weights",
-    "weighted",
+    "weigh",
     "zeros",
 ]
 
@@ -44,7 +45,7 @@ def ratio(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     return jnp.where(empty, 0, numerator / jnp.where(empty, 1, denominator))
 
 
-def weighted(values: jax.Array, weight: jax.Array) -> jax.Array:
+def weigh(values: jax.Array, weight: jax.Array) -> jax.Array:
     """``values · weight``; weight 0 gives 0 even where the value is not finite."""
     return jnp.where(weight == 0, 0, values * weight)
 
@@ -77,7 +78,7 @@ class _Accumulator(Metric):
         elif weight.ndim:
             weight = unsqueezed(self.name, "sample_weight", weight, values)
             weight = jnp.broadcast_to(weight, values.shape[:1] + weight.shape[1:])
-        return weighted(values, weight), weight
+        return weigh(values, weight), weight
 
 
 class Sum(_Accumulator):
@@ -219,7 +220,7 @@ class MeanMetricWrapper(Mean):
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         """The function's values for one batch."""
         if isinstance(self._fn, Loss):
-            return self._fn.call(*self._fn._converted(y_true, y_pred))
+            return self._fn.call(*self._fn._convert(y_true, y_pred))
         first, second = (
             (y_pred, y_true) if self._swapped_arguments else (y_true, y_pred)
         )
@@ -258,7 +259,7 @@ class MeanMetricWrapper(Mean):
                 sample_weight = kept
             else:
                 given = jnp.asarray(sample_weight).astype(self._dtype)
-                sample_weight = weighted(
+                sample_weight = weigh(
                     kept, unsqueezed(self.name, "sample_weight", given, kept)
                 )
         return Mean.update(self, state, values, sample_weight)
@@ -281,11 +282,16 @@ class FormulaMetric(MeanMetricWrapper):
 
     per_sample = True
     formula: ClassVar[Callable[..., jax.Array]]
+    _default_name: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
     elementwise: ClassVar[bool] = True
 
-    def __init__(self, name: str | None = None, dtype: Any = None):
+    def __init__(self, name: str = "", dtype: Any = None):
         super().__init__(type(self).formula, name=name, dtype=dtype)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         if self.elementwise and y_pred.ndim == 1 and y_true.ndim == 1:

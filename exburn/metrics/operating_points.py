@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_count
-from exburn.errors import ArgumentError
+from exburn.core.checks import check_count, check_rate
 from exburn.metrics.base import State
 from exburn.metrics.confusion import Counts, ThresholdMetric
 
@@ -41,9 +40,7 @@ class _OperatingPoint(ThresholdMetric):
         dtype: Any = None,
     ):
         op = type(self).__name__
-        if not 0 <= level <= 1:
-            reason = f"{self.level_name} must be from 0 to 1"
-            raise ArgumentError(op, reason, {"received": level})
+        level = check_rate(op, self.level_name, level)
         thresholds = even_thresholds(op, num_thresholds, 1)
         super().__init__(
             thresholds,

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
 from exburn.losses.regression import cosine_similarity as negative_cosine
 from exburn.losses.regression import (
@@ -55,9 +56,6 @@ class MeanSquaredError(FormulaMetric):
     formula = staticmethod(mean_squared_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_squared_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class RootMeanSquaredError(FormulaMetric):
     """Root of the mean of squared differences, ``√mean((y_true - y_pred)²)``.
@@ -81,9 +79,7 @@ class RootMeanSquaredError(FormulaMetric):
 
     formula = staticmethod(mean_squared_error)
     direction = "down"
-
-    def __init__(self, name: str = "root_mean_squared_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
+    _default_name = "root_mean_squared_error"
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
         y_true, y_pred = paired(self.name, y_true, y_pred)
@@ -116,9 +112,6 @@ class MeanAbsoluteError(FormulaMetric):
     formula = staticmethod(mean_absolute_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_absolute_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class MeanAbsolutePercentageError(FormulaMetric):
     """Mean relative error in percent, ``100 · mean(|y_true - y_pred| / |y_true|)``.
@@ -142,9 +135,6 @@ class MeanAbsolutePercentageError(FormulaMetric):
 
     formula = staticmethod(mean_absolute_percentage_error)
     direction = "down"
-
-    def __init__(self, name: str = "mean_absolute_percentage_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
 
 
 class MeanSquaredLogarithmicError(FormulaMetric):
@@ -170,9 +160,6 @@ class MeanSquaredLogarithmicError(FormulaMetric):
     formula = staticmethod(mean_squared_logarithmic_error)
     direction = "down"
 
-    def __init__(self, name: str = "mean_squared_logarithmic_error", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
-
 
 class LogCoshError(FormulaMetric):
     """Mean of ``log(cosh(y_pred - y_true))``.
@@ -196,9 +183,7 @@ class LogCoshError(FormulaMetric):
 
     formula = staticmethod(log_cosh)
     direction = "down"
-
-    def __init__(self, name: str = "logcosh", dtype: Any = None):
-        super().__init__(name=name, dtype=dtype)
+    _default_name = "logcosh"
 
 
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
@@ -309,11 +294,10 @@ class R2Score(Metric):
             known = ", ".join(map(repr, _AGGREGATIONS))
             details = {"received": class_aggregation, "known": known}
             raise ArgumentError("R2Score", "unknown class_aggregation", details)
-        if num_regressors < 0:
-            details = {"num_regressors": num_regressors}
-            raise ArgumentError("R2Score", "num_regressors must be 0 or more", details)
         self.class_aggregation = class_aggregation
-        self.num_regressors = num_regressors
+        self.num_regressors = check_count(
+            "R2Score", "num_regressors", num_regressors, 0
+        )
         self._outputs: int | None = None
 
     def _prepare(self, y_true: Any, y_pred: Any) -> None:

@@ -182,7 +182,7 @@ def check_verbose(op: str, verbose: Any) -> Any:
 
 def validation_epochs(freq: Any):
     if isinstance(freq, int | np.integer) and not isinstance(freq, bool):
-        positive("fit", "validation_freq", freq)
+        freq = check_count("fit", "validation_freq", freq)
         return lambda epoch: (epoch + 1) % freq == 0
     if isinstance(freq, list | tuple | set):
         for epoch in freq:

@@ -28,7 +28,13 @@ from exburn.transforms.quantization import (
     packed_schemes,
 )
 
-__all__ = ["add_record", "quantize_in_place", "records", "remove_record", "repeat"]
+__all__ = [
+    "add_record",
+    "quantize_in_place",
+    "records",
+    "remove_record",
+    "repeat",
+]
 
 
 def records(model: Any) -> list[dict[str, Any]]:
@@ -37,7 +43,7 @@ def records(model: Any) -> list[dict[str, Any]]:
     Stored weights and adapters are read off the layers, so that a model which was made
     of another one's layers tells of them, too.
     """
-    stored = list(_stored(model))
+    stored = list(_stored_records(model))
     casts = [r for r in stored if r["kind"] == "quantization"]
     adapted = lora.adapted_layers(model)
     terms = [
@@ -47,7 +53,7 @@ def records(model: Any) -> list[dict[str, Any]]:
     ]
     told = {path for record in terms for path in record["layers"]}
     others = lora.records_of(model, [path for path in adapted if path not in told])
-    found = [*_policies(model), *casts, *_packed(model), *terms, *others]
+    found = [*_policies(model), *casts, *_packing_records(model), *terms, *others]
     return [record for record in found if record["layers"]]
 
 
@@ -63,7 +69,7 @@ def _policies(model: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _stored(model: Any) -> Iterator[dict[str, Any]]:
+def _stored_records(model: Any) -> Iterator[dict[str, Any]]:
     """The records that the model and the models in it keep, with paths from here."""
     layers = layer_paths(model)
     for path, module in iter_modules(model):
@@ -78,7 +84,7 @@ def _stored(model: Any) -> Iterator[dict[str, Any]]:
             yield record | full
 
 
-def _packed(model: Any) -> list[dict[str, Any]]:
+def _packing_records(model: Any) -> list[dict[str, Any]]:
     """A record for each way in which weights are stored."""
     groups: dict[tuple, list[str]] = {}
     for path, layer in layer_paths(model).items():

@@ -128,7 +128,7 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
         "class_name": node.name.title().replace("_", ""),
         "config": {"name": node.name},
         "registered_name": None,
-        "operation": _described(node.target),
+        "operation": _describe_operation(node.target),
     }
 
 
@@ -193,7 +193,7 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
             repeat(*call)
         calls = []
     while calls:
-        left = [call for call in calls if not _repeated(call, produced, repeat)]
+        left = [call for call in calls if not _repeat_call(call, produced, repeat)]
         if len(left) == len(calls):
             repeat(*left[0])  # raises what is missing
         calls = left
@@ -208,7 +208,7 @@ def rebuild(cls: type[Model], config: dict[str, Any]) -> Model:
     return restore_axes(model, config)
 
 
-def _repeated(call: tuple, produced: Any, repeat: Any) -> bool:
+def _repeat_call(call: tuple, produced: Any, repeat: Any) -> bool:
     entry, at, node = call
     ready = all(tuple(h[:2]) in produced for h in _histories(node))
     if ready:
@@ -257,7 +257,7 @@ def _operation(entry: dict[str, Any], args: Any, kwargs: Any) -> Any:
         return lift(name, name=label)
     if registry.from_file() and name.rpartition(".")[2] in SPLITTING:
         _check_parts(args, kwargs)
-    fn = OPERATIONS.get(name) or jax_dispatch.named(name)
+    fn = OPERATIONS.get(name) or jax_dispatch.function_named(name)
     return lift(fn or registry.lookup(name, "function"), name=label)
 
 
@@ -282,7 +282,7 @@ def _check_parts(args: Any, kwargs: Any) -> None:
         raise FileFormatError("from_config", f"a tensor in up to {longest} parts")
 
 
-def _described(operation: Any) -> Any:
+def _describe_operation(operation: Any) -> Any:
     """The name of an operation's function in files, or the function itself."""
     for name, fn in OPERATIONS.items():
         if fn is operation.fn:

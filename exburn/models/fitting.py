@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn import config
 from exburn.callbacks import ProgressBar
@@ -25,275 +25,282 @@ from exburn.models.arguments import (
 )
 from exburn.models.encoding import encode_dataset, read_dataset, read_validation
 from exburn.models.options import warm_up, with_accuracy
-from exburn.models.preparing import Preparing, closed_if_it_fails, exits
+from exburn.models.preparing import (
+    choose_batch_size,
+    closed_if_it_fails,
+    exits,
+    fixed_batch_size,
+    guard_run,
+    part_names,
+    prepare,
+)
+from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
+from exburn.module.building import require_built
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
 from exburn.training.feed.base import count_steps
 from exburn.training.objective.objective import Objective
 
-__all__ = ["Fitting"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = ["fit", "load_checkpoint"]
 
 
-class Fitting(Preparing):
-    """The part of a model that trains on whole data sets; mixed into ``Model``."""
+def fit(
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    epochs: int = 1,
+    verbose: int | str = "auto",
+    callbacks: Any = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    shuffle: bool | str = True,
+    class_weight: Mapping | None = None,
+    sample_weight: Any = None,
+    initial_epoch: int = 0,
+    steps_per_epoch: int | None = None,
+    validation_steps: int | None = None,
+    validation_batch_size: int | None = None,
+    validation_freq: int | list[int] = 1,
+    *,
+    learning_rate: float | None = None,
+    lr_schedule: Any = None,
+    weight_decay: float | None = None,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    accumulate_gradients: int | None = None,
+    nesterov: bool | None = None,
+    warmup: Any = None,
+    accuracy: bool = False,
+    device: Any = None,
+    profile: bool = False,
+    resume: str | os.PathLike[str] | None = None,
+    resident: bool | None = None,
+) -> History:
+    """Trains for a number of epochs.
 
-    options: Any
-    to_device: Any
-    _require_built: Any
+    Args:
+        x: Arrays (nested in lists or dicts), a data frame, or a loader of batches.
+        y: Targets; part of the batches when ``x`` is a loader.
+        batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
+            many as make one epoch of all rows.
+        epochs: Epoch number to stop at.
+        verbose: 0 silent, 1 progress bar, 2 a line per epoch.
+        callbacks: Callbacks, or functions called with each epoch's logs.
+        validation_split: Fraction of the rows, taken from the end, to validate on.
+        validation_data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.
+        shuffle: Whether rows are shuffled; ``"batch"`` shuffles whole batches.
+        class_weight: ``{class: weight}``.
+        sample_weight: Weight of each row.
+        initial_epoch: Epoch number to begin with.
+        steps_per_epoch: Steps of an epoch, for endless loaders; the next epoch goes
+            on in the data where it stopped.
+        validation_steps: Steps of a validation. Each begins with the first row, but
+            for generators, which go on. Without a size of batches, arrays are
+            gone through in so many.
+        validation_batch_size: Rows of a validation step.
+        validation_freq: Validate every so many epochs, or after the listed ones.
+        learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
+            accumulate_gradients, nesterov, warmup: As for ``compile``, in this fit
+            alone.
+        accuracy: Adds accuracy to the metrics, for good.
+        device: Moves the model there, for good: see ``to_device``.
+        profile: Records in ``history.profile`` what each epoch's time went to.
+        resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
+            the newest intact one of the callbacks, if there is any. ``epochs``
+            counts those before it, too.
+        resident: Whether arrays stay on the device for the whole run; by default if
+            they fit into a quarter of its free memory.
 
-    def fit(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        epochs: int = 1,
-        verbose: int | str = "auto",
-        callbacks: Any = None,
-        validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: bool | str = True,
-        class_weight: Mapping | None = None,
-        sample_weight: Any = None,
-        initial_epoch: int = 0,
-        steps_per_epoch: int | None = None,
-        validation_steps: int | None = None,
-        validation_batch_size: int | None = None,
-        validation_freq: int | list[int] = 1,
-        *,
-        learning_rate: float | None = None,
-        lr_schedule: Any = None,
-        weight_decay: float | None = None,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
-        accumulate_gradients: int | None = None,
-        nesterov: bool | None = None,
-        warmup: Any = None,
-        accuracy: bool = False,
-        device: Any = None,
-        profile: bool = False,
-        resume: str | os.PathLike[str] | None = None,
-        resident: bool | None = None,
-    ) -> History:
-        """Trains for a number of epochs.
+    Returns:
+        The History of the epochs; ``history.plot()`` draws it.
 
-        Args:
-            x: Arrays (nested in lists or dicts), a data frame, or a loader of batches.
-            y: Targets; part of the batches when ``x`` is a loader.
-            batch_size: Rows of a step; 32 by default, and with ``steps_per_epoch`` as
-                many as make one epoch of all rows.
-            epochs: Epoch number to stop at.
-            verbose: 0 silent, 1 progress bar, 2 a line per epoch.
-            callbacks: Callbacks, or functions called with each epoch's logs.
-            validation_split: Fraction of the rows, taken from the end, to validate on.
-            validation_data: ``(x, y)``, ``(x, y, sample_weight)`` or a loader.
-            shuffle: Whether rows are shuffled; ``"batch"`` shuffles whole batches.
-            class_weight: ``{class: weight}``.
-            sample_weight: Weight of each row.
-            initial_epoch: Epoch number to begin with.
-            steps_per_epoch: Steps of an epoch, for endless loaders; the next epoch goes
-                on in the data where it stopped.
-            validation_steps: Steps of a validation. Each begins with the first row, but
-                for generators, which go on. Without a size of batches, arrays are
-                gone through in so many.
-            validation_batch_size: Rows of a validation step.
-            validation_freq: Validate every so many epochs, or after the listed ones.
-            learning_rate, lr_schedule, weight_decay, clip_norm, clip_value,
-                accumulate_gradients, nesterov, warmup: As for ``compile``, in this fit
-                alone.
-            accuracy: Adds accuracy to the metrics, for good.
-            device: Moves the model there, for good: see ``to_device``.
-            profile: Records in ``history.profile`` what each epoch's time went to.
-            resume: A checkpoint, or a folder of them, to go on from; ``"auto"`` for
-                the newest intact one of the callbacks, if there is any. ``epochs``
-                counts those before it, too.
-            resident: Whether arrays stay on the device for the whole run; by default if
-                they fit into a quarter of its free memory.
-
-        Returns:
-            The History of the epochs; ``history.plot()`` draws it.
-
-        Raises:
-            NotCompiledError: ``compile`` was not called.
-            DataError, ShapeError, TargetError: The data do not fit the model.
-            CheckpointError: No intact checkpoint, or one of another model.
-        """
-        trainer = self._trainer("fit")
-        trainer.check_free("fit", train=True)
-        check_count("fit", "epochs", epochs, least=0)
-        check_count("fit", "initial_epoch", initial_epoch, least=0)
-        steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
-        validation_steps = positive("fit", "validation_steps", validation_steps, None)
-        validation_batch_size = positive(
-            "fit", "validation_batch_size", validation_batch_size, None
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+        CheckpointError: No intact checkpoint, or one of another model.
+    """
+    trainer = require_trainer(self, "fit")
+    trainer.holder.check_free("fit", train=True)
+    epochs = check_count("fit", "epochs", epochs, 0)
+    initial_epoch = check_count("fit", "initial_epoch", initial_epoch, 0)
+    steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
+    validation_steps = positive("fit", "validation_steps", validation_steps, None)
+    validation_batch_size = positive(
+        "fit", "validation_batch_size", validation_batch_size, None
+    )
+    verbose = check_verbose("fit", verbose)
+    if shuffle not in (True, False, "batch"):
+        raise ArgumentError(
+            "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
         )
-        verbose = check_verbose("fit", verbose)
-        if shuffle not in (True, False, "batch"):
-            raise ArgumentError(
-                "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
-            )
-        if resident not in (None, True, False):
-            raise ArgumentError(
-                "fit", f"resident must be True, False or None, received {resident!r}"
-            )
-        validates = validation_epochs(validation_freq)
-        epochs = min(epochs, config.max_epochs() or epochs)
-        if device is not None:
-            self.to_device(device)
-        dataset = read_dataset(self, x, y, sample_weight, op="fit")
-        if resident and not isinstance(dataset, ArrayDataset):
-            raise ArgumentError(
-                "fit",
-                "only arrays can stay on the device, received a loader of batches",
-                hint="Leave out resident=True, or give arrays.",
-            )
-        validation = None
-        if validation_data is not None:
-            whole = steps_per_epoch is None or validation_steps is None
-            if validation_data is x:
-                check_repeats(dataset, whole=whole, steps=steps_per_epoch)
-            validation = read_validation(
-                self, validation_data, op="fit (validation data)"
-            )
-        elif validation_split:
-            dataset, validation = split(dataset, validation_split)
+    if resident not in (None, True, False):
+        raise ArgumentError(
+            "fit", f"resident must be True, False or None, received {resident!r}"
+        )
+    validates = validation_epochs(validation_freq)
+    epochs = min(epochs, config.max_epochs() or epochs)
+    if device is not None:
+        self.to_device(device)
+    dataset = read_dataset(self, x, y, sample_weight, op="fit")
+    if resident and not isinstance(dataset, ArrayDataset):
+        raise ArgumentError(
+            "fit",
+            "only arrays can stay on the device, received a loader of batches",
+            hint="Leave out resident=True, or give arrays.",
+        )
+    validation = None
+    if validation_data is not None:
+        whole = steps_per_epoch is None or validation_steps is None
+        if validation_data is x:
+            check_repeats(dataset, whole=whole, steps=steps_per_epoch)
+        validation = read_validation(self, validation_data, op="fit (validation data)")
+    elif validation_split:
+        dataset, validation = split(dataset, validation_split)
+    if validation is not None:
+        rows = validation_batch_size or batch_size
+        validation_batch_size = choose_batch_size(
+            self, "fit", rows, validation, validation_steps
+        )
+        warn_of_end(validation_steps, validation, validation_batch_size)
+    batch_size = choose_batch_size(self, "fit", batch_size, dataset, steps_per_epoch)
+    check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
+    with closed_if_it_fails(dataset, validation):
+        dataset = encode_dataset(
+            self, dataset, op="fit", batch_size=batch_size, shuffle=shuffle
+        )
         if validation is not None:
-            rows = validation_batch_size or batch_size
-            validation_batch_size = self._batch_rows(
-                "fit", rows, validation, validation_steps
+            validation = encode_dataset(
+                self,
+                validation,
+                op="fit (validation data)",
+                batch_size=validation_batch_size or batch_size,
             )
-            warn_of_end(validation_steps, validation, validation_batch_size)
-        batch_size = self._batch_rows("fit", batch_size, dataset, steps_per_epoch)
-        check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
-        with closed_if_it_fails(dataset, validation):
-            dataset = encode_dataset(
-                self, dataset, op="fit", batch_size=batch_size, shuffle=shuffle
-            )
-            if validation is not None:
-                validation = encode_dataset(
+    if isinstance(dataset, StreamDataset):
+        dataset.first_epoch = initial_epoch
+        dataset.earlier = trainer.holder.epochs_before(initial_epoch)
+    if class_weight is not None:
+        dataset = class_weights(dataset, class_weight)
+    if (limit := config.max_steps_per_epoch()) is not None:
+        known = count_steps(dataset, batch_size, steps_per_epoch)
+        steps_per_epoch = limit if known is None else min(known, limit)
+    check_ends("fit", "steps_per_epoch", steps_per_epoch, dataset)
+    check_ends("fit", "validation_steps", validation_steps, validation)
+    if accuracy:
+        _add_accuracy(self)
+    warmup = warm_up(warmup, "fit") or self._run.value.warmup
+    user = CallbackList(callbacks)
+    if validation is not None:
+        seed = trainer.holder.seed if shuffle else None  # as they will be read
+        first = first_batch(dataset, seed, fixed_batch_size(self), batch_size)
+        with _noting("in the validation data"):
+            names = part_names(self)[1]
+            validation = with_targets_like(validation, first[1], names)
+            with closed_if_it_fails(dataset, validation):
+                prepare(
                     self,
+                    "fit (validation data)",
                     validation,
-                    op="fit (validation data)",
+                    like=first,
                     batch_size=validation_batch_size or batch_size,
                 )
-        if isinstance(dataset, StreamDataset):
-            dataset.first_epoch = initial_epoch
-            dataset.earlier = trainer.earlier(initial_epoch)
+    with closed_if_it_fails(dataset, validation):
+        outputs = prepare(
+            self, "fit", dataset, train=True, shuffle=shuffle, batch_size=batch_size
+        )
         if class_weight is not None:
-            dataset = class_weights(dataset, class_weight)
-        if (limit := config.max_steps_per_epoch()) is not None:
-            known = count_steps(dataset, batch_size, steps_per_epoch)
-            steps_per_epoch = limit if known is None else min(known, limit)
-        check_ends("fit", "steps_per_epoch", steps_per_epoch, dataset)
-        check_ends("fit", "validation_steps", validation_steps, validation)
-        if accuracy:
-            self._add_accuracy()
-        warmup = warm_up(warmup, "fit") or self._run.value.warmup
-        user = CallbackList(callbacks)
-        if validation is not None:
-            seed = trainer.seed if shuffle else None  # as they will be read
-            first = first_batch(dataset, seed, self._fixed_rows(), batch_size)
-            with _named("in the validation data"):
-                names = self._part_names()[1]
-                validation = with_targets_like(validation, first[1], names)
-                with closed_if_it_fails(dataset, validation):
-                    self._prepare(
-                        "fit (validation data)",
-                        validation,
-                        like=first,
-                        batch_size=validation_batch_size or batch_size,
-                    )
-        with closed_if_it_fails(dataset, validation):
-            outputs = self._prepare(
-                "fit", dataset, train=True, shuffle=shuffle, batch_size=batch_size
-            )
-            if class_weight is not None:
-                check_known_classes("fit", class_weight, outputs)
-        history = History()
-        history.seed = trainer.seed
-        bars = [ProgressBar(verbose)] if verbose else []
-        arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
-        for bar in bars:
-            bar.quick = arrays
-            # No code of the user's runs between epochs.
-            bar.alone = arrays and not user.callbacks and not trainer.eager
-        callbacks = CallbackList(
-            [*([warmup] if warmup else []), *user.callbacks, history, *bars],
-            model=self,
-            params={
-                "epochs": epochs,
-                "steps": count_steps(dataset, batch_size, steps_per_epoch),
-                "batch_size": batch_size,
-                "samples": getattr(dataset, "size", None),
-                "verbose": verbose,
-                "validation": validation is not None,
-                "metrics": trainer.names,
-            },
+            check_known_classes("fit", class_weight, outputs)
+    history = History()
+    history.seed = trainer.holder.seed
+    bars = [ProgressBar(verbose)] if verbose else []
+    arrays = all(isinstance(d, ArrayDataset | None) for d in (dataset, validation))
+    for bar in bars:
+        bar.quick = arrays
+        # No code of the user's runs between epochs.
+        bar.alone = arrays and not user.callbacks and not trainer.preparer.eager
+    callbacks = CallbackList(
+        [*([warmup] if warmup else []), *user.callbacks, history, *bars],
+        model=self,
+        params={
+            "epochs": epochs,
+            "steps": count_steps(dataset, batch_size, steps_per_epoch),
+            "batch_size": batch_size,
+            "samples": getattr(dataset, "size", None),
+            "verbose": verbose,
+            "validation": validation is not None,
+            "metrics": trainer.preparer.names,
+        },
+    )
+    self.history = history
+    options = self.options(
+        learning_rate=learning_rate,
+        lr_schedule=lr_schedule,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        clip_value=clip_value,
+        accumulate_gradients=accumulate_gradients,
+        nesterov=nesterov,
+    )
+    guarded = guard_run(self, "fit", dataset, batch_size, validation)
+    with (
+        defer_signals(),
+        trainer.holder.training("fit"),
+        guarded,
+        options,
+        exits(callbacks),
+    ):
+        run = trainer.begin_fit(
+            dataset,
+            batch_size=batch_size,
+            epochs=epochs,
+            initial_epoch=initial_epoch,
+            shuffle=shuffle,
+            steps=steps_per_epoch,
+            validation=validation,
+            validation_batch_size=validation_batch_size,
+            validation_steps=validation_steps,
+            callbacks=callbacks,
+            owner=self,
+            resume=find(resume, callbacks),
+            resident=resident,
         )
-        self.history = history
-        options = self.options(
-            learning_rate=learning_rate,
-            lr_schedule=lr_schedule,
-            weight_decay=weight_decay,
-            clip_norm=clip_norm,
-            clip_value=clip_value,
-            accumulate_gradients=accumulate_gradients,
-            nesterov=nesterov,
-        )
-        guarded = self._guarded("fit", dataset, batch_size, validation)
-        with (
-            defer_signals(),
-            trainer.training("fit"),
-            guarded,
-            options,
-            exits(callbacks),
-        ):
-            trainer.fit(
-                dataset,
-                batch_size=batch_size,
-                epochs=epochs,
-                initial_epoch=initial_epoch,
-                shuffle=shuffle,
-                steps=steps_per_epoch,
-                validation=validation,
-                validation_batch_size=validation_batch_size,
-                validation_steps=validation_steps,
-                validation_epochs=validates,
-                callbacks=callbacks,
-                owner=self,
-                resume=find(resume, callbacks),
-                resident=resident,
-            )
-        history.data_waits = trainer.timing.waits
-        if profile:
-            history.profile = trainer.timing.epochs
-        return history
+        run.run(initial_epoch, epochs, validates)
+    history.data_waits = trainer.timing.waits
+    if profile:
+        history.profile = trainer.timing.epochs
+    return history
 
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Takes the weights of a checkpoint of a run; to go on with it, see ``fit``.
 
-        Args:
-            checkpoint: A folder of checkpoints (the newest intact one counts), or one.
+def load_checkpoint(self: Model, checkpoint: Any) -> None:
+    """Takes the weights of a checkpoint of a run; to go on with it, see ``fit``.
 
-        Raises:
-            NotBuiltError: The model has no weights yet.
-            CheckpointError: There is none, none is intact, or it is of another model.
-        """
-        self._require_built("load_checkpoint")
-        load_weights(self, checkpoint)
+    Args:
+        checkpoint: A folder of checkpoints (the newest intact one counts), or one.
 
-    def _add_accuracy(self) -> None:
-        run = self._run.value
-        settings = run.settings
-        metrics = with_accuracy(settings["metrics"])
-        if metrics != settings["metrics"]:
-            settings["metrics"] = metrics
-            parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
-            run.trainer.aim(Objective(*(settings[part] for part in parts)))
+    Raises:
+        NotBuiltError: The model has no weights yet.
+        CheckpointError: There is none, none is intact, or it is of another model.
+    """
+    require_built(self, "load_checkpoint")
+    load_weights(self, checkpoint)
+
+
+def _add_accuracy(model: Model) -> None:
+    run = model._run.value
+    settings = run.settings
+    metrics = with_accuracy(settings["metrics"])
+    if metrics != settings["metrics"]:
+        settings["metrics"] = metrics
+        parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
+        run.trainer.preparer.aim(Objective(*(settings[part] for part in parts)))
 
 
 @contextlib.contextmanager
-def _named(what: str):
+def _noting(what: str):
     """Errors of the block say where they come from."""
     try:
         yield

@@ -2,155 +2,147 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flax import nnx
 
 from exburn.errors import ArgumentError
 from exburn.module.remat import Remat
-from exburn.module.selection import frozen_paths, layer_paths, select_layers
+from exburn.module.selection import layer_paths, select_layers
 from exburn.module.traversal import iter_weights
 
-__all__ = ["Freezing"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = ["freeze", "is_frozen", "remat", "unfreeze"]
 
 
-class Freezing:
-    """Layers chosen by name or pattern; mixed into ``Model``.
+def freeze(self: Model, *patterns: Any) -> list[str]:
+    """Keeps layers as they are: training changes nothing in them.
 
-    A pattern is a path (``"encoder/dense"``), a name at any depth, a shell pattern for
-    names (``"*norm*"``) or paths (``"encoder/*"``), a regular expression for a whole
-    path, or a layer.
+    Frozen parameters are outside of the gradient and of the optimizer's state;
+    those that stay keep their momentum and averages. A frozen BatchNormalization
+    uses its moving statistics and leaves them alone. It holds from the next
+    ``fit`` on, before or after ``compile``; in a callback, from the next epoch on.
+
+    Args:
+        *patterns: Which layers, with all that is in them; every layer by default.
+
+    Returns:
+        The paths of the layers named by the patterns.
+
+    Raises:
+        UnknownNameError: A pattern names no layer; nothing is frozen then.
+
+    Example:
+        >>> from exburn import Sequential
+        >>> from exburn.layers import Dense, Input
+        >>> model = Sequential([Input((4,)), Dense(3), Dense(2)])
+        >>> model.freeze("dense")
+        ['dense']
+        >>> model.is_frozen("dense"), model.is_frozen(), model.frozen_layers
+        (True, False, ['dense'])
     """
+    return _set_trainable(self, "freeze", patterns, False)
 
-    _run: Any
-    trainable: bool
 
-    def freeze(self, *patterns: Any) -> list[str]:
-        """Keeps layers as they are: training changes nothing in them.
+def unfreeze(self: Model, *patterns: Any) -> list[str]:
+    """Trains layers again; the optimizer begins afresh for their parameters.
 
-        Frozen parameters are outside of the gradient and of the optimizer's state;
-        those that stay keep their momentum and averages. A frozen BatchNormalization
-        uses its moving statistics and leaves them alone. It holds from the next
-        ``fit`` on, before or after ``compile``; in a callback, from the next epoch on.
+    Args:
+        *patterns: As for ``freeze``; every layer by default.
 
-        Args:
-            *patterns: Which layers, with all that is in them; every layer by default.
+    Returns:
+        The paths of the layers named by the patterns.
 
-        Returns:
-            The paths of the layers named by the patterns.
+    Raises:
+        UnknownNameError: A pattern names no layer; nothing changes then.
+        ArgumentError: A layer is in a frozen one that has weights of its own.
+    """
+    return _set_trainable(self, "unfreeze", patterns, True)
 
-        Raises:
-            UnknownNameError: A pattern names no layer; nothing is frozen then.
 
-        Example:
-            >>> from exburn import Sequential
-            >>> from exburn.layers import Dense, Input
-            >>> model = Sequential([Input((4,)), Dense(3), Dense(2)])
-            >>> model.freeze("dense")
-            ['dense']
-            >>> model.is_frozen("dense"), model.is_frozen(), model.frozen_layers
-            (True, False, ['dense'])
-        """
-        return self._set_trainable("freeze", patterns, False)
+def _set_trainable(model: Model, op: str, patterns: tuple, value: bool) -> list[str]:
+    if not patterns:
+        model.trainable = value
+        return list(layer_paths(model))
+    chosen = select_layers(model, patterns, op=op)
+    above = {p: _frozen_above(model, p) for p in chosen} if value else {}
+    for path, layers in above.items():
+        for name, layer in layers.items():
+            if name not in chosen and _owns_parameters(layer):
+                raise ArgumentError(
+                    op,
+                    f"{path!r} is in the frozen layer {name!r}, which has weights "
+                    "of its own",
+                    hint=f"Unfreeze {name!r}, then freeze its other layers.",
+                )
+    for layers in above.values():
+        for layer in layers.values():
+            layer._trainable = True
+    for layer in chosen.values():
+        layer.trainable = value
+    return list(chosen)
 
-    def unfreeze(self, *patterns: Any) -> list[str]:
-        """Trains layers again; the optimizer begins afresh for their parameters.
 
-        Args:
-            *patterns: As for ``freeze``; every layer by default.
+def _frozen_above(model: Model, path: str) -> dict[str, Any]:
+    """The frozen layers around a path, and the model if it is."""
+    return {
+        name: layer
+        for name, layer in {"": model, **layer_paths(model)}.items()
+        if path.startswith(f"{name}/" if name else "") and not layer._trainable
+    }
 
-        Returns:
-            The paths of the layers named by the patterns.
 
-        Raises:
-            UnknownNameError: A pattern names no layer; nothing changes then.
-            ArgumentError: A layer is in a frozen one that has weights of its own.
-        """
-        return self._set_trainable("unfreeze", patterns, True)
+def is_frozen(self: Model, pattern: Any = None) -> bool:
+    """Whether the layers that a pattern names are frozen; all layers by default.
 
-    def _set_trainable(self, op: str, patterns: tuple, value: bool) -> list[str]:
-        if not patterns:
-            self.trainable = value
-            return list(layer_paths(self))
-        chosen = select_layers(self, patterns, op=op)
-        above = {p: self._frozen_above(p) for p in chosen} if value else {}
-        for path, layers in above.items():
-            for name, layer in layers.items():
-                if name not in chosen and _owns_parameters(layer):
-                    raise ArgumentError(
-                        op,
-                        f"{path!r} is in the frozen layer {name!r}, which has weights "
-                        "of its own",
-                        hint=f"Unfreeze {name!r}, then freeze its other layers.",
-                    )
-        for layers in above.values():
-            for layer in layers.values():
-                layer._trainable = True
-        for layer in chosen.values():
-            layer.trainable = value
-        return list(chosen)
+    Raises:
+        UnknownNameError: The pattern names no layer.
+    """
+    layers = layer_paths(self)
+    if pattern is not None:
+        layers = select_layers(self, (pattern,), op="is_frozen")
+    return set(layers) <= set(self.frozen_layers)
 
-    def _frozen_above(self, path: str) -> dict[str, Any]:
-        """The frozen layers around a path, and the model if it is."""
-        return {
-            name: layer
-            for name, layer in {"": self, **layer_paths(self)}.items()
-            if path.startswith(f"{name}/" if name else "") and not layer._trainable
-        }
 
-    def is_frozen(self, pattern: Any = None) -> bool:
-        """Whether the layers that a pattern names are frozen; all layers by default.
+def remat(self: Model, *patterns: Any, policy: Any = "full") -> list[str]:
+    """Trains in less memory: the backward pass computes results again.
 
-        Raises:
-            UnknownNameError: The pattern names no layer.
-        """
-        layers = layer_paths(self)
-        if pattern is not None:
-            layers = select_layers(self, (pattern,), op="is_frozen")
-        return set(layers) <= set(self.frozen_layers)
+    Of a rematerialized layer only the inputs are kept for the gradient, and what
+    the policy says. Results stay the same. ``plan`` tells what it saves: on a GPU
+    most for whole blocks, on a CPU for the layers in them.
 
-    @property
-    def frozen_layers(self) -> list[str]:
-        """Paths of the layers that training leaves alone, those within them too."""
-        return frozen_paths(self)
+    Args:
+        *patterns: Which layers, as for ``freeze``; the model as a whole by default.
+        policy: ``"full"`` keeps inputs only; ``"dots"`` also the results of matrix
+            products and convolutions; ``"dots_with_no_batch_dims"`` only of those
+            with a weight; one of ``jax.checkpoint_policies``; ``None`` ends it.
 
-    def remat(self, *patterns: Any, policy: Any = "full") -> list[str]:
-        """Trains in less memory: the backward pass computes results again.
+    Returns:
+        The paths of the layers named by the patterns.
 
-        Of a rematerialized layer only the inputs are kept for the gradient, and what
-        the policy says. Results stay the same. ``plan`` tells what it saves: on a GPU
-        most for whole blocks, on a CPU for the layers in them.
+    Raises:
+        UnknownNameError: A pattern names no layer, or there is no such policy.
 
-        Args:
-            *patterns: Which layers, as for ``freeze``; the model as a whole by default.
-            policy: ``"full"`` keeps inputs only; ``"dots"`` also the results of matrix
-                products and convolutions; ``"dots_with_no_batch_dims"`` only of those
-                with a weight; one of ``jax.checkpoint_policies``; ``None`` ends it.
+    Example:
+        >>> from exburn import Sequential
+        >>> from exburn.layers import Dense, Input
+        >>> block = Sequential([Dense(8, "relu"), Dense(8, "relu")], name="block")
+        >>> model = Sequential([Input((8,)), block, Dense(1)])
+        >>> model.remat("block")
+        ['block']
 
-        Returns:
-            The paths of the layers named by the patterns.
-
-        Raises:
-            UnknownNameError: A pattern names no layer, or there is no such policy.
-
-        Example:
-            >>> from exburn import Sequential
-            >>> from exburn.layers import Dense, Input
-            >>> block = Sequential([Dense(8, "relu"), Dense(8, "relu")], name="block")
-            >>> model = Sequential([Input((8,)), block, Dense(1)])
-            >>> model.remat("block")
-            ['block']
-
-        Source: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016.
-        """
-        rule = None if policy is None else Remat(policy)
-        if not patterns:
-            self._remat = rule
-            return []
-        chosen = select_layers(self, patterns, op="remat")
-        for layer in chosen.values():
-            layer._remat = rule
-        return list(chosen)
+    Source: Chen et al., *Training Deep Nets with Sublinear Memory Cost*, 2016.
+    """
+    rule = None if policy is None else Remat(policy)
+    if not patterns:
+        self._remat = rule
+        return []
+    chosen = select_layers(self, patterns, op="remat")
+    for layer in chosen.values():
+        layer._remat = rule
+    return list(chosen)
 
 
 def _owns_parameters(layer: Any) -> bool:

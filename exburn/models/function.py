@@ -75,7 +75,7 @@ class Function(Operation, metaclass=_FunctionType):
             elif entry < 0:
                 node: Any = self._graph.nodes[-1 - entry]
                 known = isinstance(node.target, Lifted)
-                found.append(node.target.named(node.name) if known else node.target)
+                found.append(node.target.with_name(node.name) if known else node.target)
             elif (call := self.inputs[entry].call) is not None:
                 if getattr(call.callee, "is_input", False):
                     found.append(call.callee)

@@ -151,7 +151,7 @@ def split_off(graph: Graph, nodes: Any) -> HostGraph | None:
     }
     if not whole and not inner:
         return None
-    needed = _needed(graph, whole, inner)
+    needed = _host_calls(graph, whole, inner)
     for i in sorted(needed - whole):
         _require_no_weights(graph.nodes[i], nodes, graph, whole)
     return _Cut(graph, needed, inner).result()
@@ -235,7 +235,7 @@ class _Cut:
             For each input of its program where it comes from; ``None`` if that is an
             input of its own.
         """
-        start, given = len(self.steps), _given(node, inner)
+        start, given = len(self.steps), _inner_inputs(node, inner)
 
         def moved(leaf: Any) -> Any:
             if not isinstance(leaf, _Source):
@@ -267,7 +267,7 @@ class _Cut:
         numbers: Mapping[int, int],
     ) -> Node:
         """The call of a nested model on the inputs of its program."""
-        given = _given(node, inner)
+        given = _inner_inputs(node, inner)
         inputs = zip(inner.names, inner.sources, sources, strict=True)
         values = {
             name: self._ref(given[own.index], numbers)
@@ -332,13 +332,13 @@ def _inner(node: Node, nodes: Any) -> HostGraph | None:
     return getattr(layer, "host_graph", None)
 
 
-def _given(node: Node, inner: HostGraph) -> list[Any]:
+def _inner_inputs(node: Node, inner: HostGraph) -> list[Any]:
     """What a nested model is called on, in the order of its inputs."""
     args, _ = jax.tree.unflatten(node.treedef, node.leaves)
     return inner.graph.order_inputs(args[0])
 
 
-def _needed(
+def _host_calls(
     graph: Graph, whole: Iterable[int], inner: Mapping[int, HostGraph]
 ) -> set[int]:
     """The calls on the host: those that must be there, and what they need."""
@@ -348,7 +348,7 @@ def _needed(
         if i in needed:
             leaves = graph.nodes[i].leaves
         elif i in inner:
-            given = _given(graph.nodes[i], inner[i])
+            given = _inner_inputs(graph.nodes[i], inner[i])
             leaves = [given[k] for k in inner[i].host_inputs]
         needed |= {v.node for v in leaves if isinstance(v, Ref) and v.node >= 0}
     return needed

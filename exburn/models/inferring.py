@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset
@@ -14,97 +14,105 @@ from exburn.models.arguments import (
     warn_of_end,
 )
 from exburn.models.encoding import encode_dataset, read_dataset
-from exburn.models.preparing import Preparing, closed_if_it_fails, exits
+from exburn.models.preparing import (
+    choose_batch_size,
+    closed_if_it_fails,
+    exits,
+    guard_run,
+    make_callback_list,
+    prepare,
+)
+from exburn.models.training_settings import require_trainer
 from exburn.training.trainer import Trainer
 
-__all__ = ["Inferring"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = ["evaluate", "predict", "require_predictor"]
 
 
-class Inferring(Preparing):
-    """The part of a model that is used on whole data sets; mixed into ``Model``."""
+def evaluate(
+    self: Model,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    sample_weight: Any = None,
+    steps: int | None = None,
+    callbacks: Any = None,
+    return_dict: bool = False,
+) -> Any:
+    """Loss and metrics on data: a float, a list in order, or a dict.
 
-    def evaluate(
-        self,
-        x: Any = None,
-        y: Any = None,
-        batch_size: int | None = None,
-        verbose: int | str = "auto",
-        sample_weight: Any = None,
-        steps: int | None = None,
-        callbacks: Any = None,
-        return_dict: bool = False,
-    ) -> Any:
-        """Loss and metrics on data: a float, a list in order, or a dict.
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        DataError, ShapeError, TargetError: The data do not fit the model.
+    """
+    trainer = require_trainer(self, "evaluate")
+    steps = positive("evaluate", "steps", steps, None)
+    verbose = check_verbose("evaluate", verbose)
+    dataset = read_dataset(self, x, y, sample_weight, op="evaluate")
+    batch_size = choose_batch_size(self, "evaluate", batch_size, dataset, steps)
+    check_ends("evaluate", "steps", steps, dataset)
+    warn_of_end(steps, dataset, batch_size)
+    user = CallbackList(callbacks)
+    with closed_if_it_fails(dataset):
+        dataset = encode_dataset(self, dataset, op="evaluate", batch_size=batch_size)
+        prepare(self, "evaluate", dataset, batch_size=batch_size)
+    listed = make_callback_list(self, user, verbose, dataset, batch_size, steps)
+    with guard_run(self, "evaluate", dataset, batch_size), exits(listed):
+        logs = trainer.evaluate(
+            dataset,
+            batch_size=batch_size,
+            steps=steps,
+            callbacks=listed,
+            owner=self,
+        )
+    return logs_as(logs, return_dict)
 
-        Raises:
-            NotCompiledError: ``compile`` was not called.
-            DataError, ShapeError, TargetError: The data do not fit the model.
-        """
-        trainer = self._trainer("evaluate")
-        steps = positive("evaluate", "steps", steps, None)
-        verbose = check_verbose("evaluate", verbose)
-        dataset = read_dataset(self, x, y, sample_weight, op="evaluate")
-        batch_size = self._batch_rows("evaluate", batch_size, dataset, steps)
-        check_ends("evaluate", "steps", steps, dataset)
-        warn_of_end(steps, dataset, batch_size)
-        user = CallbackList(callbacks)
-        with closed_if_it_fails(dataset):
-            dataset = encode_dataset(
-                self, dataset, op="evaluate", batch_size=batch_size
-            )
-            self._prepare("evaluate", dataset, batch_size=batch_size)
-        listed = self._listeners(user, verbose, dataset, batch_size, steps)
-        with self._guarded("evaluate", dataset, batch_size), exits(listed):
-            logs = trainer.evaluate(
-                dataset,
-                batch_size=batch_size,
-                steps=steps,
-                callbacks=listed,
-                owner=self,
-            )
-        return logs_as(logs, return_dict)
 
-    def predict(
-        self,
-        x: Any,
-        batch_size: int | None = None,
-        verbose: int | str = "auto",
-        steps: int | None = None,
-        callbacks: Any = None,
-    ) -> Any:
-        """Outputs for every row, as NumPy arrays in the structure of the outputs.
+def predict(
+    self: Model,
+    x: Any,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    steps: int | None = None,
+    callbacks: Any = None,
+) -> Any:
+    """Outputs for every row, as NumPy arrays in the structure of the outputs.
 
-        Works without ``compile``.
+    Works without ``compile``.
 
-        Raises:
-            DataError, ShapeError: The data do not fit the model.
-        """
-        steps = positive("predict", "steps", steps, None)
-        verbose = check_verbose("predict", verbose)
-        dataset = read_dataset(self, x, op="predict")
-        if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
-            dataset = ArrayDataset.of((dataset.tree[0], None, None))
-        batch_size = self._batch_rows("predict", batch_size, dataset, steps)
-        check_ends("predict", "steps", steps, dataset)
-        warn_of_end(steps, dataset, batch_size)
-        trainer = self._predictor()
-        with closed_if_it_fails(dataset):
-            dataset = encode_dataset(self, dataset, op="predict", batch_size=batch_size)
-            self._prepare("predict", dataset, batch_size=batch_size)
-        user = CallbackList(callbacks)
-        listed = self._listeners(user, verbose, dataset, batch_size, steps)
-        with self._guarded("predict", dataset, batch_size), exits(listed):
-            return trainer.predict(
-                dataset,
-                batch_size=batch_size,
-                steps=steps,
-                callbacks=listed,
-                owner=self,
-            )
+    Raises:
+        DataError, ShapeError: The data do not fit the model.
+    """
+    steps = positive("predict", "steps", steps, None)
+    verbose = check_verbose("predict", verbose)
+    dataset = read_dataset(self, x, op="predict")
+    if isinstance(dataset, ArrayDataset) and dataset.tree[1] is not None:
+        dataset = ArrayDataset.of((dataset.tree[0], None, None))
+    batch_size = choose_batch_size(self, "predict", batch_size, dataset, steps)
+    check_ends("predict", "steps", steps, dataset)
+    warn_of_end(steps, dataset, batch_size)
+    trainer = require_predictor(self)
+    with closed_if_it_fails(dataset):
+        dataset = encode_dataset(self, dataset, op="predict", batch_size=batch_size)
+        prepare(self, "predict", dataset, batch_size=batch_size)
+    user = CallbackList(callbacks)
+    listed = make_callback_list(self, user, verbose, dataset, batch_size, steps)
+    with guard_run(self, "predict", dataset, batch_size), exits(listed):
+        return trainer.predict(
+            dataset,
+            batch_size=batch_size,
+            steps=steps,
+            callbacks=listed,
+            owner=self,
+        )
 
-    def _predictor(self) -> Trainer:
-        """The trainer; one that only predicts, if the model is not compiled."""
-        run = self._run.value
-        if run.trainer is None:
-            run.trainer = Trainer(self)
-        return run.trainer
+
+def require_predictor(model: Model) -> Trainer:
+    """The trainer; one that only predicts, if the model is not compiled."""
+    run = model._run.value
+    if run.trainer is None:
+        run.trainer = Trainer(model)
+    return run.trainer

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 from flax import nnx
 
+from exburn.core.printing import size_text
 from exburn.errors import ExBurnError
-from exburn.models.report import Figures, size_text
+from exburn.models.report import Figures
 from exburn.module.selection import frozen_paths, layer_paths
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import scalars

@@ -6,13 +6,13 @@ the others: ``Reshape(newshape)(x)`` is ``ops.reshape(x, newshape=newshape)``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from exburn import ops
 from exburn.core import registry
 from exburn.core.jax_dispatch import SPLITTING
+from exburn.core.registry import snake_case
 from exburn.errors import FileFormatError
 
 __all__ = ["is_operation", "keras_operation"]
@@ -60,7 +60,7 @@ def keras_operation(entry: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
         ('sum', [4.0, 6.0])
     """
     kind = entry["class_name"]
-    name = _NAMES.get(kind) or _snake_case(kind)
+    name = _NAMES.get(kind) or snake_case(kind)
     image = str(entry.get("module")).endswith("ops.image") or not hasattr(ops, name)
     space = ops.image if image else ops
     if name not in _FURTHER and not registry.is_registered(f"ops>{name}"):
@@ -87,8 +87,3 @@ def keras_operation(entry: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
         return function(*first, *args, **kwargs, **options)
 
     return name, call
-
-
-def _snake_case(kind: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", kind)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

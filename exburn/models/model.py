@@ -4,37 +4,66 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
 from flax import nnx
 
+from exburn.callbacks.contract import History
 from exburn.core import forward_context, registry
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import is_shape, public_shape
 from exburn.data import as_texts
 from exburn.errors import ArgumentError, GraphError, UncalledLayerError, unknown_name
-from exburn.models.adapting import Adapting
+from exburn.models import (
+    adapting,
+    averaging,
+    axes,
+    batches,
+    compiling,
+    exporting,
+    fitting,
+    freezing,
+    hooks,
+    inferring,
+    inspection,
+    own_steps,
+    preparing,
+    quantizing,
+    reporting,
+    saving,
+    state_tree,
+)
+from exburn.models import options as training_options
+from exburn.models.changes import records
+from exburn.models.compiling import is_eager
 from exburn.models.config import describe, entry_names, input_layer, rebuild
-from exburn.models.exporting import Exporting
 from exburn.models.host_graph import HostGraph, split_off
-from exburn.models.pickling import reduced
-from exburn.models.quantizing import Quantizing
-from exburn.models.training import Training
+from exburn.models.pickling import reduce_model
+from exburn.models.training_settings import (
+    TrainingSettings,
+    require_hook,
+    require_idle,
+    require_trainer,
+)
 from exburn.module import graph as graphs
 from exburn.module.building import clone, intact, materialize, place, spread_precision
 from exburn.module.layer import Layer
 from exburn.module.layer.given_policy import follow_map
+from exburn.module.selection import frozen_paths
 from exburn.module.symbolic_tensor import Lifted, Symbol, has_symbol, record
-from exburn.module.variable import Static
+from exburn.module.variable import OwnState, Static
+from exburn.training.objective.compile_metrics import CompileMetrics
+from exburn.transforms.quantization import QuantizationReport
 
 __all__ = ["Model"]
 
 
 @register_builtin
-class Model(Quantizing, Adapting, Exporting, Training, Layer):
+class Model(Layer):
     """A model from symbols, ``Model(inputs, outputs)``, or a subclass with ``call``.
 
     Args:
@@ -58,7 +87,62 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
     """
 
     is_model = True
+    _run: OwnState  # a TrainingSettings
     _own_build = ""  # how far a subclass's method is: "running" or "done"
+    _report: Any = None  # of ``quantize``, if that made it
+
+    # Its methods are functions of the files that they belong to: see docs/layout.md.
+    compile = compiling.compile
+    fit, load_checkpoint = fitting.fit, fitting.load_checkpoint
+    evaluate, predict = inferring.evaluate, inferring.predict
+    train_on_batch, test_on_batch = batches.train_on_batch, batches.test_on_batch
+    predict_on_batch, reset_metrics = batches.predict_on_batch, batches.reset_metrics
+    options = training_options.options
+
+    train_step, test_step = own_steps.train_step, own_steps.test_step
+    predict_step = own_steps.predict_step
+    compute_loss, compute_metrics = own_steps.compute_loss, own_steps.compute_metrics
+    compute_loss_and_updates = own_steps.compute_loss_and_updates
+    stateless_compute_loss = own_steps.stateless_compute_loss
+    get_metrics_result = own_steps.get_metrics_result
+    match_objective = own_steps.match_objective
+
+    save, to_json, summary = saving.save, saving.to_json, inspection.summary
+    save_weights, load_weights = saving.save_weights, saving.load_weights
+    get_compile_config = saving.get_compile_config
+    compile_from_config = saving.compile_from_config
+    get_state_tree, set_state_tree = (
+        state_tree.get_state_tree,
+        state_tree.set_state_tree,
+    )
+    export = exporting.export
+
+    freeze, unfreeze = freezing.freeze, freezing.unfreeze
+    is_frozen, remat = freezing.is_frozen, freezing.remat
+    add_lora, merge_lora = adapting.add_lora, adapting.merge_lora
+    save_lora, load_lora = adapting.save_lora, adapting.load_lora
+    repeat_changes = adapting.repeat_changes
+    quantize = quantizing.quantize  # type: ignore[assignment]  # a layer, in place
+    get_quantization_layer_structure = quantizing.get_quantization_layer_structure
+    averaged_weights = averaging.averaged_weights
+    update_batch_statistics = averaging.update_batch_statistics
+
+    info, plan = inspection.info, inspection.plan
+    compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
+    capture, on_output = hooks.capture, hooks.on_output
+    to_device = hooks.to_device
+
+    # What rooms below this one call, which know no models.
+    _use_average = averaging.use_average
+    _check_statistics = averaging.check_statistics
+    _on_device = preparing.on_device
+    _training_state = saving.training_state
+    _set_training_state = saving.set_training_state
+
+    def __new__(cls, *args, **kwargs):
+        self = super().__new__(cls, *args, **kwargs)
+        object.__setattr__(self, "_run", OwnState(TrainingSettings()))
+        return self
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -266,7 +350,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         assert self.graph is not None
         host = self.host_graph
         graph = self.graph if host is None else host.program
-        return _unpacked(graph.run(self.nodes, inputs))
+        return _unpack_single(graph.run(self.nodes, inputs))
 
     def _call_symbols(self, args, kwargs):
         if self.host_graph is not None:
@@ -301,7 +385,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
         Raises:
             BusyError: The model is being trained, and this is not in a hook.
         """
-        self._require_hook("set_weights")
+        require_hook(self, "set_weights")
         super().set_weights(weights)
 
     @property
@@ -310,12 +394,12 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     def __deepcopy__(self, memo):
         memo[id(self)] = copied = clone(self)
-        copied._compile_as(self, memo)
+        saving.compile_as_copy(copied, self, memo)
         return copied
 
     def __reduce_ex__(self, protocol):
         # The metadata hold functions, which no pickle can.
-        return reduced(self) if self.built else super().__reduce_ex__(protocol)
+        return reduce_model(self) if self.built else super().__reduce_ex__(protocol)
 
     # ------------------------------------------------------------------ accessors
     @property
@@ -354,7 +438,7 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
             else:
                 operation: Any = graph.nodes[-1 - target].target
                 if isinstance(operation, Lifted):
-                    operation = operation.named(names[target])
+                    operation = operation.with_name(names[target])
                 found.append(operation)
         return [operation for operation in found if operation is not None]
 
@@ -447,7 +531,213 @@ class Model(Quantizing, Adapting, Exporting, Training, Layer):
 
     @property
     def output_shape(self):
-        return _shapes(_unpacked(self.output))
+        return _shapes(_unpack_single(self.output))
+
+    @property
+    def input_axes(self) -> list[tuple[str, ...] | None] | None:
+        """Names of each input's axes, as given to ``Input(axes=…)``.
+
+        Example:
+            >>> import exburn
+            >>> x = exburn.Input((None, 8), axes=("time", "feature"))
+            >>> model = exburn.Model(x, exburn.layers.Dense(2)(x))
+            >>> model.input_axes, model.output_axes
+            ([('batch', 'time', 'feature')], [('batch', 'time', None)])
+            >>> model.output_axes = ("batch", "time", "class")
+            >>> model.output_axes
+            [('batch', 'time', 'class')]
+        """
+        return None if self.graph is None else list(self.graph.axes)
+
+    @property
+    def output_axes(self) -> list[tuple[str | None, ...]] | None:
+        """Names of each output's axes; may be set, for summaries.
+
+        By default an axis that is as long as a named open axis of an input, such as
+        the batch, has that one's name.
+        """
+        given = self._run.value.output_axes
+        return axes.infer_output_axes(self) if given is None else given
+
+    @output_axes.setter
+    def output_axes(self, names: Any) -> None:
+        self._run.value.output_axes = axes.check_output_axes(self, names)
+
+    # ------------------------------------------------------------------ training
+    @property
+    def compiled(self) -> bool:
+        """Whether ``compile`` was called."""
+        return self._run.value.settings is not None
+
+    @property
+    def optimizer(self):
+        """The optimizer; its ``learning_rate`` can be read and set, also in hooks.
+
+        It can be replaced, by one whose state begins anew.
+        """
+        trainer = self._run.value.trainer
+        return None if trainer is None else trainer.holder.optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: Any) -> None:
+        require_idle(self, "optimizer")
+        compiling.replace_optimizer(self, optimizer)
+
+    @property
+    def loss(self):
+        """The loss as given to ``compile``, or what a class of one's own keeps here.
+
+        As in Keras, setting it does not change what the model is compiled for.
+        """
+        return self._run.value.loss
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        self._run.value.loss = loss
+        if self.compiled and self.own_compute_loss is None:
+            warnings.warn(
+                "model.loss was set, but the model trains with the loss it was "
+                "compiled with: model.compile(..., loss=...)",
+                stacklevel=3,  # past __setattr__
+            )
+
+    @property
+    def loss_weights(self) -> Any:
+        """Factor of each output's loss; set, they hold from the next chunk on.
+
+        Raises:
+            NotCompiledError: They are set before ``compile``.
+            ArgumentError: They are not finite numbers, or too many.
+        """
+        settings = self._run.value.settings
+        return None if settings is None else settings["loss_weights"]
+
+    @loss_weights.setter
+    def loss_weights(self, loss_weights: Any) -> None:
+        trainer = require_trainer(self, "loss_weights")
+        trainer.preparer.objective.loss_weights = loss_weights
+        self._run.value.settings["loss_weights"] = loss_weights
+
+    @property
+    def history(self) -> History | None:
+        """The record of the last ``fit``."""
+        return self._run.value.history
+
+    @history.setter
+    def history(self, history: History) -> None:
+        self._run.value.history = history
+
+    @property
+    def run_eagerly(self) -> bool:
+        """Whether it runs operation by operation, to debug with prints; can be set."""
+        trainer = self._run.value.trainer
+        return trainer is not None and trainer.preparer.eager
+
+    @run_eagerly.setter
+    def run_eagerly(self, value: bool) -> None:
+        require_idle(self, "run_eagerly")
+        require_trainer(self, "run_eagerly").preparer.eager = is_eager(value)
+
+    @property
+    def jit_compile(self) -> bool:
+        """The opposite of ``run_eagerly``."""
+        return not self.run_eagerly
+
+    @jit_compile.setter
+    def jit_compile(self, value: bool | str) -> None:
+        self.run_eagerly = is_eager(value, "jit_compile")
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """Names of the values that ``evaluate`` returns; none before ``compile``.
+
+        Keras lists the names of ``metrics``.
+        """
+        trainer = self._run.value.trainer
+        return [] if trainer is None else trainer.preparer.objective.names
+
+    @property
+    def metrics(self) -> list[Any]:
+        """Trackers of the loss, the metrics of ``compile``, those of layers; may be
+        overridden.
+
+        The metrics of ``compile`` are one, ``compile_metrics``, as in Keras: its
+        ``metrics`` are those that were given, and ``result()`` is a dict.
+        """
+        return compiling.list_metrics(self)
+
+    @property
+    def _compile_metrics(self) -> CompileMetrics | None:
+        """Keras' name of the metrics of ``compile``."""
+        return compiling.compile_metrics(self)
+
+    @property
+    def _loss_tracker(self) -> Any:
+        """Keras' name of the first metric, for steps of one's own."""
+        run = self._run.value
+        return run.trainer and run.loss_trackers(run.trainer.preparer.objective)["loss"]
+
+    @property
+    def trace_counts(self) -> dict[str, int]:
+        """How often each program was traced: ``{"train": 1, "evaluate": 1, …}``."""
+        trainer = self._run.value.trainer
+        return {} if trainer is None else dict(trainer.preparer.trace_counts)
+
+    @property
+    def stop_training(self) -> bool:
+        """Set to True in a callback to end training."""
+        return self._run.value.stop["training"]
+
+    @stop_training.setter
+    def stop_training(self, value: bool) -> None:
+        self._run.value.stop["training"] = bool(value)
+
+    @property
+    def stop_evaluating(self) -> bool:
+        """Set to True in a callback to end evaluating."""
+        return self._run.value.stop["evaluating"]
+
+    @stop_evaluating.setter
+    def stop_evaluating(self, value: bool) -> None:
+        self._run.value.stop["evaluating"] = bool(value)
+
+    @property
+    def stop_predicting(self) -> bool:
+        """Set to True in a callback to end predicting."""
+        return self._run.value.stop["predicting"]
+
+    @stop_predicting.setter
+    def stop_predicting(self, value: bool) -> None:
+        self._run.value.stop["predicting"] = bool(value)
+
+    @property
+    def logged_names(self) -> list[str] | None:
+        """What is logged of a subclass that overrides ``metrics``, else ``None``."""
+        if type(self).metrics is Model.metrics:
+            return None
+        return [name for _, name in own_steps.metrics_with_names(self)]
+
+    @property
+    def own_compute_loss(self):
+        """The ``compute_loss`` of a subclass that overrides it, else ``None``."""
+        own = type(self).compute_loss is not own_steps.compute_loss
+        return self.compute_loss if own else None
+
+    # ------------------------------------------------------------------ changes
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """Records of ``quantize`` and ``add_lora``, JSON-able."""
+        return records(self)
+
+    @property
+    def frozen_layers(self) -> list[str]:
+        """Paths of the layers that training leaves alone, those within them too."""
+        return frozen_paths(self)
+
+    @property
+    def quantization_report(self) -> QuantizationReport | None:
+        """What ``quantize`` did to make this model; None of one that was loaded."""
+        return None if self._report is None else self._report.value
 
     # ------------------------------------------------------------------ config
     def get_config(self) -> dict[str, Any]:
@@ -512,7 +802,7 @@ def _values(nodes: Any) -> list[Layer]:
     return [layer for _, layer in _items(nodes)]
 
 
-def _unpacked(outputs: Any) -> Any:
+def _unpack_single(outputs: Any) -> Any:
     """What is in a list or tuple of one; else the outputs, as they are."""
     one = type(outputs) in (list, tuple) and len(outputs) == 1
     return outputs[0] if one else outputs

@@ -11,25 +11,29 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.callbacks import WarmUp
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
 from exburn.metrics import Metric
+from exburn.models.training_settings import require_trainer
 from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, schedules
-from exburn.optimizers.arguments import real, whole
 
-__all__ = ["OptimizerOptions", "set_options", "warm_up", "with_accuracy"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = ["options", "set_options", "warm_up", "with_accuracy"]
 
 
 def _schedule(op: str, name: str, value: Any) -> Any:
     if isinstance(value, Real):  # fit(learning_rate=…): the same at every step
-        return schedules.ExponentialDecay(real(op, name, value), 1, 1.0)
+        return schedules.ExponentialDecay(check_number(op, name, value), 1, 1.0)
     return schedules.get(tuple(value) if isinstance(value, list) else value)
 
 
 def _group(op: str, name: str, value: Any) -> int | None:
-    batches = whole(op, name, value, low=1)
+    batches = check_count(op, name, value, floats=True)
     return None if batches == 1 else batches
 
 
@@ -37,9 +41,9 @@ def _group(op: str, name: str, value: Any) -> int | None:
 #: says what each option means; its signature and that of ``fit`` hold all of them.
 _OPTIONS: dict[str, tuple[str, Callable[[str, str, Any], Any]]] = {
     "lr_schedule": ("_learning_rate", _schedule),
-    "weight_decay": ("l2_weight_decay", real),
-    "clip_norm": ("global_clipnorm", partial(real, open_low=True)),
-    "clip_value": ("clipvalue", partial(real, open_low=True)),
+    "weight_decay": ("l2_weight_decay", check_number),
+    "clip_norm": ("global_clipnorm", partial(check_number, open_low=True)),
+    "clip_value": ("clipvalue", partial(check_number, open_low=True)),
     "accumulate_gradients": ("gradient_accumulation_steps", _group),
     "nesterov": ("nesterov", lambda op, name, value: bool(value)),
 }
@@ -51,81 +55,75 @@ _MOMENTUM = 0.9
 _OF_STATE = {"gradient_accumulation_steps", "nesterov"}
 
 
-class OptimizerOptions:
-    """Options for a while; mixed into ``Model``."""
+@contextlib.contextmanager
+def options(self: Model, **options: Any) -> Iterator[None]:
+    """Trains with other options inside the block.
 
-    _run: Any
-    _trainer: Any
+    Args:
+        **options: ``clip_norm``, ``clip_value``, ``weight_decay``,
+            ``accumulate_gradients``, ``nesterov``, ``learning_rate``,
+            ``lr_schedule``, as of ``fit``; None keeps what ``compile`` was given.
 
-    @contextlib.contextmanager
-    def options(self, **options: Any) -> Iterator[None]:
-        """Trains with other options inside the block.
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: A value can never work, or does not suit the optimizer.
 
-        Args:
-            **options: ``clip_norm``, ``clip_value``, ``weight_decay``,
-                ``accumulate_gradients``, ``nesterov``, ``learning_rate``,
-                ``lr_schedule``, as of ``fit``; None keeps what ``compile`` was given.
-
-        Raises:
-            NotCompiledError: ``compile`` was not called.
-            ArgumentError: A value can never work, or does not suit the optimizer.
-
-        Example:
-            >>> import numpy as np
-            >>> import exburn
-            >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
-            >>> model.compile("adam", "mse")
-            >>> with model.options(clip_norm=1.0):
-            ...     _ = model.train_on_batch(np.ones((4, 2)), np.ones((4, 1)))
-        """
-        given = {name: value for name, value in options.items() if value is not None}
-        trainer = self._trainer("options")
-        if not given:
-            yield
+    Example:
+        >>> import numpy as np
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((2,)), exburn.layers.Dense(1)])
+        >>> model.compile("adam", "mse")
+        >>> with model.options(clip_norm=1.0):
+        ...     _ = model.train_on_batch(np.ones((4, 2)), np.ones((4, 1)))
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    trainer = require_trainer(self, "options")
+    if not given:
+        yield
+        return
+    optimizer = trainer.holder.optimizer
+    if (rate := given.pop("learning_rate", None)) is not None:
+        if "lr_schedule" not in given and _has_one_number(optimizer):
+            with _at_rate(optimizer, rate), self.options(**given):
+                yield
             return
-        optimizer = trainer.optimizer
-        if (rate := given.pop("learning_rate", None)) is not None:
-            if "lr_schedule" not in given and _has_one_number(optimizer):
-                with _at_rate(optimizer, rate), self.options(**given):
-                    yield
-                return
-            given.setdefault("lr_schedule", rate)
-        values = _checked("fit", optimizer, given)
-        key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
-        key += (optimizer.revision,)
-        variants = self._run.value.variants
-        targets = _targets(optimizer)
-        if key not in variants:
-            # One schedule object for all these fits: it knows their epochs.
-            variants[key] = (values, [t._revision for t in targets])
-        values, revisions = variants[key]
-        old = trainer.variant
-        before = []
-        for target, revision in zip(targets, revisions, strict=True):
-            if not callable(target._learning_rate):
-                target._number = target._learning_rate
-            new = _for_one(target, values) | {"_revision": revision}
-            before.append({n: getattr(target, n) for n in new if hasattr(target, n)})
-            _put(target, new)
-        trainer.variant = key
-        other_state = not values.keys().isdisjoint(_OF_STATE)
-        try:
-            if other_state:
-                trainer.refit_state()
-            yield
-        finally:
-            variants[key] = (values, [t._revision for t in targets])
-            for target, saved in zip(targets, before, strict=True):
-                _put(target, saved)
-            trainer.variant = old
-            if other_state:
-                trainer.refit_state()
+        given.setdefault("lr_schedule", rate)
+    values = _check_options("fit", optimizer, given)
+    key = (tuple(sorted((n, _hashable(v)) for n, v in given.items())),)
+    key += (optimizer.revision,)
+    variants = self._run.value.variants
+    targets = _targets(optimizer)
+    if key not in variants:
+        # One schedule object for all these fits: it knows their epochs.
+        variants[key] = (values, [t._revision for t in targets])
+    values, revisions = variants[key]
+    old = trainer.preparer.variant
+    before = []
+    for target, revision in zip(targets, revisions, strict=True):
+        if not callable(target._learning_rate):
+            target._number = target._learning_rate
+        new = _for_one(target, values) | {"_revision": revision}
+        before.append({n: getattr(target, n) for n in new if hasattr(target, n)})
+        _put(target, new)
+    trainer.preparer.variant = key
+    other_state = not values.keys().isdisjoint(_OF_STATE)
+    try:
+        if other_state:
+            trainer.holder.refit_state()
+        yield
+    finally:
+        variants[key] = (values, [t._revision for t in targets])
+        for target, saved in zip(targets, before, strict=True):
+            _put(target, saved)
+        trainer.preparer.variant = old
+        if other_state:
+            trainer.holder.refit_state()
 
 
 def set_options(optimizer: Optimizer, *, learning_rate: Any, **options: Any) -> None:
     """Sets options that are not None for good: those of ``compile``."""
     given = {name: value for name, value in options.items() if value is not None}
-    values = _checked("compile", optimizer, given)
+    values = _check_options("compile", optimizer, given)
     if learning_rate is not None:
         optimizer.learning_rate = learning_rate
     for target in _targets(optimizer):
@@ -145,7 +143,7 @@ def _has_one_number(optimizer: Optimizer) -> bool:
 @contextlib.contextmanager
 def _at_rate(optimizer: Optimizer, value: Any) -> Iterator[None]:
     before = float(optimizer.learning_rate)
-    optimizer.learning_rate = real("fit", "learning_rate", value)
+    optimizer.learning_rate = check_number("fit", "learning_rate", value)
     try:
         yield
     finally:
@@ -167,7 +165,9 @@ def _targets(optimizer: Optimizer) -> list[Optimizer]:
     return [optimizer]
 
 
-def _checked(op: str, optimizer: Optimizer, options: dict[str, Any]) -> dict[str, Any]:
+def _check_options(
+    op: str, optimizer: Optimizer, options: dict[str, Any]
+) -> dict[str, Any]:
     """The options as attributes of the optimizer."""
     values: dict[str, Any] = {}
     for name, value in options.items():
@@ -212,7 +212,7 @@ def warm_up(warmup: Any, op: str) -> WarmUp | None:
             )
         epochs, start, target = warmup
         return WarmUp(target, epochs=epochs, initial=start)
-    epochs = real(op, "warmup", warmup)
+    epochs = check_number(op, "warmup", warmup)
     return WarmUp(epochs=epochs) if epochs else None
 
 

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from exburn.core.printing import amount_text, size_text
 from exburn.errors import OutOfMemoryError
 from exburn.models.arguments import first_batch
 from exburn.models.planning import make_plan, with_rows
-from exburn.models.report import amount_text, size_text
 from exburn.runtime.device import device_name
 from exburn.training.memory import is_exhausted
 
@@ -36,16 +36,16 @@ def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None
         if not is_exhausted(error) or isinstance(error, OutOfMemoryError):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold data on the device
-        raise _exhausted(model, op, dataset, rows, error) from error
+        raise _exhausted_error(model, op, dataset, rows, error) from error
 
 
-def _exhausted(model, op, dataset, rows: int, error) -> OutOfMemoryError:
+def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
     details: dict[str, Any] = {"batch size": rows}
     plan, half = None, f"batch_size={max(rows // 2, 1)}"
     trainer = model._run.value.trainer
     kind = "train" if op in ("fit", "train_on_batch") else "predict"
     try:
-        batch = with_rows(first_batch(dataset, trainer.seed), rows)
+        batch = with_rows(first_batch(dataset, trainer.holder.seed), rows)
         plan = make_plan(trainer, kind, batch, rows, largest=True)
     except Exception as failure:  # the analysis needs memory, too
         details["no analysis"] = type(failure).__name__

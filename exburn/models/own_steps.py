@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,353 +12,358 @@ import jax.numpy as jnp
 from exburn.core import forward_context
 from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
-from exburn.models.compiling import Compiling
+from exburn.models.preparing import output_names, require_targets
+from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call, spec_like
-from exburn.module.layer import Bound, bound
+from exburn.module.layer import Bound, bind_arrays
 from exburn.training.forward import ends_in_probabilities
 from exburn.training.objective.stateful_metrics import holding
 from exburn.training.overrides import built_in, gives_loss
-from exburn.training.program import one_number, own_loss
+from exburn.training.steps import one_number, own_loss
 
-__all__ = ["OwnSteps"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = [
+    "metrics_with_names",
+    "compute_loss",
+    "compute_loss_and_updates",
+    "compute_metrics",
+    "get_metrics_result",
+    "match_objective",
+    "predict_step",
+    "stateless_compute_loss",
+    "test_step",
+    "train_step",
+]
 
 
-class OwnSteps:
-    """Steps, loss and metrics as pure functions that subclasses override.
+@built_in
+def train_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+    """One update: a pure function; override it to train in another way.
 
-    ``fit``, ``evaluate`` and ``predict`` compute the same without calling the methods
-    marked ``built_in``, and call what a class puts in their place.
+    Args:
+        state: Four lists of arrays: the values of ``trainable_variables``,
+            ``non_trainable_variables``, ``optimizer.variables``, and of the
+            variables of ``metrics``.
+        data: A batch: ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
+
+    Returns:
+        What is logged, and the new state.
+
+    Source: Keras, "Customizing what happens in fit() with JAX".
     """
+    trained, rest, slots, measured = state
+    optimizer, batch = self.optimizer, unpack_x_y_sample_weight(data)
 
-    _run: Any
-    _trainer: Any
-    _output_names_of: Any
-    _require_targets: Any
-    losses: Any
-    metrics: Any
-    metrics_variables: Any
-    optimizer: Any
-    stateless_call: Any
-
-    @built_in
-    def train_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
-        """One update: a pure function; override it to train in another way.
-
-        Args:
-            state: Four lists of arrays: the values of ``trainable_variables``,
-                ``non_trainable_variables``, ``optimizer.variables``, and of the
-                variables of ``metrics``.
-            data: A batch: ``x``, ``(x, y)`` or ``(x, y, sample_weight)``.
-
-        Returns:
-            What is logged, and the new state.
-
-        Source: Keras, "Customizing what happens in fit() with JAX".
-        """
-        trained, rest, slots, measured = state
-        optimizer, batch = self.optimizer, unpack_x_y_sample_weight(data)
-
-        def objective(trained):
-            if gives_loss(self):
-                return self._own_loss_and_updates(
-                    (trained, rest), measured, batch, True, slots
-                )
-            loss, seen = self._loss_and_updates(
-                (trained, rest), measured, batch, training=True
-            )
-            return self._scaled(loss, slots), (loss, seen)
-
-        (_, (loss, seen)), grads = jax.value_and_grad(objective, has_aux=True)(trained)
-        trained, slots = optimizer.stateless_apply(slots, grads, trained)
-        logs, measured = self._measured(trained, loss, seen, batch, training=True)
-        return logs, (trained, seen["rest"], slots, measured)
-
-    @built_in
-    def compute_loss_and_updates(
-        self,
-        trainable_variables,
-        non_trainable_variables,
-        metrics_variables,
-        x,
-        y,
-        sample_weight,
-        training: bool = False,
-        optimizer_variables=None,
-    ) -> tuple[Any, tuple[Any, Any, list, list]]:
-        """The loss of a batch as a pure function, for ``jax.value_and_grad``.
-
-        An override is called by ``train_step`` and ``test_step``, unless those are
-        overridden, too.
-
-        Args:
-            trainable_variables, non_trainable_variables, metrics_variables: As of
-                ``stateless_compute_loss``.
-            x, y, sample_weight: The batch.
-            training: Whether this is a training step.
-            optimizer_variables: Values of ``optimizer.variables``, where a
-                ``LossScaleOptimizer`` scales the loss.
-
-        Returns:
-            The loss that is differentiated, and with it the unscaled loss, the outputs,
-            and the new ``non_trainable_variables`` and ``metrics_variables``.
-        """
-        loss, seen = self._loss_and_updates(
-            (trainable_variables, non_trainable_variables),
-            metrics_variables or self.metrics_variables,
-            (x, y, sample_weight),
-            training=training,
-        )
-        scaled = loss
-        if training and optimizer_variables is not None:
-            scaled = self._scaled(loss, optimizer_variables)
-        return scaled, (loss, seen["outputs"], seen["rest"], seen["metrics"])
-
-    def _scaled(self, loss: Any, slots: Any) -> Any:
-        """The loss that is differentiated: one number, scaled by the optimizer."""
-        if self.optimizer.scales_loss:
-            return self.optimizer.scale_loss(loss, self.optimizer.state_of(slots))
-        return one_number(loss)
-
-    def _own_loss_and_updates(
-        self, weights: tuple, measured: Any, batch: tuple, training: bool, slots=None
-    ) -> tuple[Any, tuple[Any, dict[str, Any]]]:
-        """What the class's own ``compute_loss_and_updates`` gives, as ours does."""
-        given = {} if slots is None else {"optimizer_variables": slots}
-        scaled, found = self.compute_loss_and_updates(
-            *weights, measured, *batch, training=training, **given
-        )
-        if not isinstance(found, tuple) or len(found) != 4:
-            raise ArgumentError(
-                "compute_loss_and_updates",
-                "without a train_step of its own it must return (loss, (unscaled_loss, "
-                "y_pred, non_trainable_variables, metrics_variables))",
-                {"received": f"{type(found).__name__} beside the loss"},
-            )
-        loss, outputs, rest, metrics = found
-        masks = [None] * len(jax.tree.leaves(outputs))
-        seen = {"outputs": outputs, "masks": masks, "rest": rest, "metrics": metrics}
-        return scaled, (loss, seen)
-
-    @built_in
-    def test_step(self, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
-        """As ``train_step``, without an update: the state has no optimizer in it."""
-        trained, rest, measured = state
-        batch = unpack_x_y_sample_weight(data)
+    def objective(trained):
         if gives_loss(self):
-            _, (loss, seen) = self._own_loss_and_updates(
-                (trained, rest), measured, batch, False
-            )
-        else:
-            loss, seen = self._loss_and_updates(
-                (trained, rest), measured, batch, training=False
-            )
-        logs, measured = self._measured(trained, loss, seen, batch, training=False)
-        return logs, (trained, seen["rest"], measured)
+            return _call_own_loss(self, (trained, rest), measured, batch, True, slots)
+        loss, seen = _run_loss(self, (trained, rest), measured, batch, training=True)
+        return _scale_loss(self, loss, slots), (loss, seen)
 
-    @built_in
-    def predict_step(self, state: tuple, data: Any) -> tuple[Any, list]:
-        """The outputs for a batch: a pure function; override it to predict others.
+    (_, (loss, seen)), grads = jax.value_and_grad(objective, has_aux=True)(trained)
+    trained, slots = optimizer.stateless_apply(slots, grads, trained)
+    logs, measured = _update_metrics(self, trained, loss, seen, batch, training=True)
+    return logs, (trained, seen["rest"], slots, measured)
 
-        Args:
-            state: Two lists of arrays: the values of ``trainable_variables`` and of
-                ``non_trainable_variables``.
-            data: The inputs.
 
-        Returns:
-            Outputs, each with a row for every row of the inputs, and the new values of
-            ``non_trainable_variables``, which ``predict`` does not keep.
-        """
-        x, _, _ = unpack_x_y_sample_weight(data)
-        return self.stateless_call(*state, x, training=False)
+@built_in
+def compute_loss_and_updates(
+    self: Model,
+    trainable_variables,
+    non_trainable_variables,
+    metrics_variables,
+    x,
+    y,
+    sample_weight,
+    training: bool = False,
+    optimizer_variables=None,
+) -> tuple[Any, tuple[Any, Any, list, list]]:
+    """The loss of a batch as a pure function, for ``jax.value_and_grad``.
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
-    ):
-        """The loss of ``compile`` for a batch; override it to train on another one.
+    An override is called by ``train_step`` and ``test_step``, unless those are
+    overridden, too.
 
-        Args:
-            x, y, sample_weight: The batch.
-            y_pred: The outputs.
-            training: Whether this is a training step.
+    Args:
+        trainable_variables, non_trainable_variables, metrics_variables: As of
+            ``stateless_compute_loss``.
+        x, y, sample_weight: The batch.
+        training: Whether this is a training step.
+        optimizer_variables: Values of ``optimizer.variables``, where a
+            ``LossScaleOptimizer`` scales the loss.
 
-        Returns:
-            A scalar, with the losses of layers and regularizers where the engine calls
-            it. An override that does not call this adds ``sum(self.losses)`` itself.
-        """
-        objective = self._trainer("compute_loss").objective
-        self._require_targets("compute_loss", y)
-        self.match_objective(y, y_pred, sample_weight)
-        ctx = forward_context.current() or forward_context.Context()
-        filled, masks = ctx.attached(y_pred)
-        loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
-        ctx.parts = parts if objective.parts else {}
-        if ctx.root is self:
-            for added in self.losses:
-                loss = loss + jnp.sum(jnp.asarray(added, jnp.float32))
-        return loss
-
-    def stateless_compute_loss(
+    Returns:
+        The loss that is differentiated, and with it the unscaled loss, the outputs,
+        and the new ``non_trainable_variables`` and ``metrics_variables``.
+    """
+    loss, seen = _run_loss(
         self,
-        trainable_variables,
-        non_trainable_variables,
-        metrics_variables,
-        x=None,
-        y=None,
-        y_pred=None,
-        sample_weight=None,
-        training: bool = True,
-    ) -> tuple[Any, tuple[list, list, list]]:
-        """``compute_loss`` as a pure function.
+        (trainable_variables, non_trainable_variables),
+        metrics_variables or self.metrics_variables,
+        (x, y, sample_weight),
+        training=training,
+    )
+    scaled = loss
+    if training and optimizer_variables is not None:
+        scaled = _scale_loss(self, loss, optimizer_variables)
+    return scaled, (loss, seen["outputs"], seen["rest"], seen["metrics"])
 
-        Args:
-            trainable_variables: Values in the order of ``trainable_variables``.
-            non_trainable_variables: The same for ``non_trainable_variables``.
-            metrics_variables: Those of ``metrics_variables``; none if it is empty.
-            x, y, y_pred, sample_weight, training: As of ``compute_loss``.
 
-        Returns:
-            The loss, and the three lists afterwards.
-        """
-        given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
-        ctx = forward_context.current()
-        masks = None if ctx is None else ctx.attached(y_pred)[1]
-        weights = trainable_variables, non_trainable_variables
-        measured = metrics_variables or self.metrics_variables
-        op = "stateless_compute_loss"
-        with self._working_on(weights, measured, training, op) as (run, after):
-            if masks is not None:
-                run.ctx.attach(y_pred, masks)
-            loss = own_loss(run.copy.compute_loss, training, **given)
-            self._track(run.ctx.parts, y_pred)
-        return loss, (list(trainable_variables), run.rest, after)
+def _scale_loss(model: Model, loss: Any, slots: Any) -> Any:
+    """The loss that is differentiated: one number, scaled by the optimizer."""
+    if model.optimizer.scales_loss:
+        return model.optimizer.scale_loss(loss, model.optimizer.state_of(slots))
+    return one_number(loss)
 
-    @built_in
-    def compute_metrics(self, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
-        """Updates the metrics of ``compile``; override it to update others as well.
 
-        Args:
-            x, y, sample_weight: The batch.
-            y_pred: The outputs.
+def _call_own_loss(
+    model: Model,
+    weights: tuple,
+    measured: Any,
+    batch: tuple,
+    training: bool,
+    slots=None,
+) -> tuple[Any, tuple[Any, dict[str, Any]]]:
+    """What the class's own ``compute_loss_and_updates`` gives, as ours does."""
+    given = {} if slots is None else {"optimizer_variables": slots}
+    scaled, found = model.compute_loss_and_updates(
+        *weights, measured, *batch, training=training, **given
+    )
+    if not isinstance(found, tuple) or len(found) != 4:
+        raise ArgumentError(
+            "compute_loss_and_updates",
+            "without a train_step of its own it must return (loss, (unscaled_loss, "
+            "y_pred, non_trainable_variables, metrics_variables))",
+            {"received": f"{type(found).__name__} beside the loss"},
+        )
+    loss, outputs, rest, metrics = found
+    masks = [None] * len(jax.tree.leaves(outputs))
+    seen = {"outputs": outputs, "masks": masks, "rest": rest, "metrics": metrics}
+    return scaled, (loss, seen)
 
-        Returns:
-            What is logged: ``get_metrics_result()``.
-        """
-        trainer, ctx = self._trainer("compute_metrics"), forward_context.current()
-        if ctx is None:
-            self.match_objective(y, y_pred, sample_weight)
-            trainer.readings, ctx = None, forward_context.Context()
-        masks = ctx.attached(y_pred)[1]
-        trainer.objective.measure(y, y_pred, sample_weight, masks)
-        return self.get_metrics_result()
 
-    @built_in
-    def get_metrics_result(self) -> dict[str, Any]:
-        """Values of all metrics by their names in logs; those of dicts one by one.
+@built_in
+def test_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:
+    """As ``train_step``, without an update: the state has no optimizer in it."""
+    trained, rest, measured = state
+    batch = unpack_x_y_sample_weight(data)
+    if gives_loss(self):
+        _, (loss, seen) = _call_own_loss(self, (trained, rest), measured, batch, False)
+    else:
+        loss, seen = _run_loss(self, (trained, rest), measured, batch, training=False)
+    logs, measured = _update_metrics(self, trained, loss, seen, batch, training=False)
+    return logs, (trained, seen["rest"], measured)
 
-        Outside of a step they are those that ``fit``, ``evaluate`` or a method for
-        single batches logged last.
-        """
-        trainer = self._run.value.trainer
-        if trainer is None:
-            return {}
-        if (
-            forward_context.current() is None
-            and (logs := trainer.last_logs) is not None
-        ):
-            return logs
-        found: dict[str, Any] = {}
-        for metric, name in self._named_metrics():
-            value = metric.result()
-            found |= value if isinstance(value, dict) else {name: value}
-        return found
 
-    def match_objective(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
-        """Matches the losses and metrics of ``compile`` to these outputs."""
-        objective = self._trainer("compute_loss").objective
-        specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
-        names = self._output_names_of(specs[0])
-        objective.build(*specs, names, self._ends_in_probabilities)
+@built_in
+def predict_step(self: Model, state: tuple, data: Any) -> tuple[Any, list]:
+    """The outputs for a batch: a pure function; override it to predict others.
 
-    def _named_metrics(self) -> list[tuple[Any, str]]:
-        """The metrics, those of ``compile`` one by one, and what logs call them."""
-        meters = self._trainer("metrics").objective.meters
-        names = {id(meter.metric): meter.name for meter in meters}
-        metrics = [
-            one
-            for metric in self.metrics
-            for one in getattr(metric, "metrics", None) or [metric]
-        ]
-        return [(metric, names.get(id(metric), metric.name)) for metric in metrics]
+    Args:
+        state: Two lists of arrays: the values of ``trainable_variables`` and of
+            ``non_trainable_variables``.
+        data: The inputs.
 
-    @property
-    def logged_names(self) -> list[str] | None:
-        """What is logged of a subclass that overrides ``metrics``, else ``None``."""
-        if type(self).metrics is Compiling.metrics:
-            return None
-        return [name for _, name in self._named_metrics()]
+    Returns:
+        Outputs, each with a row for every row of the inputs, and the new values of
+        ``non_trainable_variables``, which ``predict`` does not keep.
+    """
+    x, _, _ = unpack_x_y_sample_weight(data)
+    return self.stateless_call(*state, x, training=False)
 
-    def _loss_and_updates(
-        self, weights: tuple, measured: Any, batch: tuple, *, training: bool
-    ) -> tuple[Any, dict[str, Any]]:
-        """The loss of a batch, and what came with it and is needed afterwards."""
-        x, y, w = batch
-        op = "train_step" if training else "test_step"
-        with self._working_on(weights, measured, training, op) as (run, after):
-            outputs = run.copy._call_arrays((x,), {})
-            given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
-            loss = own_loss(run.copy.compute_loss, training, **given)
-            self._track(run.ctx.parts, outputs)
-        return loss, {
-            "outputs": outputs,
-            "masks": run.ctx.attached(outputs)[1],
-            "rest": run.rest,
-            "metrics": after,
-        }
 
-    def _measured(
-        self, trained: Any, loss: Any, seen: dict, batch: tuple, *, training: bool
-    ) -> tuple[dict[str, Any], list]:
-        """The logs after a batch, and the metrics' variables."""
-        x, y, w = batch
-        rows = jax.tree.leaves(x)[0].shape[0]
-        trackers, weights = self._loss_trackers(), (trained, seen["rest"])
-        work = self._working_on(weights, seen["metrics"], training, "compute_metrics")
-        with work as (run, after):
-            run.ctx.attach(seen["outputs"], seen["masks"])
-            trackers["loss"].update_state(loss, sample_weight=rows)
-            logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
-        return logs, after
+def compute_loss(
+    self: Model, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True
+):
+    """The loss of ``compile`` for a batch; override it to train on another one.
 
-    @contextlib.contextmanager
-    def _working_on(
-        self, weights: tuple, measured: Any, training: bool, op: str
-    ) -> Iterator[tuple[Bound, list]]:
-        """A block with a copy of the model that holds these weights.
+    Args:
+        x, y, sample_weight: The batch.
+        y_pred: The outputs.
+        training: Whether this is a training step.
 
-        Its metrics hold ``measured`` there; the list has their new values after it.
-        """
-        beside = [*self._loss_trackers().values()]
-        holds = holding(self.metrics, measured, beside=beside)
-        with bound(self, *weights, training=training, op=op) as run, holds as after:
-            yield run, after
+    Returns:
+        A scalar, with the losses of layers and regularizers where the engine calls
+        it. An override that does not call this adds ``sum(self.losses)`` itself.
+    """
+    objective = require_trainer(self, "compute_loss").preparer.objective
+    require_targets(self, "compute_loss", y)
+    self.match_objective(y, y_pred, sample_weight)
+    ctx = forward_context.current() or forward_context.Context()
+    filled, masks = ctx.attached(y_pred)
+    loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
+    ctx.parts = parts if objective.parts else {}
+    if ctx.root is self:
+        for added in self.losses:
+            loss = loss + jnp.sum(jnp.asarray(added, jnp.float32))
+    return loss
 
-    def _track(self, parts: dict[str, Any], outputs: Any) -> None:
-        """Takes the losses of several outputs into their means, as ``CompileLoss``."""
-        trackers, rows = self._loss_trackers(), jax.tree.leaves(outputs)[0].shape[0]
-        for name, value in parts.items():
-            mean = jax.lax.stop_gradient(value)
-            trackers[name].update_state(mean, sample_weight=rows)
 
-    def _loss_trackers(self) -> dict[str, Any]:
-        return self._run.value.loss_trackers(self._trainer("train_step").objective)
+def stateless_compute_loss(
+    self: Model,
+    trainable_variables,
+    non_trainable_variables,
+    metrics_variables,
+    x=None,
+    y=None,
+    y_pred=None,
+    sample_weight=None,
+    training: bool = True,
+) -> tuple[Any, tuple[list, list, list]]:
+    """``compute_loss`` as a pure function.
 
-    def _ends_in_probabilities(self) -> Any:
-        """For each output whether it ends in a softmax or sigmoid, if that is known."""
-        traced = inspect_call(self)
-        return None if traced is None else ends_in_probabilities(traced[0])
+    Args:
+        trainable_variables: Values in the order of ``trainable_variables``.
+        non_trainable_variables: The same for ``non_trainable_variables``.
+        metrics_variables: Those of ``metrics_variables``; none if it is empty.
+        x, y, y_pred, sample_weight, training: As of ``compute_loss``.
 
-    @property
-    def own_compute_loss(self):
-        """The ``compute_loss`` of a subclass that overrides it, else ``None``."""
-        own = type(self).compute_loss is not OwnSteps.compute_loss
-        return self.compute_loss if own else None
+    Returns:
+        The loss, and the three lists afterwards.
+    """
+    given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
+    ctx = forward_context.current()
+    masks = None if ctx is None else ctx.attached(y_pred)[1]
+    weights = trainable_variables, non_trainable_variables
+    measured = metrics_variables or self.metrics_variables
+    op = "stateless_compute_loss"
+    with _values_in_place(self, weights, measured, training, op) as (run, after):
+        if masks is not None:
+            run.ctx.attach(y_pred, masks)
+        loss = own_loss(run.copy.compute_loss, training, **given)
+        _track_losses(self, run.ctx.parts, y_pred)
+    return loss, (list(trainable_variables), run.rest, after)
+
+
+@built_in
+def compute_metrics(self: Model, x, y, y_pred, sample_weight=None) -> dict[str, Any]:
+    """Updates the metrics of ``compile``; override it to update others as well.
+
+    Args:
+        x, y, sample_weight: The batch.
+        y_pred: The outputs.
+
+    Returns:
+        What is logged: ``get_metrics_result()``.
+    """
+    trainer, ctx = require_trainer(self, "compute_metrics"), forward_context.current()
+    if ctx is None:
+        self.match_objective(y, y_pred, sample_weight)
+        trainer.preparer.readings, ctx = None, forward_context.Context()
+    masks = ctx.attached(y_pred)[1]
+    trainer.preparer.objective.measure(y, y_pred, sample_weight, masks)
+    return self.get_metrics_result()
+
+
+@built_in
+def get_metrics_result(self: Model) -> dict[str, Any]:
+    """Values of all metrics by their names in logs; those of dicts one by one.
+
+    Outside of a step they are those that ``fit``, ``evaluate`` or a method for
+    single batches logged last.
+    """
+    trainer = self._run.value.trainer
+    if trainer is None:
+        return {}
+    if (
+        forward_context.current() is None
+        and (logs := trainer.preparer.last_logs) is not None
+    ):
+        return logs
+    found: dict[str, Any] = {}
+    for metric, name in metrics_with_names(self):
+        value = metric.result()
+        found |= value if isinstance(value, dict) else {name: value}
+    return found
+
+
+def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> None:
+    """Matches the losses and metrics of ``compile`` to these outputs."""
+    objective = require_trainer(self, "compute_loss").preparer.objective
+    specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+    names = output_names(self, specs[0])
+    preds, targets, weights = specs
+    objective.build(preds, targets, weights, names, lambda: _end_in_probabilities(self))
+
+
+def metrics_with_names(model: Model) -> list[tuple[Any, Any]]:
+    """The metrics, those of ``compile`` one by one, and what logs call them."""
+    meters = require_trainer(model, "metrics").preparer.objective.meters
+    names = {id(meter.metric): meter.name for meter in meters}
+    metrics = [
+        one
+        for metric in model.metrics
+        for one in getattr(metric, "metrics", None) or [metric]
+    ]
+    return [(metric, names.get(id(metric), metric.name)) for metric in metrics]
+
+
+def _run_loss(
+    model: Model, weights: tuple, measured: Any, batch: tuple, *, training: bool
+) -> tuple[Any, dict[str, Any]]:
+    """The loss of a batch, and what came with it and is needed afterwards."""
+    x, y, w = batch
+    op = "train_step" if training else "test_step"
+    with _values_in_place(model, weights, measured, training, op) as (run, after):
+        outputs = run.copy._call_arrays((x,), {})
+        given = {"x": x, "y": y, "y_pred": outputs, "sample_weight": w}
+        loss = own_loss(run.copy.compute_loss, training, **given)
+        _track_losses(model, run.ctx.parts, outputs)
+    return loss, {
+        "outputs": outputs,
+        "masks": run.ctx.attached(outputs)[1],
+        "rest": run.rest,
+        "metrics": after,
+    }
+
+
+def _update_metrics(
+    model: Model, trained: Any, loss: Any, seen: dict, batch: tuple, *, training: bool
+) -> tuple[dict[str, Any], list]:
+    """The logs after a batch, and the metrics' variables."""
+    x, y, w = batch
+    rows = jax.tree.leaves(x)[0].shape[0]
+    trackers, weights = _loss_trackers(model), (trained, seen["rest"])
+    work = _values_in_place(
+        model, weights, seen["metrics"], training, "compute_metrics"
+    )
+    with work as (run, after):
+        run.ctx.attach(seen["outputs"], seen["masks"])
+        trackers["loss"].update_state(loss, sample_weight=rows)
+        logs = run.copy.compute_metrics(x, y, seen["outputs"], w)
+    return logs, after
+
+
+@contextlib.contextmanager
+def _values_in_place(
+    model: Model, weights: tuple, measured: Any, training: bool, op: str
+) -> Iterator[tuple[Bound, list]]:
+    """A block with a copy of the model that holds these weights.
+
+    Its metrics hold ``measured`` there; the list has their new values after it.
+    """
+    beside = [*_loss_trackers(model).values()]
+    holds = holding(model.metrics, measured, beside=beside)
+    with bind_arrays(model, *weights, training=training, op=op) as run, holds as after:
+        yield run, after
+
+
+def _track_losses(model: Model, parts: dict[str, Any], outputs: Any) -> None:
+    """Takes the losses of several outputs into their means, as ``CompileLoss``."""
+    trackers, rows = _loss_trackers(model), jax.tree.leaves(outputs)[0].shape[0]
+    for name, value in parts.items():
+        mean = jax.lax.stop_gradient(value)
+        trackers[name].update_state(mean, sample_weight=rows)
+
+
+def _loss_trackers(model: Model) -> dict[str, Any]:
+    return model._run.value.loss_trackers(
+        require_trainer(model, "train_step").preparer.objective
+    )
+
+
+def _end_in_probabilities(model: Model) -> Any:
+    """For each output whether it ends in a softmax or sigmoid, if that is known."""
+    traced = inspect_call(model)
+    return None if traced is None else ends_in_probabilities(traced[0])

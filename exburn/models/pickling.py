@@ -9,10 +9,10 @@ from typing import Any
 from exburn.module.building import own_classes
 from exburn.saving import load_model, save_model
 
-__all__ = ["reduced"]
+__all__ = ["reduce_model"]
 
 
-def reduced(model: Any) -> tuple[Any, tuple[Any, ...]]:
+def reduce_model(model: Any) -> tuple[Any, tuple[Any, ...]]:
     """What ``__reduce__`` returns: how to make an equal model.
 
     Classes of the user's go into the pickle by reference, as pickle does it.
@@ -21,10 +21,10 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]]:
         path = Path(folder, "model.exburn")
         save_model(model, path, max_shard_size=None)
         data = path.read_bytes()
-    return _restored, (data, own_classes(model))
+    return _restore, (data, own_classes(model))
 
 
-def _restored(data: bytes, own: dict[str, type]) -> Any:
+def _restore(data: bytes, own: dict[str, type]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.exburn")
         path.write_bytes(data)

@@ -9,14 +9,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.printing import amount_text, size_text
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ExBurnError
-from exburn.models.report import Figures, amount_text, size_text
+from exburn.models.report import Figures
 from exburn.runtime.device import device_name
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.trainer import Trainer
 
-__all__ = ["Plan", "input_specs", "make_plan", "with_rows", "with_targets"]
+__all__ = [
+    "Plan",
+    "input_specs",
+    "make_plan",
+    "with_rows",
+    "with_targets",
+]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -76,14 +83,14 @@ def make_plan(
         rows: Rows of the step.
         largest: Whether the largest batch is looked for.
     """
-    programs, state = trainer.programs, state_specs(trainer, kind)
+    programs, state = trainer.preparer.programs, state_specs(trainer.preparer, kind)
 
     def measure(rows: int) -> Footprint:
         return Footprint.of(programs, kind, state, with_rows(batch, rows))
 
     found = measure(rows)
     # What the model holds already is free for it.
-    available = free_bytes() + trainer.held_bytes(kind)
+    available = free_bytes() + trainer.holder.held_bytes(kind)
     most = largest_batch(measure, found, available) if largest else None
     return Plan(
         **vars(found),
@@ -125,7 +132,7 @@ def with_rows(tree: Any, rows: int) -> Any:
 
 def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:
     """The batch with targets that suit the losses: like the outputs, or labels."""
-    outputs = trainer.prepare((batch[0], None, None), kind="predict")
+    outputs = trainer.preparer.prepare((batch[0], None, None), kind="predict")
     leaves, treedef = jax.tree.flatten(outputs)
 
     def candidates(spec: Any) -> list[Any]:
@@ -135,7 +142,7 @@ def with_targets(trainer: Trainer, names: Any, batch: tuple) -> tuple:
     for targets in itertools.product(*map(candidates, leaves)):
         made = (batch[0], treedef.unflatten(targets), None)
         try:
-            trainer.prepare(made, names=names, kind="train")
+            trainer.preparer.prepare(made, names=names, kind="train")
         except ExBurnError:
             continue
         return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from jax import default_device
 
@@ -21,161 +22,176 @@ from exburn.models.arguments import (
     first_batch,
     positive,
 )
-from exburn.models.compiling import Compiling
 from exburn.models.out_of_memory import memory_errors
+from exburn.models.quantizing import require_trainable
+from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import alive
 from exburn.runtime.placement import refuse_apart
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
 
-__all__ = ["Preparing", "closed_if_it_fails", "exits"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = [
+    "choose_batch_size",
+    "fixed_batch_size",
+    "guard_run",
+    "make_callback_list",
+    "on_device",
+    "output_names",
+    "part_names",
+    "prepare",
+    "require_targets",
+    "closed_if_it_fails",
+    "exits",
+]
 
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20
 
 
-class Preparing(Compiling):
-    """What comes before a run and around it; mixed into ``Model``."""
+def prepare(
+    model: Model,
+    op: str,
+    dataset: Any,
+    like: tuple | None = None,
+    train: bool = False,
+    shuffle: Any = False,
+    batch_size: int = BATCH,
+) -> Any:
+    """Builds and checks the model for the data, before anything is compiled."""
+    run = model._run.value
+    kind = "predict" if op == "predict" else "train" if train else "test"
+    trainer = run.trainer if kind == "predict" else require_trainer(model, op)
+    trainer.holder.check_free(op)
+    seed = trainer.holder.seed if shuffle else None  # as ``make_feed`` will read it
+    batch = first_batch(dataset, seed, fixed_batch_size(model), batch_size)
+    if like is not None:
+        check_form(op, batch, like, part_names(model))
 
-    _require_trainable: Any
+    def check_first() -> None:
+        if train:
+            require_trainable(model, op)
+        own = overrides(model, f"{kind}_step") or model.own_compute_loss is not None
+        if not own and kind != "predict":
+            require_targets(model, op, batch[1])
 
-    def _prepare(
-        self,
-        op: str,
-        dataset: Any,
-        like: tuple | None = None,
-        train: bool = False,
-        shuffle: Any = False,
-        batch_size: int = BATCH,
-    ) -> Any:
-        """Builds and checks the model for the data, before anything is compiled."""
-        run = self._run.value
-        kind = "predict" if op == "predict" else "train" if train else "test"
-        trainer = run.trainer if kind == "predict" else self._trainer(op)
-        trainer.check_free(op)
-        seed = trainer.seed if shuffle else None  # as ``make_feed`` will read it
-        batch = first_batch(dataset, seed, self._fixed_rows(), batch_size)
-        ready = trainer.is_ready(kind, batch)
-        if train and not ready:
-            self._require_trainable(op)
-        if like is not None:
-            check_form(op, batch, like, self._part_names())
-        if ready:
-            spec = trainer.recall(kind, batch)
-        else:
-            own = overrides(self, f"{kind}_step") or self.own_compute_loss is not None
-            if not own and kind != "predict":
-                self._require_targets(op, batch[1])
-            spec = trainer.prepare(batch, names=self._output_names_of, kind=kind)
-        if kind == "predict" and spec is not None:
-            check_rows(op, batch[0], spec)
-        if train and not ready:
-            trainer.optimizer.check_paths([p for p, _, _ in iter_weights(self)])
-        if kind == "train" and not trainer.minimizes:
-            raise ArgumentError(
-                op,
-                "there is nothing to minimize: compile() received no loss",
-                hint='model.compile(optimizer, loss="cross_entropy")',
-            )
-        targets = kind != "predict"
-        finite = targets and run.check_numerics
+    names = partial(output_names, model)
+    spec = trainer.preparer.prepare(
+        batch, names=names, kind=kind, op=op, check_first=check_first
+    )
+    if kind == "predict" and spec is not None:
+        check_rows(op, batch[0], spec)
+    targets = kind != "predict"
+    finite = targets and run.check_numerics
 
-        def check(batch: tuple) -> None:
-            trainer.check(batch, spec, op, finite=finite, targets=targets)
+    def check(batch: tuple) -> None:
+        trainer.preparer.check(batch, spec, op, finite=finite, targets=targets)
 
-        if isinstance(dataset, StreamDataset):
-            dataset.check = check
-            dataset.check_batch(batch, 0)
-        elif dataset.mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
-            dataset.check = check
-        else:
-            dataset.check = None
-            check(dataset.tree)
-        return spec
+    if isinstance(dataset, StreamDataset):
+        dataset.check = check
+        dataset.check_batch(batch, 0)
+    elif dataset.mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
+        dataset.check = check
+    else:
+        dataset.check = None
+        check(dataset.tree)
+    return spec
 
-    def _require_targets(self, op: str, y: Any) -> None:
-        """Raises if the loss of ``compile`` needs targets, and there are none."""
-        if y is None and self._run.value.trainer.objective.wants_targets:
-            raise DataError(
-                op,
-                "the loss needs targets, but there is no y",
-                hint="Pass y beside x, or a loader that yields (x, y).",
-            )
 
-    def _batch_rows(self, op: str, given: Any, dataset: Any, steps: int | None) -> int:
-        """Rows of a step, where the user gave ``batch_size`` or did not."""
-        fixed = self._fixed_rows()
-        if given is None and fixed is None and steps and hasattr(dataset, "size"):
-            return math.ceil(dataset.size / steps)  # all rows in so many steps
-        rows = int(positive(op, "batch_size", given, fixed or BATCH))
-        if fixed not in (None, rows):
-            raise ArgumentError(
-                op,
-                f"batch_size must be {fixed}, the batch of the model's Input, received "
-                f"{rows}",
-                hint="Leave batch_size out, or make the model for another batch.",
-            )
-        return rows
+def require_targets(model: Model, op: str, y: Any) -> None:
+    """Raises if the loss of ``compile`` needs targets, and there are none."""
+    if y is None and model._run.value.trainer.preparer.objective.wants_targets:
+        raise DataError(
+            op,
+            "the loss needs targets, but there is no y",
+            hint="Pass y beside x, or a loader that yields (x, y).",
+        )
 
-    def _fixed_rows(self) -> int | None:
-        """The batch that ``Input(batch_size=…)`` fixed, if it did."""
-        graph = getattr(self, "graph", None)
-        sizes = [] if graph is None else [spec.shape[:1] for spec in graph.inputs]
-        return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
 
-    def _part_names(self) -> tuple[Any, Any]:
-        """Names of the inputs and of the outputs, of a model that has a graph."""
-        graph = getattr(self, "graph", None)
-        return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
+def choose_batch_size(
+    model: Model, op: str, given: Any, dataset: Any, steps: int | None
+) -> int:
+    """Rows of a step, where the user gave ``batch_size`` or did not."""
+    fixed = fixed_batch_size(model)
+    if given is None and fixed is None and steps and hasattr(dataset, "size"):
+        return math.ceil(dataset.size / steps)  # all rows in so many steps
+    rows = int(positive(op, "batch_size", given, fixed or BATCH))
+    if fixed not in (None, rows):
+        raise ArgumentError(
+            op,
+            f"batch_size must be {fixed}, the batch of the model's Input, received "
+            f"{rows}",
+            hint="Leave batch_size out, or make the model for another batch.",
+        )
+    return rows
 
-    def _output_names_of(self, spec: Any) -> list[str] | None:
-        names = self._part_names()[1]
-        return None if names is None else list(names)
 
-    def _on_device(self) -> Any:
-        """Where JAX puts new arrays in the block: the model's device."""
-        device = self._run.value.device
-        return contextlib.nullcontext() if device is None else default_device(device)
+def fixed_batch_size(model: Model) -> int | None:
+    """The batch that ``Input(batch_size=…)`` fixed, if it did."""
+    graph = getattr(model, "graph", None)
+    sizes = [] if graph is None else [spec.shape[:1] for spec in graph.inputs]
+    return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
 
-    @contextlib.contextmanager
-    def _guarded(
-        self, op: str, dataset: Any, batch_size: int, held_out: Any = None
-    ) -> Iterator[None]:
-        """The model's device, and what is said of its memory and of other devices."""
-        try:
-            with self._on_device(), memory_errors(self, op, dataset, batch_size):
-                yield
-        except (ValueError, RuntimeError) as error:
-            weights = [w.get_raw_value() for _, w, _ in iter_weights(self)]
-            for array in weights:  # another model may train a layer of this one
-                alive(array)
-            tree = getattr(dataset, "tree", ())
-            given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
-            given["validation_data"] = getattr(held_out, "tree", None)
-            given["weights"] = weights
-            given["optimizer"] = self._run.value.trainer.opt_state
-            refuse_apart(op, error, given)
-            raise
 
-    def _listeners(
-        self, user: CallbackList, verbose: Any, dataset: Any, batch_size: int, steps
-    ) -> CallbackList:
-        """The callbacks of an evaluation or a prediction."""
-        params = {
-            "epochs": 1,
-            "steps": count_steps(dataset, batch_size, steps),
-            "batch_size": batch_size,
-            "samples": getattr(dataset, "size", None),
-            "verbose": verbose,
-            "validation": False,
-            "metrics": self._run.value.trainer.objective.names,
-        }
-        bars = [ProgressBar(verbose)] if verbose else []
-        for bar in bars:
-            bar.quick = not isinstance(dataset, StreamDataset)
-        return CallbackList([*user.callbacks, *bars], model=self, params=params)
+def part_names(model: Model) -> tuple[Any, Any]:
+    """Names of the inputs and of the outputs, of a model that has a graph."""
+    graph = getattr(model, "graph", None)
+    return getattr(graph, "input_names", None), getattr(graph, "output_names", None)
+
+
+def output_names(model: Model, spec: Any) -> list[str] | None:
+    names = part_names(model)[1]
+    return None if names is None else list(names)
+
+
+def on_device(model: Model) -> Any:
+    """Where JAX puts new arrays in the block: the model's device."""
+    device = model._run.value.device
+    return contextlib.nullcontext() if device is None else default_device(device)
+
+
+@contextlib.contextmanager
+def guard_run(
+    model: Model, op: str, dataset: Any, batch_size: int, held_out: Any = None
+) -> Iterator[None]:
+    """The model's device, and what is said of its memory and of other devices."""
+    try:
+        with on_device(model), memory_errors(model, op, dataset, batch_size):
+            yield
+    except (ValueError, RuntimeError) as error:
+        weights = [w.get_raw_value() for _, w, _ in iter_weights(model)]
+        for array in weights:  # another model may train a layer of this one
+            alive(array)
+        tree = getattr(dataset, "tree", ())
+        given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
+        given["validation_data"] = getattr(held_out, "tree", None)
+        given["weights"] = weights
+        given["optimizer"] = model._run.value.trainer.holder.opt_state
+        refuse_apart(op, error, given)
+        raise
+
+
+def make_callback_list(
+    model: Model, user: CallbackList, verbose: Any, dataset: Any, batch_size: int, steps
+) -> CallbackList:
+    """The callbacks of an evaluation or a prediction."""
+    params = {
+        "epochs": 1,
+        "steps": count_steps(dataset, batch_size, steps),
+        "batch_size": batch_size,
+        "samples": getattr(dataset, "size", None),
+        "verbose": verbose,
+        "validation": False,
+        "metrics": model._run.value.trainer.preparer.objective.names,
+    }
+    bars = [ProgressBar(verbose)] if verbose else []
+    for bar in bars:
+        bar.quick = not isinstance(dataset, StreamDataset)
+    return CallbackList([*user.callbacks, *bars], model=model, params=params)
 
 
 @contextlib.contextmanager

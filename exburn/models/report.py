@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Figures", "amount_text", "size_text"]
+from exburn.core.printing import page_text
+
+__all__ = ["Figures"]
 
 
 class Figures(Mapping):
@@ -41,38 +41,6 @@ class Figures(Mapping):
         return table
 
     def __str__(self) -> str:
-        page = io.StringIO()
-        Console(force_jupyter=False, file=page, width=100, color_system=None).print(
-            self
-        )
-        return page.getvalue()
+        return page_text(self, 100)
 
     __repr__ = __str__
-
-
-def size_text(number: float) -> str:
-    """Bytes for people.
-
-    Example:
-        >>> size_text(1536)
-        '1.50 KB'
-    """
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.2f} {unit}"
-        number /= 1024
-    return f"{number:.2f} TB"
-
-
-def amount_text(number: float) -> str:
-    """A count for people.
-
-    Example:
-        >>> amount_text(2_500_000)
-        '2.50 M'
-    """
-    for unit in ("", " K", " M", " G"):
-        if number < 1000:
-            return f"{number:.0f}" if not unit else f"{number:.2f}{unit}"
-        number /= 1000
-    return f"{number:.2f} T"

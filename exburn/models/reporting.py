@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-from rich.console import Console
 from rich.table import Table
 
 from exburn.config import is_flash_attention_enabled
+from exburn.core.printing import page_text
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
 from exburn.kernels.dispatch import why_not
+from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_modules
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
-from exburn.training.compiled import Compilation
+from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision
 
-__all__ = ["CompileReport", "ExecutionPlan", "Reporting"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = [
+    "CompileReport",
+    "ExecutionPlan",
+    "compile_report",
+    "explain_plan",
+]
 
 
 # Words of so many letters, such as switches, which are copied, are printed whole.
@@ -49,10 +57,7 @@ class _Listing(list):
         return table
 
     def __str__(self) -> str:
-        page = io.StringIO()
-        console = Console(file=page, width=100, color_system=None, force_jupyter=False)
-        console.print(self)
-        return page.getvalue()
+        return page_text(self, 100)
 
     __repr__ = __str__
 
@@ -77,60 +82,57 @@ class ExecutionPlan(_Listing):
     title = "How the last fit ran"
 
 
-class Reporting:
-    """Reports about compilations and plans; mixed into ``Model``."""
+def compile_report(self: Model) -> CompileReport:
+    """What was compiled since ``compile``: program, reason, seconds and time.
 
-    _run: Any
-    _trainer: Any
+    Seconds run from the call to its dispatch. A program that was found in the cache
+    on disk is read in less, but is traced all the same.
 
-    def compile_report(self) -> CompileReport:
-        """What was compiled since ``compile``: program, reason, seconds and time.
+    Raises:
+        NotCompiledError: ``compile`` was not called.
 
-        Seconds run from the call to its dispatch. A program that was found in the cache
-        on disk is read in less, but is traced all the same.
+    Example:
+        >>> import numpy as np, exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+        >>> model.compile("sgd", loss="mse")
+        >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
+        >>> [(entry.program, entry.reason) for entry in model.compile_report()]
+        [('train', 'first use')]
+    """
+    return CompileReport(
+        require_trainer(self, "compile_report").preparer.compilations.entries
+    )
 
-        Raises:
-            NotCompiledError: ``compile`` was not called.
 
-        Example:
-            >>> import numpy as np, exburn
-            >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
-            >>> model.compile("sgd", loss="mse")
-            >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
-            >>> [(entry.program, entry.reason) for entry in model.compile_report()]
-            [('train', 'first use')]
-        """
-        return CompileReport(self._trainer("compile_report").compilations.entries)
+def explain_plan(self: Model) -> ExecutionPlan:
+    """What ExBurn chose for the last ``fit``, with the reason and the switch.
 
-    def explain_plan(self) -> ExecutionPlan:
-        """What ExBurn chose for the last ``fit``, with the reason and the switch.
+    Raises:
+        NotCompiledError: ``compile`` was not called.
+        ArgumentError: ``fit`` has not run yet.
 
-        Raises:
-            NotCompiledError: ``compile`` was not called.
-            ArgumentError: ``fit`` has not run yet.
-
-        Example:
-            >>> import numpy as np, exburn
-            >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
-            >>> model.compile("sgd", loss="mse")
-            >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
-            >>> [decision.choice for decision in model.explain_plan()][:2]
-            ['data', 'steps per call']
-        """
-        trainer = self._trainer("explain_plan")
-        decisions = trainer.decisions
-        if not decisions:
-            raise ArgumentError(
-                "explain_plan", "nothing was planned yet", hint="Call fit first."
-            )
-        modules = [module for _, module in iter_modules(self)]
-        options = trainer.compiler_options() or {}
-        if any(hasattr(module, "flash_attention") for module in modules):
-            decisions = [*decisions, _attention()]
-        if any(hasattr(module, "kernel_size") for module in modules):
-            decisions = [*decisions, _convolutions(options)]
-        of_xla = [_kernels(), _schedules(options), _trials(options)]
-        return ExecutionPlan([*decisions, *of_xla])
+    Example:
+        >>> import numpy as np, exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
+        >>> model.compile("sgd", loss="mse")
+        >>> history = model.fit(np.ones((64, 4)), np.ones((64, 3)), verbose=0)
+        >>> [decision.choice for decision in model.explain_plan()][:2]
+        ['data', 'steps per call']
+    """
+    trainer = require_trainer(self, "explain_plan")
+    decisions = trainer.decisions
+    if not decisions:
+        raise ArgumentError(
+            "explain_plan", "nothing was planned yet", hint="Call fit first."
+        )
+    modules = [module for _, module in iter_modules(self)]
+    options = trainer.preparer.compiler_options() or {}
+    if any(hasattr(module, "flash_attention") for module in modules):
+        decisions = [*decisions, _attention()]
+    if any(hasattr(module, "kernel_size") for module in modules):
+        decisions = [*decisions, _convolutions(options)]
+    of_xla = [_kernels(), _schedules(options), _trials(options)]
+    return ExecutionPlan([*decisions, *of_xla])
 
 
 def _attention() -> Decision:

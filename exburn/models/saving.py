@@ -1,11 +1,11 @@
-"""A model in files, and its summary on the screen."""
+"""A model in files: what of it is written, and compiled again."""
 
 from __future__ import annotations
 
 import copy
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -13,258 +13,245 @@ from exburn import losses, metrics
 from exburn.callbacks import WarmUp
 from exburn.core import registry
 from exburn.core.batch_independence import is_foreign
-from exburn.errors import ArgumentError, FileFormatError, NotBuiltError, warn
+from exburn.errors import ArgumentError, FileFormatError, warn
 from exburn.losses import Loss
 from exburn.losses.catalogue import as_loss
 from exburn.metrics import Metric
-from exburn.module.building import materialize
+from exburn.models.training_settings import require_hook
+from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
 from exburn.runtime.device import device_of
 
-__all__ = ["Keeping"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = [
+    "compile_arguments",
+    "compile_as_copy",
+    "compile_from_config",
+    "compile_like",
+    "get_compile_config",
+    "load_weights",
+    "save",
+    "save_weights",
+    "set_training_state",
+    "to_json",
+    "training_state",
+]
 
 
-class Keeping:
-    """The part of a model that is written down; mixed into ``Model``."""
+def save(
+    self: Model,
+    filepath: Any,
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    *,
+    include_optimizer: bool = True,
+    max_shard_size: Any = "5GB",
+) -> None:
+    """Writes the whole model to one file; ``exburn.load_model`` reads it.
 
-    built: bool
-    _run: Any
-    compile: Any
-    _require_hook: Any
+    Args:
+        filepath: The file; ``.exburn`` is appended if it has no suffix. Whatever
+            the suffix is, ``.keras`` too, it is ExBurn's own format.
+        overwrite: Whether an existing file may be replaced.
+        zipped: For Keras code; a model is one file, so ``False`` is an error.
+        include_optimizer: Whether the optimizer's state is written.
+        max_shard_size: Size from which on the tensors go into several files.
 
-    # ------------------------------------------------------------------ files
-    def save(
+    Raises:
+        NotBuiltError: The model has no weights yet.
+        ArgumentError: A part cannot be described, or the file may not be replaced.
+        SaveError: The disk is full, or writing is not permitted.
+    """
+    from exburn.saving import save_model
+
+    save_model(
         self,
-        filepath: Any,
-        overwrite: bool = True,
-        zipped: bool | None = None,
-        *,
-        include_optimizer: bool = True,
-        max_shard_size: Any = "5GB",
-    ) -> None:
-        """Writes the whole model to one file; ``exburn.load_model`` reads it.
+        filepath,
+        overwrite,
+        zipped,
+        include_optimizer=include_optimizer,
+        max_shard_size=max_shard_size,
+    )
 
-        Args:
-            filepath: The file; ``.exburn`` is appended if it has no suffix. Whatever
-                the suffix is, ``.keras`` too, it is ExBurn's own format.
-            overwrite: Whether an existing file may be replaced.
-            zipped: For Keras code; a model is one file, so ``False`` is an error.
-            include_optimizer: Whether the optimizer's state is written.
-            max_shard_size: Size from which on the tensors go into several files.
 
-        Raises:
-            NotBuiltError: The model has no weights yet.
-            ArgumentError: A part cannot be described, or the file may not be replaced.
-            SaveError: The disk is full, or writing is not permitted.
-        """
-        from exburn.saving import save_model
+def to_json(self: Model, **options: Any) -> str:
+    """The architecture as JSON; ``exburn.models.model_from_json`` reads it.
 
-        save_model(
-            self,
-            filepath,
-            overwrite,
-            zipped,
-            include_optimizer=include_optimizer,
-            max_shard_size=max_shard_size,
-        )
+    Args:
+        **options: Of ``json.dumps``, such as ``indent=2``.
 
-    def to_json(self, **options: Any) -> str:
-        """The architecture as JSON; ``exburn.models.model_from_json`` reads it.
+    Raises:
+        ArgumentError: A part of it cannot be described (see ``exburn.register``).
+    """
+    from exburn.saving import model_to_json
 
-        Args:
-            **options: Of ``json.dumps``, such as ``indent=2``.
+    return model_to_json(self, **options)
 
-        Raises:
-            ArgumentError: A part of it cannot be described (see ``exburn.register``).
-        """
-        from exburn.saving import model_to_json
 
-        return model_to_json(self, **options)
+def save_weights(
+    self: Model, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
+) -> None:
+    """Writes the weights to one safetensors file, atomically.
 
-    def save_weights(
-        self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
-    ) -> None:
-        """Writes the weights to one safetensors file, atomically.
+    Args:
+        filepath: The file; ``.safetensors`` is appended if it has no suffix.
+        overwrite: Whether an existing file may be replaced.
+        max_shard_size: Size from which on the tensors go into several files.
 
-        Args:
-            filepath: The file; ``.safetensors`` is appended if it has no suffix.
-            overwrite: Whether an existing file may be replaced.
-            max_shard_size: Size from which on the tensors go into several files.
+    Raises:
+        NotBuiltError: The model has no weights yet.
+        ArgumentError: The file exists and ``overwrite`` is false.
+        SaveError: The disk is full, or writing is not permitted.
+    """
+    from exburn.saving import save_weights
 
-        Raises:
-            NotBuiltError: The model has no weights yet.
-            ArgumentError: The file exists and ``overwrite`` is false.
-            SaveError: The disk is full, or writing is not permitted.
-        """
-        from exburn.saving import save_weights
+    require_built(self, "save_weights")
+    save_weights(self, filepath, overwrite, max_shard_size=max_shard_size)
 
-        self._require_built("save_weights")
-        save_weights(self, filepath, overwrite, max_shard_size=max_shard_size)
 
-    def load_weights(
-        self,
-        filepath: Any,
-        skip_mismatch: bool = False,
-        *,
-        strict: bool | None = None,
-        by_name: bool = False,
-    ) -> Any:
-        """Reads weights from a file; all or nothing.
+def load_weights(
+    self: Model,
+    filepath: Any,
+    skip_mismatch: bool = False,
+    *,
+    strict: bool | None = None,
+    by_name: bool = False,
+) -> Any:
+    """Reads weights from a file; all or nothing.
 
-        Args:
-            filepath: A file of ``save_weights`` or ``save``, any safetensors file or
-                ``.npz`` with the same names, or Keras' ``.weights.h5``, ``.keras`` or
-                legacy ``.h5``.
-            skip_mismatch: Leaves out what is missing, unexpected or of another shape.
-            strict: The opposite of ``skip_mismatch``, as other libraries call it.
-            by_name: Of a legacy ``.h5``, takes the layers whose names are in the model,
-                and leaves the others as they are.
+    Args:
+        filepath: A file of ``save_weights`` or ``save``, any safetensors file or
+            ``.npz`` with the same names, or Keras' ``.weights.h5``, ``.keras`` or
+            legacy ``.h5``.
+        skip_mismatch: Leaves out what is missing, unexpected or of another shape.
+        strict: The opposite of ``skip_mismatch``, as other libraries call it.
+        by_name: Of a legacy ``.h5``, takes the layers whose names are in the model,
+            and leaves the others as they are.
 
-        Returns:
-            A ``LoadReport``: what was loaded, missing, unexpected or did not fit.
+    Returns:
+        A ``LoadReport``: what was loaded, missing, unexpected or did not fit.
 
-        Raises:
-            FileFormatError: The file is damaged or of another model.
-            ShapeError: A weight has another shape.
-            BusyError: The model is being trained, and this is not in a hook.
-        """
-        from exburn.saving import load_weights
+    Raises:
+        FileFormatError: The file is damaged or of another model.
+        ShapeError: A weight has another shape.
+        BusyError: The model is being trained, and this is not in a hook.
+    """
+    from exburn.saving import load_weights
 
-        self._require_built("load_weights")
-        self._require_hook("load_weights")
-        skips = skip_mismatch if strict is None else not strict
-        return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
+    require_built(self, "load_weights")
+    require_hook(self, "load_weights")
+    skips = skip_mismatch if strict is None else not strict
+    return load_weights(self, filepath, skip_mismatch=skips, by_name=by_name)
 
-    def _require_built(self, op: str) -> None:
-        if not self.built:
-            raise NotBuiltError(
-                op,
-                "the model has no weights before it is built",
-                hint="Give it an Input(shape), or call it on data first.",
-            )
-        materialize(self)
 
-    # ------------------------------------------------------------------ compile
-    def get_compile_config(self) -> dict[str, Any] | None:
-        """What ``compile`` was given, JSON-able; ``None`` if that is not known.
+def get_compile_config(self: Model) -> dict[str, Any] | None:
+    """What ``compile`` was given, JSON-able; ``None`` if that is not known.
 
-        A user's class with a ``compile`` of its own overrides this and
-        ``compile_from_config``, or is compiled again after loading.
+    A user's class with a ``compile`` of its own overrides this and
+    ``compile_from_config``, or is compiled again after loading.
 
-        Raises:
-            ArgumentError: A lambda or local function is among it.
-        """
-        made = self._compile_arguments()
-        if made is None:
-            return None
-        made["optimizer"] = registry.serialize(made["optimizer"])
-        made["loss"] = _each(made["loss"], _described(losses.serialize))
-        made["loss_weights"] = registry.serialize(made["loss_weights"])
-        for name in ("metrics", "weighted_metrics"):
-            made[name] = _each(made[name], _described(metrics.serialize))
-        made["warmup"] = _warmup_config(made["warmup"])
-        made["device"] = _device_config(made["device"])
-        return made
+    Raises:
+        ArgumentError: A lambda or local function is among it.
+    """
+    made = compile_arguments(self)
+    if made is None:
+        return None
+    made["optimizer"] = registry.serialize(made["optimizer"])
+    made["loss"] = _each(made["loss"], _describe_with(losses.serialize))
+    made["loss_weights"] = registry.serialize(made["loss_weights"])
+    for name in ("metrics", "weighted_metrics"):
+        made[name] = _each(made[name], _describe_with(metrics.serialize))
+    made["warmup"] = _warmup_config(made["warmup"])
+    made["device"] = _device_config(made["device"])
+    return made
 
-    def _compile_arguments(self) -> dict[str, Any] | None:
-        """What compiles an equal model like this one, if that is known."""
-        run = self._run.value
-        owner = next(cls for cls in type(self).__mro__ if "compile" in vars(cls))
-        if run.settings is None or is_foreign(owner):
-            return None
-        return {
-            **run.settings,
-            "optimizer": run.optimizer,
-            "run_eagerly": run.trainer.eager,
-            "steps_per_execution": run.trainer.steps_per_execution,
-            "unroll": run.trainer.asked_unroll,
-            "join_batches": run.trainer.join_batches,
-            "check_numerics": run.check_numerics,
-            "warmup": run.warmup,
-            "device": run.device,
-        }
 
-    def _compile_as(self, other: Keeping, memo: dict[int, Any]) -> None:
-        """Goes on as the model would that this one is a deep copy of."""
-        if self._compile_like(other, memo):
-            self._set_training_state(jax.tree.map(own_copy, other._training_state()))
+def compile_arguments(model: Model) -> dict[str, Any] | None:
+    """What compiles an equal model like this one, if that is known."""
+    run = model._run.value
+    owner = next(cls for cls in type(model).__mro__ if "compile" in vars(cls))
+    if run.settings is None or is_foreign(owner):
+        return None
+    return {
+        **run.settings,
+        "optimizer": run.optimizer,
+        "run_eagerly": run.trainer.preparer.eager,
+        "steps_per_execution": run.trainer.preparer.steps_per_execution,
+        "unroll": run.trainer.preparer.asked_unroll,
+        "join_batches": run.trainer.preparer.join_batches,
+        "check_numerics": run.check_numerics,
+        "warmup": run.warmup,
+        "device": run.device,
+    }
 
-    def _compile_like(self, other: Keeping, memo: dict[int, Any]) -> bool:
-        """Compiles with copies of what the other was given, if that is known."""
-        arguments = other._compile_arguments()
-        if arguments is None:
-            return False
-        device = arguments.pop("device")  # not to be copied
-        self.compile(**copy.deepcopy(arguments, memo), device=device)
-        return True
 
-    def compile_from_config(self, config: Mapping[str, Any]) -> None:
-        """Compiles the model as ``get_compile_config`` says.
+def compile_as_copy(model: Model, other: Model, memo: dict[int, Any]) -> None:
+    """Goes on as the model would that this one is a deep copy of."""
+    if compile_like(model, other, memo):
+        set_training_state(model, jax.tree.map(own_copy, training_state(other)))
 
-        Without its device it runs on JAX's default, with a warning.
 
-        Raises:
-            UnknownNameError: A class or function that it names is not registered.
-        """
-        made = dict(config)
-        made["optimizer"] = registry.deserialize(config["optimizer"])
-        made["loss"] = _each(config["loss"], _made_by(as_loss, Loss))
-        for name in ("metrics", "weighted_metrics"):
-            made[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
-        if config.get("warmup") is not None:
-            made["warmup"] = WarmUp(**config["warmup"])
-        if config.get("device") is not None:
-            made["device"] = _device_or_default(config["device"])
-        self.compile(**made)
+def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
+    """Compiles with copies of what the other was given, if that is known."""
+    arguments = compile_arguments(other)
+    if arguments is None:
+        return False
+    device = arguments.pop("device")  # not to be copied
+    model.compile(**copy.deepcopy(arguments, memo), device=device)
+    return True
 
-    def _training_state(self) -> dict[str, Any] | None:
-        """Seed, numbers of steps and epochs, optimizer state of the training so far."""
-        trainer = self._run.value.trainer
-        if trainer is None:
-            return None
-        running = trainer.state
-        opt_state = trainer.opt_state if running is None else running.opt_state
-        if opt_state is not None:  # layers may have been frozen since
-            weights = iter_weights(self)
-            params = {path: w.get_raw_value() for path, w, learns in weights if learns}
-            opt_state = trainer.refitted(opt_state, params)
-        return {
-            "seed": int(trainer.seed),
-            "step": int(trainer.step if running is None else running.step),
-            "epochs": trainer.epochs,
-            "opt_state": opt_state,
-        }
 
-    def _set_training_state(self, state: Mapping[str, Any]) -> None:
-        trainer = self._run.value.trainer
-        trainer.reseed(int(state["seed"]))
-        trainer.step, trainer.epochs = int(state["step"]), int(state.get("epochs", 0))
-        trainer.opt_state = state.get("opt_state")
+def compile_from_config(self: Model, config: Mapping[str, Any]) -> None:
+    """Compiles the model as ``get_compile_config`` says.
 
-    # ------------------------------------------------------------------ summary
-    def summary(
-        self,
-        line_length: int | None = None,
-        positions: Any = None,
-        print_fn: Any = None,
-        expand_nested: bool = False,
-        show_trainable: bool = False,
-        layer_range: Any = None,
-    ) -> None:
-        """Prints the layers, their shapes and parameters, and the totals."""
-        from exburn.module.summary import summary
+    Without its device it runs on JAX's default, with a warning.
 
-        summary(
-            self,
-            line_length=line_length,
-            positions=positions,
-            print_fn=print_fn,
-            expand_nested=expand_nested,
-            show_trainable=show_trainable,
-            layer_range=layer_range,
-        )
+    Raises:
+        UnknownNameError: A class or function that it names is not registered.
+    """
+    made = dict(config)
+    made["optimizer"] = registry.deserialize(config["optimizer"])
+    made["loss"] = _each(config["loss"], _made_by(as_loss, Loss))
+    for name in ("metrics", "weighted_metrics"):
+        made[name] = _each(config[name], _made_by(metrics.deserialize, Metric))
+    if config.get("warmup") is not None:
+        made["warmup"] = WarmUp(**config["warmup"])
+    if config.get("device") is not None:
+        made["device"] = _device_or_default(config["device"])
+    self.compile(**made)
+
+
+def training_state(model: Model) -> dict[str, Any] | None:
+    """Seed, numbers of steps and epochs, optimizer state of the training so far."""
+    trainer = model._run.value.trainer
+    if trainer is None:
+        return None
+    running = trainer.holder.state
+    opt_state = trainer.holder.opt_state if running is None else running.opt_state
+    if opt_state is not None:  # layers may have been frozen since
+        weights = iter_weights(model)
+        params = {path: w.get_raw_value() for path, w, learns in weights if learns}
+        opt_state = trainer.holder.refit(opt_state, params)
+    return {
+        "seed": int(trainer.holder.seed),
+        "step": int(trainer.holder.step if running is None else running.step),
+        "epochs": trainer.holder.epochs,
+        "opt_state": opt_state,
+    }
+
+
+def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
+    trainer = model._run.value.trainer
+    trainer.holder.reseed(int(state["seed"]))
+    trainer.holder.step, trainer.holder.epochs = (
+        int(state["step"]),
+        int(state.get("epochs", 0)),
+    )
+    trainer.holder.opt_state = state.get("opt_state")
 
 
 def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:
@@ -322,7 +309,7 @@ def _made_by(deserialize: Callable[[Any], Any], kind: type) -> Callable[[Any], A
     return convert
 
 
-def _described(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _describe_with(serialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if isinstance(value, Mapping):
             return dict(value)

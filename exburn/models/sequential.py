@@ -18,6 +18,7 @@ from exburn.models.config import (
     restore_axes,
 )
 from exburn.models.model import Model
+from exburn.models.training_settings import require_idle
 from exburn.module import graph as graphs
 from exburn.module.building import intact, materialize, spread_precision
 from exburn.module.layer import Layer
@@ -81,14 +82,14 @@ class Sequential(Model):
             ShapeError: It does not fit the layer below; the stack stays as it was.
             BusyError: The model is being trained.
         """
-        self._require_idle("Sequential.add")
+        require_idle(self, "Sequential.add")
         with intact(self):
             self._stack(self._with(layer, self.layers))
             self._refresh()
 
     def pop(self, rebuild: bool = True) -> Layer:
         """Takes the last layer off and returns it."""
-        self._require_idle("Sequential.pop")
+        require_idle(self, "Sequential.pop")
         stack = self.layers
         if not stack:
             raise ArgumentError(
@@ -155,7 +156,7 @@ class Sequential(Model):
         self._set_graph(start.value, symbol)
         self._note_shapes(start.value.shape)
         trainer = self._run.value.trainer
-        materialize(self, None if trainer is None else trainer.seed)
+        materialize(self, None if trainer is None else trainer.holder.seed)
 
     @property
     def reads_strings(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,127 +12,126 @@ from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
 from exburn.module.layer.seeds import iter_variables
 from exburn.module.traversal import iter_weights
 
-__all__ = ["StateTree"]
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = ["get_state_tree", "set_state_tree"]
 
 _FORMATS = "backend_tensor", "numpy_array"
 
 
-class StateTree:
-    """Reads and sets every variable by its path; mixed into ``Model``."""
+def get_state_tree(self: Model, value_format: str = "backend_tensor") -> dict[str, Any]:
+    """Values of all variables, nested by the parts of their paths.
 
-    metrics_variables: Any
-    optimizer: Any
-    _require_weights: Any
-    _run: Any
+    Args:
+        value_format: ``"backend_tensor"`` for JAX' arrays, which the next step of
+            training consumes, or ``"numpy_array"`` for copies.
 
-    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
-        """Values of all variables, nested by the parts of their paths.
+    Returns:
+        A dict with ``trainable_variables``, ``non_trainable_variables``,
+        ``optimizer_variables`` and ``metrics_variables``.
 
-        Args:
-            value_format: ``"backend_tensor"`` for JAX' arrays, which the next step of
-                training consumes, or ``"numpy_array"`` for copies.
+    Raises:
+        ArgumentError: There is no such format.
 
-        Returns:
-            A dict with ``trainable_variables``, ``non_trainable_variables``,
-            ``optimizer_variables`` and ``metrics_variables``.
+    Example:
+        >>> from exburn.layers import Dense
+        >>> from exburn.models import Sequential
+        >>> model = Sequential([Dense(2, name="head")])
+        >>> model.build((None, 3))
+        >>> tree = model.get_state_tree("numpy_array")
+        >>> tree["trainable_variables"]["head"]["kernel"].shape
+        (3, 2)
+        >>> model.set_state_tree(tree)
 
-        Raises:
-            ArgumentError: There is no such format.
+    Source: Keras, ``Model.get_state_tree``.
+    """
+    if value_format not in _FORMATS:
+        raise ArgumentError(
+            "get_state_tree",
+            f"value_format must be one of {_FORMATS}, received {value_format!r}",
+        )
+    as_array = jnp.asarray if value_format == "backend_tensor" else np.array
+    tree: dict[str, Any] = {}
+    for kind, variables in _variables_by_kind(self).items():
+        tree[kind] = {}
+        for path, variable in variables.items():
+            *folders, name = path.split("/")
+            place = tree[kind]
+            for folder in folders:
+                place = place.setdefault(folder, {})
+            place[name] = as_array(variable.value)
+    return tree
 
-        Example:
-            >>> from exburn.layers import Dense
-            >>> from exburn.models import Sequential
-            >>> model = Sequential([Dense(2, name="head")])
-            >>> model.build((None, 3))
-            >>> tree = model.get_state_tree("numpy_array")
-            >>> tree["trainable_variables"]["head"]["kernel"].shape
-            (3, 2)
-            >>> model.set_state_tree(tree)
 
-        Source: Keras, ``Model.get_state_tree``.
-        """
-        if value_format not in _FORMATS:
-            raise ArgumentError(
-                "get_state_tree",
-                f"value_format must be one of {_FORMATS}, received {value_format!r}",
-            )
-        as_array = jnp.asarray if value_format == "backend_tensor" else np.array
-        tree: dict[str, Any] = {}
-        for kind, variables in self._by_kind().items():
-            tree[kind] = {}
-            for path, variable in variables.items():
-                *folders, name = path.split("/")
-                place = tree[kind]
-                for folder in folders:
-                    place = place.setdefault(folder, {})
-                place[name] = as_array(variable.value)
-        return tree
+def set_state_tree(self: Model, state_tree: Mapping[str, Any]) -> None:
+    """Sets variables to such values. Nothing is changed unless everything fits.
 
-    def set_state_tree(self, state_tree: Mapping[str, Any]) -> None:
-        """Sets variables to such values. Nothing is changed unless everything fits.
+    Args:
+        state_tree: What ``get_state_tree`` returned, or parts of it. The model
+            must be built; it must be compiled if there are optimizer's in it.
+            Variables of metrics that the model has not made yet are left out.
 
-        Args:
-            state_tree: What ``get_state_tree`` returned, or parts of it. The model
-                must be built; it must be compiled if there are optimizer's in it.
-                Variables of metrics that the model has not made yet are left out.
+    Raises:
+        UnknownNameError: There is no such variable.
+        ShapeError: A value has another shape.
+        NotBuiltError: There is no optimizer, and its variables are given.
+    """
+    if state_tree.get("optimizer_variables"):
+        _begin_optimizer(self)
+    known, op = _variables_by_kind(self), "set_state_tree"
+    found: list[tuple[Any, Any]] = []
+    for kind, values in state_tree.items():
+        if kind not in known:
+            raise unknown_name("part of the state", kind, known, op=op)
+        for path, value in _leaves(values):
+            if kind == "metrics_variables" and path not in known[kind]:
+                continue  # of compile, and made by the first batch
+            if path not in known[kind]:
+                raise unknown_name("variable", path, known[kind], op=op)
+            variable = known[kind][path]
+            if np.shape(value) != tuple(variable.shape):
+                raise ShapeError(
+                    op,
+                    f"{path} has shape {tuple(variable.shape)}, received "
+                    f"{np.shape(value)}",
+                )
+            found.append((variable, value))
+    for variable, value in found:
+        variable.assign(value)
 
-        Raises:
-            UnknownNameError: There is no such variable.
-            ShapeError: A value has another shape.
-            NotBuiltError: There is no optimizer, and its variables are given.
-        """
-        if state_tree.get("optimizer_variables"):
-            self._begin_optimizer()
-        known, op = self._by_kind(), "set_state_tree"
-        found: list[tuple[Any, Any]] = []
-        for kind, values in state_tree.items():
-            if kind not in known:
-                raise unknown_name("part of the state", kind, known, op=op)
-            for path, value in _leaves(values):
-                if kind == "metrics_variables" and path not in known[kind]:
-                    continue  # of compile, and made by the first batch
-                if path not in known[kind]:
-                    raise unknown_name("variable", path, known[kind], op=op)
-                variable = known[kind][path]
-                if np.shape(value) != tuple(variable.shape):
-                    raise ShapeError(
-                        op,
-                        f"{path} has shape {tuple(variable.shape)}, received "
-                        f"{np.shape(value)}",
-                    )
-                found.append((variable, value))
-        for variable, value in found:
-            variable.assign(value)
 
-    def _by_kind(self) -> dict[str, dict[str, Any]]:
-        """Every variable by its path, by what it belongs to."""
-        self._require_weights()
-        own = list(iter_variables(self))
-        return {
-            "trainable_variables": {path: v for path, v, learns in own if learns},
-            "non_trainable_variables": {path: v for path, v, on in own if not on},
-            "optimizer_variables": {v.path: v for v in self._slots()},
-            "metrics_variables": {v.path: v for v in self.metrics_variables},
-        }
+def _variables_by_kind(model: Model) -> dict[str, dict[str, Any]]:
+    """Every variable by its path, by what it belongs to."""
+    model._require_weights()
+    own = list(iter_variables(model))
+    return {
+        "trainable_variables": {path: v for path, v, learns in own if learns},
+        "non_trainable_variables": {path: v for path, v, on in own if not on},
+        "optimizer_variables": {v.path: v for v in _optimizer_variables(model)},
+        "metrics_variables": {v.path: v for v in model.metrics_variables},
+    }
 
-    def _slots(self) -> Any:
-        """The optimizer's variables; there are none before the first step."""
-        trainer = self._run.value.trainer
-        known = trainer is not None and trainer.current_opt_state() is not None
-        return self.optimizer.variables if known else ()
 
-    def _begin_optimizer(self) -> None:
-        """Makes the optimizer's state, if there is none."""
-        trainer = self._run.value.trainer
-        if trainer is None or trainer.optimizer is None:
-            raise NotBuiltError(
-                "set_state_tree",
-                "the state has an optimizer's variables, and the model is not compiled",
-                hint="Call compile before, or leave out 'optimizer_variables'.",
-            )
-        if trainer.current_opt_state() is None:
-            params = {path: w.get_value() for path, w, on in iter_weights(self) if on}
-            trainer.opt_state = trainer.optimizer.init(params)
+def _optimizer_variables(model: Model) -> Any:
+    """The optimizer's variables; there are none before the first step."""
+    trainer = model._run.value.trainer
+    known = trainer is not None and trainer.holder.current_opt_state() is not None
+    return model.optimizer.variables if known else ()
+
+
+def _begin_optimizer(model: Model) -> None:
+    """Makes the optimizer's state, if there is none."""
+    trainer = model._run.value.trainer
+    if trainer is None or trainer.holder.optimizer is None:
+        raise NotBuiltError(
+            "set_state_tree",
+            "the state has an optimizer's variables, and the model is not compiled",
+            hint="Call compile before, or leave out 'optimizer_variables'.",
+        )
+    if trainer.holder.current_opt_state() is None:
+        params = {path: w.get_value() for path, w, on in iter_weights(model) if on}
+        trainer.holder.opt_state = trainer.holder.optimizer.init(params)
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,10 +23,10 @@ from exburn.core import forward_context, late_binding, registry
 from exburn.core.batch_independence import is_foreign
 from exburn.core.precision import DTypePolicy, is_float
 from exburn.core.substitution import making_clone, substituting
-from exburn.core.symbolic_shapes import common_sizes, dim, held, trace_shapes
+from exburn.core.symbolic_shapes import canonical_spec, common_sizes, dim, trace_shapes
 from exburn.errors import NotBuiltError
 from exburn.module.copying import paths_of, standing_for, twin
-from exburn.module.deferred_placement import placed
+from exburn.module.deferred_placement import place_value
 from exburn.module.reached import Discovery
 from exburn.module.stateless_scope import set_values
 from exburn.module.traversal import children, held_metrics, iter_modules, iter_weights
@@ -44,6 +44,7 @@ __all__ = [
     "materialize",
     "own_classes",
     "place",
+    "require_built",
     "reseed",
     "spec_like",
     "spread_precision",
@@ -83,7 +84,7 @@ def materialize(root: Any, seed: int | None = None) -> None:
         for path, (weight, value) in made.items():  # all are made while a GPU starts
             value = value.result() if isinstance(value, Future) else value
             value = np.asarray(value, weight.get_raw_value().dtype)
-            array = placed(value, weight, root._meta.value.initial, path)
+            array = place_value(value, weight, root._meta.value.initial, path)
             if set_values([(weight, array)]):
                 raise TraceContextError(f"{path} is of another trace")
     if made:
@@ -93,6 +94,21 @@ def materialize(root: Any, seed: int | None = None) -> None:
             late_binding.apply("pack", module)
 
 
+def require_built(model: Any, op: str) -> None:
+    """Refuses a model without weights; those that are still specs are made.
+
+    Raises:
+        NotBuiltError: It is not built.
+    """
+    if not model.built:
+        raise NotBuiltError(
+            op,
+            "the model has no weights before it is built",
+            hint="Give it an Input(shape), or call it on data first.",
+        )
+    materialize(model)
+
+
 def place(root: Any) -> None:
     """Tells layers and weights their paths below this root, the outermost so far."""
     top = "" if getattr(root, "is_model", False) else f"{root.name}/"
@@ -100,8 +116,8 @@ def place(root: Any) -> None:
         if path and hasattr(module, "_meta"):
             module._meta.value.path = top + path
     for path, weight, _ in iter_weights(root):
-        if (held := weight.get_metadata().get("place")) is not None:  # not flax's own
-            held.path = top + path
+        if (where := weight.get_metadata().get("place")) is not None:  # not flax's own
+            where.path = top + path
 
 
 def reseed(root: Any, seed: int) -> None:
@@ -190,7 +206,7 @@ def inspect_call(layer: Any) -> tuple[Any, dict[str, Any]] | None:
     if layer._meta.value.traced is None:
         return None
     rebuild, specs = layer._meta.value.traced
-    specs = [held(spec) for spec in specs]
+    specs = [canonical_spec(spec) for spec in specs]
     # Arrays that are plain attributes stay what they are.
     graphdef, state, constants = nnx.split(layer, nnx.Variable, ...)
     # No array stays here: errors of the trace keep this frame, and what is kept cannot
@@ -353,7 +369,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
         # A layer that is met first within another trace is built outside of it.
         if failed and not (isinstance(failed, NotBuiltError) and any(traces)):
             raise failed
-        unbuilt = _joined(traces)
+        unbuilt = _join_traces(traces)
         if not unbuilt:
             layer._meta.value.traced = (rebuild, specs)
             return result
@@ -363,7 +379,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
                 originals[path]._build(shapes)
 
 
-def _joined(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
+def _join_traces(traces: list[dict[str, tuple]]) -> dict[str, tuple]:
     """The shapes that each layer is built for.
 
     The first trace knows what is unknown. Those behind it are trials of several sizes,

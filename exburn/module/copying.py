@@ -76,7 +76,7 @@ def twin(module: Any) -> Any:
             _order_like(one, two)
             for name, value in list(vars(two).items()):
                 if isinstance(value, OwnState):
-                    object.__setattr__(two, name, value.renewed())
+                    object.__setattr__(two, name, value.renew())
             if hasattr(two, "_meta"):
                 object.__setattr__(two, "_meta", Static(_fresh(one._meta.value)))
     for _, part in iter_modules(result):

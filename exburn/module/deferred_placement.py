@@ -14,7 +14,7 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.runtime.device import chosen_device, host, waking
 
-__all__ = ["arrive", "placed"]
+__all__ = ["arrive", "place_value"]
 
 
 @dataclasses.dataclass
@@ -32,7 +32,7 @@ _waiting: list[_Waiting] = []
 _lock = threading.Lock()
 
 
-def placed(
+def place_value(
     value: np.ndarray,
     weight: nnx.Variable,
     values: MutableMapping[str, jax.Array],

@@ -15,7 +15,7 @@ from flax import nnx
 from exburn.core.symbolic_shapes import describe
 from exburn.data.trees import in_order
 from exburn.errors import DataError, GraphError
-from exburn.module.graph_inputs import fitted
+from exburn.module.graph_inputs import fit_input
 from exburn.module.layer import Layer, snake_case
 from exburn.module.symbolic_tensor import Call, Operation, Symbol, is_whole
 
@@ -132,7 +132,7 @@ class Graph:
             ShapeError: A rank or a known size differs.
         """
         return [
-            value if value is None else fitted(value, spec, name, axes, learnt)
+            value if value is None else fit_input(value, spec, name, axes, learnt)
             for value, spec, name, axes in zip(
                 self.order_inputs(inputs),
                 self.inputs,
@@ -374,7 +374,7 @@ def assign_names(layers: Iterable[Layer]) -> dict[int, str]:
             continue
         wanted = layer._name
         if wanted is None or wanted in taken:
-            base = snake_case(type(layer).__name__)
+            base = snake_case(type(layer).__name__.lstrip("_"))
             wanted, i = base, 0
             while wanted in taken:
                 i += 1

@@ -15,10 +15,10 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import DataError, ShapeError
 from exburn.module.symbolic_tensor import Symbol
 
-__all__ = ["fitted", "of_rank"]
+__all__ = ["fit_input", "of_rank"]
 
 
-def fitted(
+def fit_input(
     value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool
 ) -> Any:
     """Checks one input; adds or drops a last axis of size 1, as Keras; casts.
@@ -39,7 +39,7 @@ def fitted(
 
     Example:
         >>> spec = jax.ShapeDtypeStruct((None, 3, 1), jnp.float32)
-        >>> fitted(jnp.ones((2, 3)), spec, "x", None, False).shape
+        >>> fit_input(jnp.ones((2, 3)), spec, "x", None, False).shape
         (2, 3, 1)
     """
     if isinstance(value, Symbol):
@@ -67,7 +67,7 @@ def fitted(
 
 
 def of_rank(value: Any, spec: Any, name: str, axes: Any, learnt: bool) -> Any:
-    """One input with the rank of its spec; see ``fitted``.
+    """One input with the rank of its spec; see ``fit_input``.
 
     Example:
         >>> spec = jax.ShapeDtypeStruct((None, 1), jnp.float32)

@@ -76,7 +76,7 @@ def _own(part: Any, clone: Any) -> Any:
 
 
 def made_in(ctx: forward_context.Context, part: Any) -> bool:
-    """Whether the pass itself makes the part: a layer in ``call``, say."""
+    """Whether a pass makes the part itself, as a layer that is made in ``call``."""
     return made_at(part) > ctx.began_at
 
 

@@ -130,7 +130,7 @@ class RematScope:
         _scope.reset(self._token)
 
 
-def scoped() -> Remat | None:
+def rule_in_scope() -> Remat | None:
     """The rule of the :class:`RematScope` that surrounds the caller."""
     return _scope.get()
 
@@ -161,7 +161,7 @@ def remat(f: Any, *, policy: Any = "full") -> Any:
         return f
 
     @functools.wraps(f)
-    def wrapped(*args, **kwargs):
+    def run_wrapped(*args, **kwargs):
         arrays, rebuild = _traceable((args, kwargs))
 
         def run(arrays):
@@ -170,18 +170,19 @@ def remat(f: Any, *, policy: Any = "full") -> Any:
 
         return rule.wrap(run)(arrays)
 
-    return wrapped
+    return run_wrapped
 
 
 def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
-    """``layer.call`` under a rule, within a forward pass.
+    """``layer.call`` under a rule, within a forward pass whose gradient may be taken.
 
     The call is traced on a copy of the layer. What the copy assigns to its variables,
     the losses it adds and the masks of its outputs come back as results.
     """
     outer = forward_context.current()
     assert outer is not None
-    if rule.names is not None and layer.name not in rule.names:
+    gradient = outer.training and outer.builds is None and outer.captured is None
+    if not gradient or rule.names is not None and layer.name not in rule.names:
         return layer.call(*args, **kwargs)
     path: Any = outer.paths.get(id(layer), layer.name)
     graphdef, state = nnx.split(layer)
@@ -193,7 +194,7 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
         flat = nnx.to_flat_state(state)
         given = {p: v.get_raw_value() for p, v in flat if isinstance(v, nnx.Param)}
 
-        def changed(path, variable):
+        def has_changed(path, variable):
             return path not in given or variable.get_raw_value() is not given[path]
 
         copy = nnx.merge(graphdef, state)
@@ -205,7 +206,7 @@ def call(layer: Any, args: tuple, kwargs: dict, rule: Remat) -> Any:
         args, kwargs = rebuild(arrays)
         with forward_context.forward(part), substituting(scope):
             outputs = copy.call(*args, **kwargs)
-        others = nnx.state(copy, changed)
+        others = nnx.state(copy, has_changed)
         found = [part.mask_of(leaf) for leaf in jax.tree.leaves(outputs)]
         sources = [part.source_of(lookup[0]) for lookup in part.lookups]
         lookups[:] = [
@@ -255,6 +256,6 @@ def arrays_of(tree: Any) -> tuple[list[Any], Callable]:
 
 
 def _traceable(tree: Any) -> tuple[list[jax.Array], Callable]:
-    """As ``arrays_of``, NumPy's arrays as JAX's."""
+    """``arrays_of`` with NumPy's arrays as JAX's."""
     arrays, rebuild = arrays_of(tree)
     return [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in arrays], rebuild

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import forward_context
-from exburn.core.forward_context import SEED_STATE, advanced, key_of
+from exburn.core.forward_context import SEED_STATE, key_of, next_words
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.variable import Buffer
@@ -66,7 +66,7 @@ class SeedGenerator:
                 self.name
             )  # raises, and says why
         words = np.asarray(self.state.get_value())
-        after = jax.device_put(advanced(words))
+        after = jax.device_put(next_words(words))
         self.state.set_raw_value(after, _unsafe_bypass_check=True)
         return key_of(words)
 

@@ -14,7 +14,7 @@ from flax import nnx
 from flax.errors import TraceContextError
 
 from exburn.core import forward_context
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, ShapeError
 
@@ -69,7 +69,7 @@ class StatelessScope:
         self.collect_losses = collect_losses
         self.initialize_variables = initialize_variables
         self.losses: list[Any] = []
-        self._given = [_checked(pair) for pair in state_mapping or ()]
+        self._given = [_check_pair(pair) for pair in state_mapping or ()]
         self._seeds = [v for v, _ in self._given if forward_context.is_seed(v)]
         self._begin()
 
@@ -86,7 +86,7 @@ class StatelessScope:
         except ArgumentError:
             set_values(self._held.values())
             raise
-        self._open.enter_context(scoped(_current, self))
+        self._open.enter_context(value_scope(_current, self))
         if self._seeds:
             self._open.enter_context(forward_context.key_scope(self._key))
         return self
@@ -109,7 +109,7 @@ class StatelessScope:
 
     def add_update(self, update: tuple[Any, Any]) -> None:
         """Assigns a value to a variable: ``(variable, value)``."""
-        self._put([_checked(update)])
+        self._put([_check_pair(update)])
 
     def add_loss(self, loss: Any) -> None:
         """Appends to ``losses``."""
@@ -129,7 +129,7 @@ class StatelessScope:
     def _now(self, variable: Any) -> Any:
         value = _value(variable)
         moved = self._drew and any(variable is seed for seed in self._seeds)
-        return forward_context.advanced(value) if moved else value
+        return forward_context.next_words(value) if moved else value
 
     def _key(self) -> jax.Array:
         self._drew = True
@@ -146,7 +146,7 @@ def current() -> StatelessScope | None:
     return _current.get()
 
 
-def _checked(pair: Any) -> tuple[Any, Any]:
+def _check_pair(pair: Any) -> tuple[Any, Any]:
     """A variable, and its value as an array of the variable's dtype."""
     if not (isinstance(pair, tuple | list) and len(pair) == 2):
         raise ArgumentError("StatelessScope", f"{pair!r} is not (variable, value)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from exburn.core.printing import amount_text, notebook_shell, page_text, size_text
 from exburn.core.symbolic_shapes import TEXT, public_shape
 from exburn.errors import ArgumentError
 from exburn.module.building import inspect_call
@@ -162,12 +162,12 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
     ]
     names = list(graph.input_names)
 
-    def shown(node: Node) -> str:
+    def name_of(node: Node) -> str:
         layer = isinstance(node.target, str) and model.nodes[node.target]
         return layer.name if layer and not layer._auto_name else node.name
 
     def source(ref: Ref) -> str:
-        return names[ref.index] if ref.node < 0 else shown(graph.nodes[ref.node])
+        return names[ref.index] if ref.node < 0 else name_of(graph.nodes[ref.node])
 
     entries: dict[str, tuple[str, Any, list[str]]] = {}
     for node in graph.nodes:
@@ -175,7 +175,7 @@ def _graph_entries(model: Any, graph: Graph) -> list[tuple[str, Any, str]]:
         sources = [source(ref) for ref in refs]
         if isinstance(node.target, str):
             layer = model.nodes[node.target]
-            entry = entries.setdefault(node.name, (shown(node), layer, []))
+            entry = entries.setdefault(node.name, (name_of(node), layer, []))
         else:
             function = isinstance(node.target, Lifted)
             kind = "function" if function else type(node.target).__name__
@@ -302,7 +302,7 @@ def _totals(model: Any, flops: float | None) -> Text:
     if optimizer is not None:
         lines.append(_line("Optimizer state", optimizer))
     if flops is not None:
-        lines.append(f"FLOPs per sample: {_amount(flops)} (forward)")
+        lines.append(f"FLOPs per sample: {amount_text(flops)} (forward)")
     return Text("\n".join(" " + line for line in lines))
 
 
@@ -321,40 +321,24 @@ def _optimizer_leaves(model: Any) -> list[Any] | None:
 def _line(label: str, arrays: list[Any]) -> str:
     number = sum(map(scalars, arrays))
     nbytes = sum(int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize for a in arrays)
-    return f"{label}: {number:,} ({_bytes(nbytes)})"
-
-
-def _bytes(number: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1024 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.2f} {unit}"
-        number /= 1024
-    raise AssertionError
-
-
-def _amount(number: float) -> str:
-    for unit in ("", " K", " M", " G", " T"):
-        if number < 1000 or unit == " T":
-            return f"{number:.0f}" if not unit else f"{number:.2f}{unit}"
-        number /= 1000
-    raise AssertionError
+    return f"{label}: {number:,} ({size_text(nbytes)})"
 
 
 # ------------------------------------------------------------------------- show
 def _width(print_fn: Any) -> int:
     """Width of a page: the terminal's, where it goes to one."""
-    return 100 if print_fn is not None or _in_notebook() else Console().width
+    return 100 if print_fn is not None or notebook_shell() else Console().width
 
 
 def _show(page: Group, width: int, print_fn: Any) -> None:
     if print_fn is not None:
-        text = _text(page, width)
+        text = page_text(page, width)
         try:
             print_fn(text, line_break=False)
         except TypeError:
             print_fn(text)
         return
-    if _in_notebook():
+    if notebook_shell():
         from IPython.display import display  # type: ignore[import-not-found]
 
         console = Console(
@@ -367,20 +351,6 @@ def _show(page: Group, width: int, print_fn: Any) -> None:
         html = console.export_html(
             inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
         )
-        display({"text/html": html, "text/plain": _text(page, width)}, raw=True)
+        display({"text/html": html, "text/plain": page_text(page, width)}, raw=True)
         return
     Console(width=width).print(page)
-
-
-def _text(page: Group, width: int) -> str:
-    console = Console(
-        force_jupyter=False, file=io.StringIO(), width=width, color_system=None
-    )
-    console.print(page)
-    return console.file.getvalue()  # type: ignore[attr-defined]
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and "IPKernelApp" in getattr(shell, "config", {})

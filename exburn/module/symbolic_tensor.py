@@ -153,7 +153,7 @@ class Symbol:
         return symbol
 
     def _take(self, spec, call: Call | None, index: int, name: str | None) -> None:
-        if not jax_dispatch.extended():
+        if not jax_dispatch.is_extended():
             jax_dispatch.extend(Symbol, lift, _ANSWERS)
         self.spec, self.call, self.index, self.name = spec, call, index, name
         self.mask: Any = None  # the spec of the mask that comes with the values
@@ -418,7 +418,7 @@ class Operation(metaclass=abc.ABCMeta):
 
     @property
     def name(self) -> str:
-        return self._name or snake_case(type(self).__name__)
+        return self._name or snake_case(type(self).__name__.lstrip("_"))
 
     @name.setter
     def name(self, value: str) -> None:
@@ -451,7 +451,7 @@ class Operation(metaclass=abc.ABCMeta):
             DTypeError: ``compute_output_spec`` returned something that has no shape.
         """
         own = type(self).compute_output_spec is Operation.compute_output_spec
-        specs = self._specs(args, kwargs) if own else self._told(args, kwargs)
+        specs = self._specs(args, kwargs) if own else self._own_specs(args, kwargs)
         outputs = record(self, args, kwargs, specs)
         if made := jax.tree.leaves(outputs):
             self._calls.append(made[0].call)
@@ -461,7 +461,7 @@ class Operation(metaclass=abc.ABCMeta):
         where = f"operation {self.name!r}"
         return abstract_eval(self.call, args, kwargs, where=where)
 
-    def _told(self, args: tuple, kwargs: dict) -> Any:
+    def _own_specs(self, args: tuple, kwargs: dict) -> Any:
         told = self.compute_output_spec(*args, **kwargs)
         specs = jax.tree.map(lambda v: v.spec if isinstance(v, Symbol) else v, told)
         for spec in jax.tree.leaves(specs):
@@ -538,8 +538,8 @@ class Lifted(Operation):
     def call(self, *args, **kwargs):
         return self.fn(*args, **kwargs)
 
-    def named(self, name: str) -> Lifted:
-        """The same operation under the name that a model gives it."""
+    def with_name(self, name: str) -> Lifted:
+        """A copy of the operation under the name that a model gives it."""
         other = Lifted(self.fn, name)
         other._calls = self._calls
         return other
@@ -635,14 +635,14 @@ def lift(fn: Callable, name: str | None = None) -> Callable:
     fn = jax_dispatch.original(fn)
     label = name or getattr(fn, "__name__", type(fn).__name__).strip("_<>")
 
-    def lifted(*args, **kwargs):
+    def call_lifted(*args, **kwargs):
         if not has_symbol((args, kwargs)):
             return fn(*args, **kwargs)
         return Lifted(fn, label).symbolic_call(*args, **kwargs)
 
-    lifted.__name__ = label
-    lifted.__doc__ = fn.__doc__
-    return lifted
+    call_lifted.__name__ = label
+    call_lifted.__doc__ = fn.__doc__
+    return call_lifted
 
 
 def _size(x: Symbol, axis: Any = None) -> int:
@@ -749,7 +749,7 @@ def mask_of(x: Any) -> Any:
 
 
 def with_mask(x: Any, mask: Any) -> Any:
-    """The same values with another mask, or without one."""
+    """An array or symbol of the same values with another mask, or without one."""
     if isinstance(x, Symbol):
         made = record(Lifted(with_mask, "with_mask"), (x, mask), {}, x.spec)
         made.mask = None if mask is None else _spec_of_mask(mask)

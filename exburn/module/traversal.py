@@ -42,11 +42,11 @@ def children(module: Any) -> Iterator[tuple[str, Any]]:
     Containers that a model keeps its layers in (``nodes``) add no path segment. What a
     layer's call reaches by other ways than attributes comes last, by its name.
     """
-    yield from _held(module)
-    yield from _reached(module)
+    yield from _attribute_parts(module)
+    yield from _reached_parts(module)
 
 
-def _held(module: Any) -> Iterator[tuple[str, Any]]:
+def _attribute_parts(module: Any) -> Iterator[tuple[str, Any]]:
     for key, value in vars(module).items():
         kind = _kinds.get(type(value))
         if kind is None:
@@ -56,12 +56,12 @@ def _held(module: Any) -> Iterator[tuple[str, Any]]:
         if kind >= _MODULE:
             yield key, value
         elif kind == _CONTAINER and key == "nodes":
-            yield from _held(value)
+            yield from _attribute_parts(value)
         elif kind != _BUILTIN or module._pytree__nodes.get(key):  # it may hold some
             yield from parts(key, value)
 
 
-def _reached(module: Any) -> Iterator[tuple[str, Any]]:
+def _reached_parts(module: Any) -> Iterator[tuple[str, Any]]:
     return iter(vars(module).get(REACHED, {}).items())
 
 
@@ -81,12 +81,12 @@ def in_tracked_order(module: Any, found: Iterable[tuple[str, Any]]) -> list:
         return list(found)
     held_since, reached = meta.value.held_since, vars(module).get(REACHED, {})
 
-    def known(item: tuple[str, Any]) -> tuple[bool, int]:
+    def known_since(item: tuple[str, Any]) -> tuple[bool, int]:
         key, part = item
         since = held_since.get(key.partition("/")[0], 0)
         return key in reached, max(since, made_at(part))
 
-    return sorted(found, key=known)
+    return sorted(found, key=known_since)
 
 
 def parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -130,10 +130,10 @@ def iter_modules(root: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             return
         seen.add(id(module))
         yield path, module
-        for key, child in in_tracked_order(module, _held(module)):
+        for key, child in in_tracked_order(module, _attribute_parts(module)):
             if isinstance(child, nnx.Module):
                 yield from walk(child, f"{path}/{key}" if path else key)
-        for key, child in _reached(module):
+        for key, child in _reached_parts(module):
             if isinstance(child, nnx.Module):
                 later.append((child, f"{path}/{key}" if path else key))
 
@@ -186,10 +186,10 @@ def iter_weights(
             return
         seen.add(id(module))
         trainable = asked and getattr(module, "_trainable", trainable)
-        for key, child in _reached(module):
+        for key, child in _reached_parts(module):
             later.append((child, f"{path}/{key}" if path else key, trainable))
         own, inner = [], []
-        for key, child in in_tracked_order(module, _held(module)):
+        for key, child in in_tracked_order(module, _attribute_parts(module)):
             child_path = f"{path}/{key}" if path else key
             kind = _kinds.get(type(child)) or _kind(child)
             if kind == _MODULE:

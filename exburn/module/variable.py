@@ -68,7 +68,7 @@ class OwnState(Static):
 
     __slots__ = ()
 
-    def renewed(self) -> OwnState:
+    def renew(self) -> OwnState:
         """What the copy holds."""
         return OwnState(type(self.value)())
 
@@ -224,7 +224,7 @@ class Weight(nnx.Variable):
         )
 
     def get_value(self, **index: Any) -> Any:
-        """As in flax, of what stands for the weight where a program runs a copy.
+        """The array, of what stands for the weight where a program runs a copy.
 
         A weight of a layer that was built by hand gets its value when it is asked for.
         """
@@ -243,7 +243,7 @@ class Weight(nnx.Variable):
         return self.get_raw_value().shape
 
     def __nnx_repr__(self) -> Iterator[Any]:
-        """As in flax; to be shown, a weight needs no value."""
+        """The parts that flax shows; to be shown, a weight needs no value."""
         raw = self.get_raw_value()
         if isinstance(raw, jax.ShapeDtypeStruct):
             yield flax_repr.Object(type=type(self).__name__)
@@ -271,7 +271,7 @@ class Weight(nnx.Variable):
         return self
 
     def set_value(self, value: Any, **index: Any) -> None:
-        """As in flax; ``weight[...] = value`` calls it, too."""
+        """Replaces the array, or a part; ``weight[...] = value`` calls it, too."""
         if (stands := _stand_in(self)) is not self:
             stands.set_value(value, **index)
             return
@@ -297,39 +297,39 @@ class Weight(nnx.Variable):
 
     # flax has no order of variables, and takes `!=` for the opposite of one truth.
     def __ne__(self, other: Any) -> Any:
-        return self._filled() != _plain(other)
+        return self._require_value() != _plain(other)
 
     def __lt__(self, other: Any) -> Any:
-        return self._filled() < _plain(other)
+        return self._require_value() < _plain(other)
 
     def __le__(self, other: Any) -> Any:
-        return self._filled() <= _plain(other)
+        return self._require_value() <= _plain(other)
 
     def __gt__(self, other: Any) -> Any:
-        return self._filled() > _plain(other)
+        return self._require_value() > _plain(other)
 
     def __ge__(self, other: Any) -> Any:
-        return self._filled() >= _plain(other)
+        return self._require_value() >= _plain(other)
 
     @property
     def value(self) -> jax.Array:
         """The array, as in Keras."""
-        return self._filled()
+        return self._require_value()
 
     @value.setter
     def value(self, value) -> None:
         self.assign(value)
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(self._filled())
+        return np.asarray(self._require_value())
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(self._filled(), dtype=dtype)
+        return np.array(self._require_value(), dtype=dtype)
 
     def __jax_array__(self) -> Any:
-        return self._filled()
+        return self._require_value()
 
-    def _filled(self) -> Any:
+    def _require_value(self) -> Any:
         value = self.get_value()
         if isinstance(value, jax.ShapeDtypeStruct):
             raise NotBuiltError(
@@ -425,7 +425,7 @@ class Weight(nnx.Variable):
 
 
 def _stand_in(weight: Weight) -> Any:
-    """What is read and set in the weight's place: a traced one is the trace's own."""
+    """The weight that is read and set in this one's place: of a trace, its own."""
     scope = substitution.current()
     if scope is None or isinstance(weight.get_raw_value(), Tracer):
         return weight
@@ -528,7 +528,7 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
             shape = (int(shape),)
         array = isinstance(initializer, nnx.Variable)
         if isinstance(initializer, str) or (callable(initializer) and not array):
-            value = cls._filled(initializers.get(initializer), shape, dtype)
+            value = cls._draw(initializers.get(initializer), shape, dtype)
         else:
             given = initializer.get_value() if array else initializer
             kind = standardize_dtype(dtype) if dtype is not None else None
@@ -554,7 +554,7 @@ class Variable(abc.ABC):  # noqa: B024 - abstract for `register`
         )
 
     @staticmethod
-    def _filled(initializer: Any, shape: Any, dtype: Any) -> jax.Array:
+    def _draw(initializer: Any, shape: Any, dtype: Any) -> jax.Array:
         sizes = tuple(shape) if shape is not None else (None,)
         if any(not isinstance(size, int | np.integer) for size in sizes):
             raise ArgumentError(
@@ -571,7 +571,7 @@ Variable.register(Weight)
 
 
 def _plain(value: Any) -> Any:
-    return value._filled() if isinstance(value, Weight) else value
+    return value._require_value() if isinstance(value, Weight) else value
 
 
 def _default_dtype(value: Any) -> Any:

@@ -15,16 +15,16 @@ from exburn.ops import linalg as linalg
 from exburn.ops import nn as nn
 from exburn.ops import numpy as numpy
 from exburn.ops.blocks import rearrange as rearrange
-from exburn.ops.control import *  # noqa: F403
-from exburn.ops.core import *  # noqa: F403
+from exburn.ops.control import *
+from exburn.ops.core import *
 from exburn.ops.elementwise import erf as erf
 from exburn.ops.elementwise import erfc as erfc
 from exburn.ops.elementwise import erfinv as erfinv
 from exburn.ops.elementwise import rsqrt as rsqrt
-from exburn.ops.fourier import *  # noqa: F403
-from exburn.ops.indexing import *  # noqa: F403
-from exburn.ops.linalg import *  # noqa: F403
+from exburn.ops.fourier import *
+from exburn.ops.indexing import *
+from exburn.ops.linalg import *
 from exburn.ops.linalg import logdet as logdet
-from exburn.ops.nn import *  # noqa: F403
-from exburn.ops.numpy import *  # noqa: F403
+from exburn.ops.nn import *
+from exburn.ops.numpy import *
 from exburn.ops.reduction import logsumexp as logsumexp

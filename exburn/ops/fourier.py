@@ -141,7 +141,12 @@ def extract_sequences(x, sequence_length, sequence_stride):
         >>> extract_sequences([1, 2, 3, 4], 2, 1).tolist()
         [[1, 2], [2, 3], [3, 4]]
     """
-    _check_counts("extract_sequences", sequence_length, sequence_stride)
+    sequence_length = check_count(
+        "extract_sequences", "sequence_length", sequence_length
+    )
+    sequence_stride = check_count(
+        "extract_sequences", "sequence_stride", sequence_stride
+    )
     count = 1 + (x.shape[-1] - sequence_length) // sequence_stride
     begin = jnp.arange(count) * sequence_stride
     return x[..., begin[:, None] + np.arange(sequence_length)]
@@ -176,15 +181,16 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
         >>> real.shape
         (9, 3)
     """
-    _check_counts("stft", sequence_length, sequence_stride)
+    sequence_length = check_count("stft", "sequence_length", sequence_length)
+    sequence_stride = check_count("stft", "sequence_stride", sequence_stride)
     taper = _window("stft", window, sequence_length, fft_length)
     if center:
-        x = _reflected(x, fft_length // 2)
+        x = _reflect(x, fft_length // 2)
     frames = extract_sequences(x, fft_length, sequence_stride)
     return _pair(jnp.fft.rfft(frames * jnp.asarray(taper, frames.dtype)))
 
 
-def _reflected(x, edge: int):
+def _reflect(x, edge: int):
     """The last axis with so many values more on both sides, mirrored at its ends."""
     size = x.shape[-1]
     if isinstance(size, int):
@@ -219,7 +225,8 @@ def _istft(
             stride is no positive integer.
         UnknownNameError: There is no such window.
     """
-    _check_counts("istft", sequence_length, sequence_stride)
+    sequence_length = check_count("istft", "sequence_length", sequence_length)
+    sequence_stride = check_count("istft", "sequence_stride", sequence_stride)
     taper = _window("istft", window, sequence_length, fft_length)
     frames = jnp.fft.irfft(_complex(x), fft_length)
     taper = jnp.asarray(taper, frames.dtype)
@@ -245,11 +252,6 @@ istft = bind(
     "*x, /, sequence_length, sequence_stride, fft_length, length, window, center",
     "istft",
 )
-
-
-def _check_counts(op: str, length, stride) -> None:
-    check_count(op, "sequence_length", length)
-    check_count(op, "sequence_stride", stride)
 
 
 def _window(op: str, window, length: int, fft_length: int) -> np.ndarray:

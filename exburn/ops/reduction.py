@@ -124,7 +124,7 @@ def histogram(x, bins=10, range=None):
         [[2.0, 1.0], [0.0, 2.0, 4.0]]
     """
     if isinstance(bins, int):
-        check_count("histogram", "bins", bins)
+        bins = check_count("histogram", "bins", bins)
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError("histogram", f"range must ascend, received {range}")
     return jnp.histogram(x, bins, range)

@@ -11,6 +11,7 @@ from jax.scipy import ndimage
 
 from exburn import random
 from exburn.config import check_format
+from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op, tensor
 
@@ -28,15 +29,6 @@ _ORDERS = {"nearest": 0, "bilinear": 1}
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
-def choose(name: str, argument: str, value: Any, known) -> Any:
-    """The value, if it is one of the known ones."""
-    if value not in known:
-        raise ArgumentError(
-            name, f"{argument} is one of {', '.join(map(str, known))}, not {value!r}"
-        )
-    return value
-
-
 def on_batches(name: str, images, data_format, run: Callable) -> Any:
     """``run`` on ``[batch, height, width, channels]``, however the images are given."""
     first = check_format(name, data_format) == "channels_first"
@@ -50,7 +42,7 @@ def on_batches(name: str, images, data_format, run: Callable) -> Any:
     return out if images.ndim == 4 else out[0]
 
 
-def rounded(x, dtype):
+def round_to(x, dtype):
     """Interpolated floats in the dtype of what was interpolated.
 
     Integers are rounded, and cut to what the dtype can hold; of bools, what any true
@@ -103,8 +95,8 @@ def resize(
         (2, 3, 3)
     """
     name = "resize"
-    choose(name, "interpolation", interpolation, _METHODS)
-    choose(name, "fill_mode", fill_mode, ("constant",))
+    interpolation = check_choice(name, "interpolation", interpolation, _METHODS)
+    check_choice(name, "fill_mode", fill_mode, ("constant",))
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ArgumentError(name, "an image is either cropped or padded, not both")
     if not isinstance(size, list | tuple) or len(size) != 2:
@@ -124,7 +116,7 @@ def resize(
             pads = [(0, 0), (top, top), (left, left), (0, 0)]
             x = jnp.pad(x, pads, constant_values=fill_value)
         shape = (x.shape[0], rows, columns, x.shape[3])
-        return rounded(jax.image.resize(x, shape, interpolation, antialias), x.dtype)
+        return round_to(jax.image.resize(x, shape, interpolation, antialias), x.dtype)
 
     return on_batches(name, images, data_format, run)
 
@@ -182,8 +174,9 @@ def map_coordinates(inputs, coordinates, order, fill_mode="constant", fill_value
         >>> map_coordinates([0.0, 10.0], [[0.5, 1.0]], 1).tolist()
         [5.0, 10.0]
     """
-    choose("map_coordinates", "fill_mode", fill_mode, _FILL_MODES)
-    choose("map_coordinates", "order", order, (0, 1))
+    fill_mode = check_choice("map_coordinates", "fill_mode", fill_mode, _FILL_MODES)
+    if order not in (0, 1):
+        raise ArgumentError("map_coordinates", f"order is one of 0, 1, not {order!r}")
     if coordinates.ndim < 2 or coordinates.shape[0] != inputs.ndim:
         raise ShapeError(
             "map_coordinates",
@@ -320,8 +313,8 @@ def _project(name, images, transform, interpolation, fill_mode, fill_value):
 
 def _sample(name, images, y, x, interpolation, fill_mode, fill_value):
     """The images' values at ``(y, x)``, each ``[batch, h, w]``."""
-    order = _ORDERS[choose(name, "interpolation", interpolation, _ORDERS)]
-    choose(name, "fill_mode", fill_mode, _FILL_MODES)
+    order = _ORDERS[check_choice(name, "interpolation", interpolation, _ORDERS)]
+    fill_mode = check_choice(name, "fill_mode", fill_mode, _FILL_MODES)
 
     def plane(image, y, x):  # [h, w]
         return ndimage.map_coordinates(image, (y, x), order, fill_mode, fill_value)

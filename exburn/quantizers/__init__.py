@@ -10,25 +10,10 @@ from exburn.core.missing_names import missing
 from exburn.core.registry import snake_case
 from exburn.errors import DTypeError
 from exburn.quantizers.calibrated import AWQConfig, GPTQConfig
-from exburn.quantizers.configs import (
-    Float8QuantizationConfig,
-    Int4QuantizationConfig,
-    Int8QuantizationConfig,
-    QuantizationConfig,
-)
-from exburn.quantizers.fake_quant import (
-    compute_float8_amax_history,
-    compute_float8_scale,
-    fake_quant_with_min_max_vars,
-    quantize_and_dequantize,
-)
+from exburn.quantizers.configs import *
+from exburn.quantizers.fake_quant import *
 from exburn.quantizers.int4_packing import pack_int4, unpack_int4
-from exburn.quantizers.rounding import (
-    AbsMaxQuantizer,
-    Quantizer,
-    abs_max_quantize,
-    abs_max_quantize_grouped_with_zero_point,
-)
+from exburn.quantizers.rounding import *
 
 __all__ = [
     "AWQConfig",

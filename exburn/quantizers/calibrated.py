@@ -7,6 +7,7 @@ from typing import Any
 
 from exburn.core import registry
 from exburn.core.checks import check_count, check_flag, check_number
+from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError
 from exburn.quantizers.configs import QuantizationConfig
 
@@ -24,7 +25,7 @@ class _Calibrated(QuantizationConfig):
         num_samples: int,
         sequence_length: int,
         group_size: int,
-        structure: Mapping[str, Any] | None,
+        quantization_layer_structure: Mapping[str, Any] | None,
         known_bits: tuple[int, ...],
     ):
         super().__init__()
@@ -35,12 +36,12 @@ class _Calibrated(QuantizationConfig):
                 op, f"weight_bits must be one of {known}, received {weight_bits!r}"
             )
         if group_size != -1:
-            check_count(op, "group_size", group_size)
+            group_size = check_count(op, "group_size", group_size)
         self.dataset, self.tokenizer = dataset, tokenizer
-        self.weight_bits, self.group_size = int(weight_bits), int(group_size)
+        self.weight_bits, self.group_size = int(weight_bits), group_size
         self.num_samples = check_count(op, "num_samples", num_samples)
         self.sequence_length = check_count(op, "sequence_length", sequence_length)
-        self.quantization_layer_structure = structure
+        self.quantization_layer_structure = quantization_layer_structure
 
     def dtype_policy_string(self) -> str:
         """The mode of the layers' dtype policies: ``"gptq/4/128"``."""
@@ -127,14 +128,7 @@ class GPTQConfig(_Calibrated):
         quantization_layer_structure: Mapping[str, Any] | None = None,
     ):
         super().__init__(
-            dataset,
-            tokenizer,
-            weight_bits,
-            num_samples,
-            sequence_length,
-            group_size,
-            quantization_layer_structure,
-            known_bits=(2, 3, 4, 8),
+            **arguments_for(_Calibrated, locals()), known_bits=(2, 3, 4, 8)
         )
         op = type(self).__name__
         damping = check_number(op, "hessian_damping", hessian_damping, 0, 1)
@@ -187,16 +181,7 @@ class AWQConfig(_Calibrated):
         num_grid_points: int = 20,
         quantization_layer_structure: Mapping[str, Any] | None = None,
     ):
-        super().__init__(
-            dataset,
-            tokenizer,
-            weight_bits,
-            num_samples,
-            sequence_length,
-            group_size,
-            quantization_layer_structure,
-            known_bits=(4,),
-        )
+        super().__init__(**arguments_for(_Calibrated, locals()), known_bits=(4,))
         points = check_count(type(self).__name__, "num_grid_points", num_grid_points)
         self.num_grid_points = points
 

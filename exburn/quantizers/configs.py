@@ -134,7 +134,7 @@ class Int4QuantizationConfig(QuantizationConfig):
             activation_quantizer = None
         super().__init__(weight_quantizer, activation_quantizer)
         if block_size not in (None, -1):
-            check_count(type(self).__name__, "block_size", block_size)
+            block_size = check_count(type(self).__name__, "block_size", block_size)
             if weight_quantizer is not None or activation_quantizer is not None:
                 raise ArgumentError(
                     type(self).__name__,

@@ -99,7 +99,7 @@ def count(jaxpr: Any) -> Cost:
             *window, _, _ = _shape(equation.invars[1])
             flops += times * 2.0 * out * math.prod(window)
     outputs = sum(size(_shape(v)) * v.aval.dtype.itemsize for v in jaxpr.outvars)
-    written = _written(jaxpr, size)
+    written = _written_elements(jaxpr, size)
     flops += products
     counts = flops, convolutions, equations, written, turned, outputs
     tables = {id(v): size(_shape(v)) for v in _looked_into(jaxpr)}
@@ -129,14 +129,14 @@ def _looked_into(jaxpr: Any, origins: dict[int, Any] | None = None) -> Iterator[
             yield from _looked_into(sub, inner)
 
 
-def _written(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:
+def _written_elements(jaxpr: Any, size: Callable[[Iterable[Any]], int]) -> float:
     """``Cost.elements``."""
     total = 0.0
     for equation in jaxpr.eqns:
         inner = _inside(equation)
         if not inner or equation.primitive.name in _LOOPS:
             total += sum(size(_shape(var)) for var in equation.outvars)
-        total += sum(_written(sub, size) for sub in inner)
+        total += sum(_written_elements(sub, size) for sub in inner)
     return total
 
 

@@ -352,7 +352,7 @@ def _notes(problem: str | None, backends: list[str]) -> list[str]:
         notes.append(f"JAX has no working default device: {problem}")
     # A platform that JAX was told not to look at is not missing.
     free = not jax.config.values["jax_platforms"]
-    metal = _installed("jax-metal")
+    metal = _version_of("jax-metal")
     if metal and jax.__version_info__[:2] > _LAST_JAX_FOR_JAX_METAL:
         last = ".".join(map(str, _LAST_JAX_FOR_JAX_METAL))
         notes.append(
@@ -361,7 +361,7 @@ def _notes(problem: str | None, backends: list[str]) -> list[str]:
             "pip uninstall jax-metal && pip install 'exburn[metal]'"
         )
     elif (
-        free and _apple_gpu() and "metal" not in backends and not _installed("jax-mps")
+        free and _apple_gpu() and "metal" not in backends and not _version_of("jax-mps")
     ):
         notes.append(
             "This Mac's GPU is not used, because no JAX plug-in for Metal is "
@@ -375,7 +375,7 @@ def _notes(problem: str | None, backends: list[str]) -> list[str]:
     return notes
 
 
-def _installed(distribution: str) -> str | None:
+def _version_of(distribution: str) -> str | None:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -35,7 +35,7 @@ def huge_pages(size: int) -> Iterator[None]:
         ...     zeros = bytearray(8)
     """
     over = threading.Event()
-    known = _mapped() if size >= _LEAST else None
+    known = _mapped_regions() if size >= _LEAST else None
     watcher = threading.Thread(
         target=_watch, args=(size, known, over), name="exburn-huge-pages", daemon=True
     )
@@ -52,7 +52,7 @@ def huge_pages(size: int) -> Iterator[None]:
 
 def _watch(size: int, known: list[tuple[int, int]], over: threading.Event) -> None:
     while not over.wait(_POLL):
-        now = _mapped()
+        now = _mapped_regions()
         if now is None:
             return
         for start, end in now:
@@ -98,7 +98,7 @@ def _fill_in(start: int, end: int, over: threading.Event) -> None:
             helper.join()
 
 
-def _mapped() -> list[tuple[int, int]] | None:
+def _mapped_regions() -> list[tuple[int, int]] | None:
     """Private memory without a file; ``None`` if the kernel does not say."""
     found = []
     try:

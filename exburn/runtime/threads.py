@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from typing import Any, Generic, TypeVar
 
 import jax
 
 from exburn.runtime.device import chosen_device
 
-__all__ = ["Prefetch"]
+__all__ = ["Prefetch", "Threads", "ahead"]
 
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
@@ -147,3 +150,87 @@ def _work(
     finally:
         if hasattr(source, "close"):
             source.close()
+
+
+def ahead(
+    pool: Executor,
+    get: Callable[[int], Any],
+    order: Iterable[int],
+    depth: int,
+    waiting: collections.deque[Future] | None = None,
+) -> Iterator:
+    """Yields ``get(index)`` in order, some of them made before they are asked for.
+
+    Args:
+        pool: Makes them.
+        get: Makes one.
+        order: The indices.
+        depth: Batches that may wait, made but not used.
+        waiting: Holds those under way, that which is waited for as well.
+
+    Example:
+        >>> pool = Threads(2, "example")
+        >>> list(ahead(pool, lambda index: index**2, range(4), depth=2))
+        [0, 1, 4, 9]
+        >>> pool.shutdown()
+    """
+    indices = iter(order)
+    waiting = collections.deque() if waiting is None else waiting
+    try:
+        for index in itertools.islice(indices, depth):
+            waiting.append(pool.submit(get, index))
+        while waiting:
+            batch = waiting[0].result()
+            waiting.popleft()
+            for index in itertools.islice(indices, 1):
+                waiting.append(pool.submit(get, index))
+            yield batch
+    finally:  # of a reader that stops early, or after an error
+        for unwanted in waiting:
+            unwanted.cancel()
+
+
+class Threads(Executor):
+    """Threads that do not keep a program alive, should one be at its batch for ever.
+
+    Those of ``ThreadPoolExecutor`` do: after Ctrl-C the program would not end.
+
+    Args:
+        count: How many.
+        name: What their names begin with.
+    """
+
+    def __init__(self, count: int, name: str):
+        self._tasks: queue.SimpleQueue = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}_{i}", daemon=True)
+            for i in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable, /, *args: Any, **kwargs: Any) -> Future:
+        """Has a thread call the function."""
+        future: Future = Future()
+        self._tasks.put((future, fn, args, kwargs))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the threads, after what was submitted unless that is cancelled."""
+        while cancel_futures and not self._tasks.empty():
+            self._tasks.get()[0].cancel()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads if wait else ():
+            thread.join()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            future, fn, args, kwargs = task
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+            del task, future  # else this thread would hold a batch

@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn.runtime.device import chosen_device
 
-__all__ = ["brought", "counted", "in_parts", "is_large", "kept"]
+__all__ = ["to_host_async", "batch_number", "in_parts", "is_large", "device_constant"]
 
 _SMALL = 1 << 16  # bytes that a program may write into the host's memory
 _OFTEN = 8  # times before that, since the program takes 15 ms to compile
@@ -22,12 +22,12 @@ _PART = 128 << 20  # of them that do so at a time
 _UNDER_WAY = 2  # parts
 
 
-def counted(number: int) -> Any:
+def batch_number(number: int) -> Any:
     """The number of a run's batch as a program's argument: the first one is kept."""
-    return np.int32(number) if number else kept(0)
+    return np.int32(number) if number else device_constant(0)
 
 
-def kept(value: Any, dtype: Any = "int32") -> jax.Array:
+def device_constant(value: Any, dtype: Any = "int32") -> jax.Array:
     """A number, or a tuple of them, that is sent to the device once.
 
     A program's argument from host memory costs a call 30 to 60 µs on the host of an
@@ -41,15 +41,15 @@ def kept(value: Any, dtype: Any = "int32") -> jax.Array:
         >>> kept(3) is kept(3), kept((3,)).shape, kept((True,), "bool").dtype.name
         (True, (1,), 'bool')
     """
-    return _kept(value, dtype, chosen_device())
+    return _cached_constant(value, dtype, chosen_device())
 
 
 @functools.lru_cache(maxsize=256)
-def _kept(value: Any, dtype: Any, device: Any) -> jax.Array:
+def _cached_constant(value: Any, dtype: Any, device: Any) -> jax.Array:
     return jax.device_put(np.asarray(value, dtype))
 
 
-def brought(tree: Any) -> Any:
+def to_host_async(tree: Any) -> Any:
     """A program's outputs on their way to the host, where ``np.asarray`` awaits them.
 
     Small ones of a GPU are written there by a program, into memory that both can use:
@@ -66,10 +66,10 @@ def brought(tree: Any) -> Any:
         _times[form] += 1
         if _times[form] > _OFTEN:
             return _writer(leaves[0].sharding)(tree)
-    return jax.tree.map(_sent, tree)
+    return jax.tree.map(_send, tree)
 
 
-def _sent(array: jax.Array) -> jax.Array:
+def _send(array: jax.Array) -> jax.Array:
     """The array, on its way.
 
     A large one goes into memory that a GPU writes to itself, which is used again for
@@ -79,11 +79,11 @@ def _sent(array: jax.Array) -> jax.Array:
     if not is_large(array):
         array.copy_to_host_async()
     elif array.nbytes <= _PART:
-        return _pinned(array)
+        return _pin(array)
     return array
 
 
-def _pinned(array: jax.Array) -> jax.Array:
+def _pin(array: jax.Array) -> jax.Array:
     try:
         return jax.device_put(array, array.sharding.with_memory_kind("pinned_host"))
     except jax.errors.JaxRuntimeError:  # the system gives no more of it
@@ -104,8 +104,8 @@ def is_large(array: jax.Array) -> bool:
 def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
     """Rows of ``[steps, batch, …]`` on the host, and the number of the first of them.
 
-    What `brought` left on the device, since it is very large, comes in parts. A part is
-    to be copied before the next one is taken; rows can come twice.
+    What `to_host_async` left on the device, since it is very large, comes in parts. A
+    part is to be copied before the next one is taken; rows can come twice.
 
     Example:
         >>> import jax.numpy as jnp
@@ -134,7 +134,7 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
     for step, row in corners:
         corner = (step, row, *[0] * (array.ndim - 2))
         part = jax.lax.dynamic_slice(array, corner, shape)
-        sent.append((step * batch + row, _pinned(part)))
+        sent.append((step * batch + row, _pin(part)))
         if len(sent) > _UNDER_WAY:
             yield arrived()
     while sent:

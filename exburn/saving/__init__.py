@@ -4,22 +4,8 @@ from typing import NoReturn
 
 from exburn.core.missing_names import missing
 from exburn.saving.file_editor import KerasFileEditor
-from exburn.saving.model import (
-    load_model,
-    model_from_json,
-    model_to_json,
-    save_model,
-)
-from exburn.saving.registration import (
-    CustomObjectScope,
-    custom_object_scope,
-    deserialize_keras_object,
-    get_custom_objects,
-    get_registered_name,
-    get_registered_object,
-    register_keras_serializable,
-    serialize_keras_object,
-)
+from exburn.saving.model import *
+from exburn.saving.registration import *
 from exburn.saving.report import LoadReport
 from exburn.saving.weights import load_weights, save_weights
 

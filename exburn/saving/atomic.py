@@ -144,7 +144,7 @@ def target_of(path: Any, op: str, *, overwrite: bool = True) -> Path:
     try:
         folder, found = status(path.parent), status(path)
     except OSError as error:
-        raise refused(op, path, error) from error
+        raise system_error(op, path, error) from error
     if folder is None or not stat.S_ISDIR(folder.st_mode):
         raise ArgumentError(
             op,
@@ -206,7 +206,7 @@ class Staged:
             yield
         except OSError as error:
             self.discard()
-            raise refused(self.op, self.path, error, self.placed) from error
+            raise system_error(self.op, self.path, error, self.placed) from error
 
     def write(self, data: Any) -> None:
         """Appends bytes, or an array's memory."""
@@ -261,7 +261,9 @@ class _Descriptor(io.RawIOBase):
         return len(data)
 
 
-def refused(op: str, path: Path, error: OSError, placed: bool = False) -> SaveError:
+def system_error(
+    op: str, path: Path, error: OSError, placed: bool = False
+) -> SaveError:
     """The error for what the system said.
 
     Args:

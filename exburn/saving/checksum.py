@@ -6,13 +6,13 @@ import hashlib
 
 from exburn.errors import FileFormatError
 
-__all__ = ["checked", "sealed"]
+__all__ = ["unseal", "seal"]
 
 _MARK = b"exburn sha256:"
 _LENGTH = len(_MARK) + hashlib.sha256().digest_size
 
 
-def sealed(data: bytes | bytearray) -> bytes:
+def seal(data: bytes | bytearray) -> bytes:
     """The bytes, and their digest.
 
     Example:
@@ -22,7 +22,7 @@ def sealed(data: bytes | bytearray) -> bytes:
     return bytes(data) + _MARK + hashlib.sha256(data).digest()
 
 
-def checked(data: bytes | bytearray) -> bytes | bytearray:
+def unseal(data: bytes | bytearray) -> bytes | bytearray:
     """The bytes without their digest; those that have none as they are.
 
     Raises:

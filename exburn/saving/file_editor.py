@@ -14,7 +14,7 @@ import numpy as np
 from exburn.errors import ArgumentError, require
 from exburn.module.layer import Layer
 from exburn.saving.atomic import path_of, write_atomically
-from exburn.saving.header import damaged
+from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import own_weights, walk
 
@@ -90,7 +90,7 @@ class KerasFileEditor:
             with self._h5py.File(stream, "r") as file:
                 self.weights_dict: Tree = self._read(file, "", 0)
         except (OSError, RuntimeError, KeyError) as error:
-            raise self._damaged("the HDF5 file is damaged", cause=error) from error
+            raise self._damage_error("the HDF5 file is damaged", cause=error) from error
         print(f"Keras model file {str(filepath)!r}")
         if self.metadata is not None:
             version, date = (
@@ -98,26 +98,26 @@ class KerasFileEditor:
             )
             print(f"Saved with Keras {version} - date: {date}")
 
-    def _damaged(self, reason: str, **details: Any):
-        return damaged(_OP, self._path, reason, **details)
+    def _damage_error(self, reason: str, **details: Any):
+        return damage_error(_OP, self._path, reason, **details)
 
     def _member(self, name: str) -> bytes:
         if not zipfile.is_zipfile(self._path):
-            raise self._damaged("it is no archive of Keras")
+            raise self._damage_error("it is no archive of Keras")
         with KerasArchive(self._path, _OP) as archive:
             return archive.read(name, _LARGEST)
 
     def _read(self, group: Any, path: str, depth: int) -> Tree:
         """The objects and arrays of a group; objects without arrays are left out."""
         if depth > _DEEPEST:
-            raise self._damaged("groups lie in each other too deep")
+            raise self._damage_error("groups lie in each other too deep")
         if about := {key: _plain(value) for key, value in group.attrs.items()}:
             self.object_metadata[path.removesuffix("/vars")] = about
         tree: Tree = {}
         for key in group:
             where = f"{path}/{key}"
             if not isinstance(group.get(key, getlink=True), self._h5py.HardLink):
-                raise self._damaged(f"{where} is a link, which is not followed")
+                raise self._damage_error(f"{where} is a link, which is not followed")
             item = group[key]
             if isinstance(item, self._h5py.Group):
                 inner = self._read(item, where, depth + 1)
@@ -131,10 +131,10 @@ class KerasFileEditor:
 
     def _array(self, data: Any, where: str) -> np.ndarray:
         if data.is_virtual or data.external:
-            raise self._damaged(f"{where} refers to another file")
+            raise self._damage_error(f"{where} refers to another file")
         length = int(np.prod(data.shape or (), dtype=object)) * data.dtype.itemsize
         if data.shape is None or length > _LARGEST:
-            raise self._damaged(f"{where} would take {length} bytes")
+            raise self._damage_error(f"{where} would take {length} bytes")
         array = np.asarray(data[()])
         if data.attrs.get("dtype") == "bfloat16":
             import ml_dtypes

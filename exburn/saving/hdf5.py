@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ModelFormatError, require
-from exburn.saving.header import damaged
+from exburn.saving.header import damage_error
 
 __all__ = ["HDF5File"]
 
@@ -55,7 +55,7 @@ class HDF5File:
         try:
             self._file = self._h5py.File(path if data is None else io.BytesIO(data))
         except (OSError, RuntimeError, ValueError) as error:
-            raise self.damaged("the HDF5 file is damaged", cause=error) from error
+            raise self.damage_error("the HDF5 file is damaged", cause=error) from error
         try:
             self._visit(self._file, "", 0)
         except BaseException as error:
@@ -63,7 +63,7 @@ class HDF5File:
             library = (OSError, RuntimeError, KeyError, TypeError, ValueError)
             if isinstance(error, ModelFormatError) or not isinstance(error, library):
                 raise
-            raise self.damaged("the HDF5 file is damaged", cause=error) from error
+            raise self.damage_error("the HDF5 file is damaged", cause=error) from error
         self.shapes = {name: tuple(data.shape) for name, data in self._datasets.items()}
 
     def __enter__(self) -> HDF5File:
@@ -72,9 +72,9 @@ class HDF5File:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def damaged(self, reason: str, **details: Any) -> ModelFormatError:
+    def damage_error(self, reason: str, **details: Any) -> ModelFormatError:
         """The error for such a file."""
-        return damaged(self.op, self.path, reason, **details)
+        return damage_error(self.op, self.path, reason, **details)
 
     # ------------------------------------------------------------------ what is there
     def _visit(self, group: Any, path: str, depth: int) -> None:
@@ -82,15 +82,15 @@ class HDF5File:
         h5py: Any = self._h5py
         address = h5py.h5o.get_info(group.id).addr
         if address in self._seen:
-            raise self.damaged(f"{path} is a second name of another group")
+            raise self.damage_error(f"{path} is a second name of another group")
         self._seen.add(address)
         self._left -= len(group)
         if depth > _DEEPEST or self._left < 0:
-            raise self.damaged("the HDF5 file has too many entries for this model")
+            raise self.damage_error("the HDF5 file has too many entries for this model")
         for key in group:
             name = f"{path}/{key}" if path else key
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                raise self.damaged(f"{name} is a link, which is not followed")
+                raise self.damage_error(f"{name} is a link, which is not followed")
             item = group[key]
             if isinstance(item, h5py.Dataset):
                 self._check(name, item)
@@ -99,23 +99,25 @@ class HDF5File:
                 self.groups.add(name)
                 self._visit(item, name, depth + 1)
             else:
-                raise self.damaged(f"{name} is neither a group nor a dataset")
+                raise self.damage_error(f"{name} is neither a group nor a dataset")
 
     def _check(self, name: str, data: Any) -> None:
         kind, size = data.dtype.kind, data.dtype.itemsize
         half = (kind, size) == ("V", 2) and data.attrs.get("dtype") == "bfloat16"
         if data.shape is None or data.dtype.fields or not (kind in "biuf" or half):
-            raise self.damaged(f"{name} holds {data.dtype}, not numbers")
+            raise self.damage_error(f"{name} holds {data.dtype}, not numbers")
         if data.is_virtual or data.external:
-            raise self.damaged(f"{name} refers to another file")
+            raise self.damage_error(f"{name} refers to another file")
         plan = data.id.get_create_plist()
         filters = {plan.get_filter(i)[0] for i in range(plan.get_nfilters())}
         if filters - _FILTERS:
-            raise self.damaged(f"{name} needs a plugin to be read")
+            raise self.damage_error(f"{name} needs a plugin to be read")
         if data.chunks is not None:
             chunk = int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize
             if chunk > max(1 << 20, 4 * data.size * data.dtype.itemsize):
-                raise self.damaged(f"{name} is stored in chunks larger than itself")
+                raise self.damage_error(
+                    f"{name} is stored in chunks larger than itself"
+                )
 
     def check_length(self, name: str) -> None:
         """Refuses an array that takes far more than it has in the file.
@@ -125,7 +127,7 @@ class HDF5File:
         data = self._datasets[name]
         length = int(np.prod(data.shape, dtype=object)) * data.dtype.itemsize
         if length > max(_ROOM, _MOST_PACKED * data.id.get_storage_size()):
-            raise self.damaged(f"{name} would take {length} bytes")
+            raise self.damage_error(f"{name} would take {length} bytes")
 
     # ------------------------------------------------------------------ reading
     def read(self, name: str) -> np.ndarray:
@@ -138,7 +140,7 @@ class HDF5File:
 
                 array = array.view(ml_dtypes.bfloat16)
         except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise self.damaged(f"{name} cannot be read", cause=error) from error
+            raise self.damage_error(f"{name} cannot be read", cause=error) from error
         return array
 
     def text(self, name: str, group: str = "") -> str | None:
@@ -173,15 +175,15 @@ class HDF5File:
             size = int(np.prod(stored.shape or (), dtype=object))
             length = size * stored.dtype.itemsize
             if stored.dtype.kind not in "OSUf" or length > self._size:
-                raise self.damaged(f"the attribute {name} is no text")
+                raise self.damage_error(f"the attribute {name} is no text")
             values = np.asarray(attributes[name], dtype=object).ravel()
             texts = [v.decode() if isinstance(v, bytes) else v for v in values]
         except (OSError, RuntimeError, ValueError, TypeError) as error:
             if isinstance(error, ModelFormatError):
                 raise
-            raise self.damaged(f"{name} cannot be read", cause=error) from error
+            raise self.damage_error(f"{name} cannot be read", cause=error) from error
         if not all(isinstance(text, str) for text in texts):
-            raise self.damaged(f"the attribute {name} is no text")
+            raise self.damage_error(f"the attribute {name} is no text")
         if sum(map(len, texts)) > _LONGEST_TEXT:
-            raise self.damaged(f"the attribute {name} is too long")
+            raise self.damage_error(f"the attribute {name} is too long")
         yield from texts

@@ -94,7 +94,7 @@ class Header(NamedTuple):
     digest: str | None
 
 
-def damaged(op: str, path: Any, reason: str, **details: Any) -> ModelFormatError:
+def damage_error(op: str, path: Any, reason: str, **details: Any) -> ModelFormatError:
     """The error for a file that is not sound."""
     return ModelFormatError(
         op,
@@ -176,18 +176,18 @@ def read_header(file: Source) -> Header:
     op, path = file.op, file.path
     length = int.from_bytes(file.read(0, 8), "little")
     if not 2 <= length <= min(MAX_HEADER, file.size - 8):
-        raise damaged(
+        raise damage_error(
             op,
             path,
             "this is no intact safetensors file: its header has an impossible length",
             length=f"{length} bytes, of {file.size} in the file",
         )
     raw = file.read(0, 8 + length)
-    digest = sealed(op, path, raw, 8 + len(_OPENING))
+    digest = read_digest(op, path, raw, 8 + len(_OPENING))
     content = parse_json(raw[8:], op, path, "the header")
     del raw
     if not isinstance(content, dict):
-        raise damaged(op, path, "the header is no JSON object")
+        raise damage_error(op, path, "the header is no JSON object")
     metadata = strings(op, path, content.pop("__metadata__", {}))
     entries = {name: _entry(op, path, name, v) for name, v in content.items()}
     ordered = sorted(entries.items(), key=lambda item: item[1][2:])
@@ -201,11 +201,11 @@ def strings(op: str, path: Any, metadata: Any) -> dict[str, str]:
         isinstance(value, str) for value in metadata.values()
     )
     if not right:
-        raise damaged(op, path, "metadata must hold strings only")
+        raise damage_error(op, path, "metadata must hold strings only")
     return metadata
 
 
-def sealed(op: str, path: Any, raw: bytes, place: int) -> str | None:
+def read_digest(op: str, path: Any, raw: bytes, place: int) -> str | None:
     """The digest that the data hold of themselves, checked; ``None`` without one."""
     ours = raw[place : place + len(_SEAL)] == _SEAL
     place += len(_SEAL)
@@ -213,28 +213,34 @@ def sealed(op: str, path: Any, raw: bytes, place: int) -> str | None:
         return None
     digest = _digest(raw, place)
     if raw[place : place + _DIGEST] != digest.encode():
-        raise damaged(op, path, "the description in the file does not fit its digest")
+        raise damage_error(
+            op, path, "the description in the file does not fit its digest"
+        )
     return digest
 
 
 def _entry(op: str, path: Any, name: str, value: Any) -> Entry:
     if len(name) > MAX_NAME:
-        raise damaged(op, path, "a tensor's name is too long", length=len(name))
+        raise damage_error(op, path, "a tensor's name is too long", length=len(name))
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
-        raise damaged(
+        raise damage_error(
             op, path, f"tensor {name!r} needs dtype, shape and data_offsets alone"
         )
     code, shape, place = value["dtype"], value["shape"], value["data_offsets"]
     dtype = DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None:
-        raise damaged(op, path, f"tensor {name!r} has an unknown dtype", dtype=code)
+        raise damage_error(
+            op, path, f"tensor {name!r} has an unknown dtype", dtype=code
+        )
     if not _sizes(shape) or len(shape) > MAX_RANK:
-        raise damaged(op, path, f"tensor {name!r} has no shape", shape=shape)
+        raise damage_error(op, path, f"tensor {name!r} has no shape", shape=shape)
     if not _sizes(place) or len(place) != 2:
-        raise damaged(op, path, f"tensor {name!r} has no place", data_offsets=place)
+        raise damage_error(
+            op, path, f"tensor {name!r} has no place", data_offsets=place
+        )
     needed = math.prod(shape) * dtype.itemsize
     if place[1] - place[0] != needed:
-        raise damaged(
+        raise damage_error(
             op,
             path,
             f"tensor {name!r} of {code}{shape} takes {needed} bytes, not the "
@@ -254,10 +260,10 @@ def _check_places(op: str, path: Any, ordered: list, room: int) -> None:
     for name, entry in ordered:
         if entry.start != place:
             what = "overlap" if entry.start < place else "leave a gap"
-            raise damaged(op, path, f"{before!r} and {name!r} {what} in the file")
+            raise damage_error(op, path, f"{before!r} and {name!r} {what} in the file")
         place, before = entry.stop, name
     if place != room:
-        raise damaged(
+        raise damage_error(
             op,
             path,
             "the file is cut off" if place > room else "bytes follow the last tensor",
@@ -285,7 +291,7 @@ def parse_json(text: bytes | str, op: str, path: Any, what: str) -> Any:
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     values, depth = _structure(data)
     if values > MAX_VALUES or depth > MAX_DEPTH:
-        raise damaged(
+        raise damage_error(
             op,
             path,
             f"{what} is too large or too deeply nested",
@@ -296,7 +302,7 @@ def parse_json(text: bytes | str, op: str, path: Any, what: str) -> Any:
         text = data.decode() if isinstance(text, bytes) else text
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise damaged(op, path, f"{what} is no valid JSON", cause=error) from error
+        raise damage_error(op, path, f"{what} is no valid JSON", cause=error) from error
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from exburn.errors import ModelFormatError
 from exburn.saving.hdf5 import HDF5File
-from exburn.saving.header import MAX_HEADER, damaged
+from exburn.saving.header import MAX_HEADER, damage_error
 
 __all__ = ["KerasArchive", "is_keras_archive"]
 
@@ -39,7 +39,7 @@ def is_keras_archive(path: Path, op: str) -> bool:
         with zipfile.ZipFile(path) as archive:
             return WEIGHTS in archive.namelist() or CONFIG in archive.namelist()
     except _LIBRARY as error:
-        raise damaged(op, path, "the zip file is damaged", cause=error) from error
+        raise damage_error(op, path, "the zip file is damaged", cause=error) from error
 
 
 class KerasArchive:
@@ -59,7 +59,7 @@ class KerasArchive:
         try:
             self._archive = zipfile.ZipFile(path)
         except _LIBRARY as error:
-            raise self._damaged("the archive is damaged", cause=error) from error
+            raise self._damage_error("the archive is damaged", cause=error) from error
         try:
             self._check()
         except BaseException:
@@ -72,23 +72,23 @@ class KerasArchive:
     def __exit__(self, *_: object) -> None:
         self._archive.close()
 
-    def _damaged(self, reason: str, **details) -> ModelFormatError:
-        return damaged(self.op, self.path, reason, **details)
+    def _damage_error(self, reason: str, **details) -> ModelFormatError:
+        return damage_error(self.op, self.path, reason, **details)
 
     def _check(self) -> None:
         members = self._archive.infolist()
         if len(members) > _MOST_MEMBERS:
-            raise self._damaged(f"the archive has {len(members)} members")
+            raise self._damage_error(f"the archive has {len(members)} members")
         self._names = {info.filename for info in members}
         if len(self._names) != len(members):
-            raise self._damaged("a name occurs twice in the archive")
+            raise self._damage_error("a name occurs twice in the archive")
         for info in members:
             parts = PurePosixPath(info.filename).parts
             outside = info.filename.startswith("/") or ".." in parts
             if outside or "\\" in info.filename or ":" in info.filename:
-                raise self._damaged(f"{info.filename!r} leads out of the archive")
+                raise self._damage_error(f"{info.filename!r} leads out of the archive")
             if stat.S_ISLNK(info.external_attr >> 16):
-                raise self._damaged(f"{info.filename!r} is a link")
+                raise self._damage_error(f"{info.filename!r} is a link")
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """One member.
@@ -104,18 +104,20 @@ class KerasArchive:
         try:
             info = self._archive.getinfo(name)
         except KeyError:
-            raise self._damaged(f"the archive has no {name}") from None
+            raise self._damage_error(f"the archive has no {name}") from None
         size = info.file_size
         limit = max(_ROOM, _MOST_PACKED * info.compress_size) if most is None else most
         if size > limit:
-            raise self._damaged(f"{name} is too large: {size} bytes, at most {limit}")
+            raise self._damage_error(
+                f"{name} is too large: {size} bytes, at most {limit}"
+            )
         try:
             with self._archive.open(name) as file:
                 data = file.read(size + 1)
         except _LIBRARY as error:
-            raise self._damaged("the archive is damaged", cause=error) from error
+            raise self._damage_error("the archive is damaged", cause=error) from error
         if len(data) != size:
-            raise self._damaged(f"{name} is not as long as the archive says")
+            raise self._damage_error(f"{name} is not as long as the archive says")
         return data
 
     def config(self) -> bytes:
@@ -135,7 +137,7 @@ class KerasArchive:
             most: Bytes that it may have, as of ``read``.
         """
         if f"{WEIGHTS[:-3]}.npz" in self._names:
-            raise self._damaged("weights in an .npz file are not read")
+            raise self._damage_error("weights in an .npz file are not read")
         return HDF5File(self.path, self.op, entries, self.read(WEIGHTS, most))
 
     def assets(self, group: str) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ def with_vocabularies(config: Any, file: HDF5File, archive: KerasArchive) -> Non
             continue
         if (data := archive.asset(group, _VOCABULARY)) is not None:
             whole = name == IntegerLookup.__name__
-            tokens, weights = _learned(data, whole, group, file)
+            tokens, weights = _read_tokens(data, whole, group, file)
             told["vocabulary"] = tokens
             if weights is not None:
                 told["idf_weights"] = weights.tolist()
@@ -57,7 +57,7 @@ def read_assets(
             data = archive.asset(group, _VOCABULARY)
             if data is not None and not part.get_vocabulary(False):
                 whole = isinstance(part, IntegerLookup)
-                tokens, weights = _learned(data, whole, group, file)
+                tokens, weights = _read_tokens(data, whole, group, file)
                 part.set_vocabulary(tokens, weights)
         elif id(part) in paths and has_own(part, "load_assets"):
             for name, data in archive.assets(group).items():
@@ -71,7 +71,7 @@ def idf_weights(layer: Any, group: str) -> list[str]:
     return [f"{group}/vars/idf_weights"] if isinstance(layer, _LOOKUPS) else []
 
 
-def _learned(
+def _read_tokens(
     data: bytes, whole: bool, group: str, file: HDF5File
 ) -> tuple[list, np.ndarray | None]:
     """The tokens of a file, and the weight of each if there are some."""
@@ -81,7 +81,7 @@ def _learned(
             lines.pop()
         tokens = [int(line) for line in lines] if whole else lines
     except ValueError as error:
-        raise file.damaged(
+        raise file.damage_error(
             f"the vocabulary of {group!r} cannot be read", cause=error
         ) from error
     name = f"{group}/vars/idf_weights"

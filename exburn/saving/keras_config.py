@@ -50,7 +50,7 @@ def modernize(described: Any) -> Any:
         config = {"layers": config}
     config = modernize({} if config is None else config)
     if own is None and isinstance(config, dict):
-        name, config = _changed(name, config)
+        name, config = _to_current(name, config)
         made["class_name"] = name
     if isinstance(config, dict) and isinstance(config.get("layers"), list):
         config = _with_calls(config)
@@ -58,7 +58,7 @@ def modernize(described: Any) -> Any:
     return made
 
 
-def _changed(name: str, config: Config) -> tuple[str, Config]:
+def _to_current(name: str, config: Config) -> tuple[str, Config]:
     """Today's class of Keras', and its arguments."""
     if name in _ABSENT:
         raise FileFormatError(
@@ -139,7 +139,7 @@ def _normalization(config: Config) -> Config:
     return config | {"axis": axis[0] if isinstance(axis, list) else axis}
 
 
-def _synchronized(config: Config) -> Config:
+def _add_synchronized(config: Config) -> Config:
     return _normalization(config) | {"synchronized": True}
 
 
@@ -156,12 +156,12 @@ def _leaky(config: Config) -> Config:
     return config
 
 
-def _thresholded(config: Config) -> Config:
+def _convert_threshold(config: Config) -> Config:
     config["threshold"] = config.pop("theta", 1.0)
     return config
 
 
-def _gated(config: Config) -> Config:
+def _add_reset_after(config: Config) -> Config:
     # Keras 2.0 had no other kind, and no such argument.
     return {"reset_after": False} | config
 
@@ -208,13 +208,13 @@ _CHANGES: dict[str, Callable[[Config], Config]] = {
     "BatchNormalization": _normalization,
     "BatchNormalizationV1": _normalization,
     "BatchNormalizationV2": _normalization,
-    "SyncBatchNormalization": _synchronized,
+    "SyncBatchNormalization": _add_synchronized,
     "LayerNormalization": _layer_normalization,
     "LeakyReLU": _leaky,
-    "ThresholdedReLU": _thresholded,
-    "GRU": _gated,
-    "GRUV2": _gated,
-    "GRUCell": _gated,
+    "ThresholdedReLU": _convert_threshold,
+    "GRU": _add_reset_after,
+    "GRUV2": _add_reset_after,
+    "GRUCell": _add_reset_after,
     "Lambda": _lambda,
     "Sequential": _sequential,
 }
@@ -334,14 +334,14 @@ def compile_settings(config: Mapping[str, Any], outputs: list[str]) -> Config:
         told = made[key]
         nested = isinstance(told, list) and len(told) == len(outputs)
         if nested and all(isinstance(one, list) for one in told):  # of each output
-            named = [_unprefixed(*pair) for pair in zip(told, outputs, strict=True)]
+            named = [_without_prefix(*pair) for pair in zip(told, outputs, strict=True)]
             made[key] = named if len(outputs) > 1 else named[0]
     if config.get("run_eagerly"):
         made["run_eagerly"] = True
     return made | {"optimizer": _optimizer(optimizer)}
 
 
-def _unprefixed(measures: list, output: str) -> list:
+def _without_prefix(measures: list, output: str) -> list:
     """Metrics as they were given: Keras 2 had put the output's name before theirs."""
     for described in measures:
         config = described.get("config") if isinstance(described, dict) else None

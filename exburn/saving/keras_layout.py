@@ -12,7 +12,6 @@ over a model of ours.
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +20,7 @@ from flax import nnx
 
 from exburn.core.batch_independence import is_foreign
 from exburn.core.containers import CONTAINERS
+from exburn.core.registry import snake_case
 from exburn.layers import (
     GroupQueryAttention,
     MultiHeadAttention,
@@ -131,7 +131,7 @@ def config_groups(config: Any, group: str = "") -> Iterator[tuple[str, dict]]:
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, dict) or not isinstance(entry.get("config"), dict):
             continue
-        label = _snake_case(str(entry.get("class_name")).rpartition(">")[2])
+        label = snake_case(str(entry.get("class_name")).rpartition(">")[2])
         number = used[label]
         used[label] += 1
         inner = f"{group}/layers/{label}".lstrip("/") + (f"_{number}" if number else "")
@@ -156,7 +156,7 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
         if not (graph and key == "nodes")
         for name in renamed.get(key, (key,))
     }
-    for name in _computed(type(layer)) - found.keys():
+    for name in _computed_names(type(layer)) - found.keys():
         try:
             found[name] = getattr(layer, name)
         except Exception:  # as in Keras: it has none just now
@@ -168,7 +168,7 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 @functools.cache
-def _computed(cls: type) -> frozenset[str]:
+def _computed_names(cls: type) -> frozenset[str]:
     """Names of properties and of values that a user's class has for its instances."""
     kinds = (property, functools.cached_property, *_SAVED, *CONTAINERS)
     return frozenset(
@@ -183,9 +183,4 @@ def _computed(cls: type) -> frozenset[str]:
 def _class_label(value: Any) -> str:
     """The snake case of Keras' files: ``Conv2D`` is ``conv2d``."""
     cls = getattr(type(value), "stands_for", type(value))
-    return _snake_case("Functional" if cls.__name__ == "Model" else cls.__name__)
-
-
-def _snake_case(name: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    return snake_case("Functional" if cls.__name__ == "Model" else cls.__name__)

@@ -77,11 +77,11 @@ class KerasState:
         self._places: list[Place] = []
         self._negative: set[Place] = set()
         if type(optimizer).__name__ in _SLOTS:
-            self._places = self._shared(specs, rate) + self._slots(specs, leaves)
+            self._places = self._shared_places(specs, rate) + self._slots(specs, leaves)
         expected = [tuple(leaves[place].shape) for place in self._places]
         self.fits = bool(expected) and expected == [tuple(shape) for shape in shapes]
 
-    def _shared(self, params: Mapping[str, Any], rate: bool) -> list[Place]:
+    def _shared_places(self, params: Mapping[str, Any], rate: bool) -> list[Place]:
         """The places of what every optimizer of Keras' has."""
         places: list[Place] = [("rate", "count")]
         if rate and self._optimizer.schedule is None:

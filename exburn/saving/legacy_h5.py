@@ -142,20 +142,20 @@ class LegacyWeights(Stored):
 
     def _arrays(self, group: str) -> list[str]:
         if group not in self._file.groups:
-            raise self._file.damaged(f"the file has no group {group!r}")
-        return _listed(self._file, group)
+            raise self._file.damage_error(f"the file has no group {group!r}")
+        return _read_listed(self._file, group)
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
         """The arrays of these paths; their shapes have been found to fit."""
         return {path: self._file.read(self._source[path]) for path in names}
 
 
-def _listed(file: HDF5File, group: str) -> list[str]:
+def _read_listed(file: HDF5File, group: str) -> list[str]:
     """The arrays that a group lists."""
     names = [_inside(group, name) for name in file.texts("weight_names", group) or ()]
     for name in names:
         if name not in file.shapes:
-            raise file.damaged(f"the file has no array {name!r}")
+            raise file.damage_error(f"the file has no array {name!r}")
     return names
 
 
@@ -171,4 +171,4 @@ def _legacy_order(layer: Any) -> list[Any]:
 def optimizer_arrays(file: HDF5File) -> list[str]:
     """The arrays of an optimizer's state, in its order; none if they are not there."""
     group = "optimizer_weights"
-    return _listed(file, group) if group in file.groups else []
+    return _read_listed(file, group) if group in file.groups else []

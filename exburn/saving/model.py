@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from exburn.core import registry
-from exburn.errors import ArgumentError, ModelFormatError, NotBuiltError
-from exburn.module.building import materialize
+from exburn.errors import ArgumentError, ModelFormatError
+from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
@@ -92,28 +92,51 @@ def save_model(
         )
     if not model.is_model:
         _check_alone(model)
-    if not model.built:
-        raise NotBuiltError(
-            "save",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
-    materialize(model)
+    require_built(model, "save")
     with registry.keeping_arrays() as arrays:
         described, lists = hoist(describe_model(model))
     tensors: dict[str, Any] = {**arrays, **lists, **dict(variables(model))}
     tensors |= own_variables(model, "save") | own_assets(model, "save")
-    about: dict[str, Any] = {"model": described}
     root: Any = model
-    about["compile"] = root.get_compile_config() if root.is_model else None
-    state = root._training_state() if root.is_model else None
-    if state is not None:
-        opt_state = state.pop("opt_state")
-        about["training"] = state
+    _write(
+        path,
+        described,
+        tensors,
+        compiled=root.get_compile_config() if root.is_model else None,
+        training=root._training_state() if root.is_model else None,
+        include_optimizer=include_optimizer,
+        max_shard_size=limit,
+    )
+
+
+def _write(
+    path: Path,
+    described: dict[str, Any],
+    tensors: dict[str, Any],
+    *,
+    compiled: dict[str, Any] | None,
+    training: dict[str, Any] | None,
+    include_optimizer: bool,
+    max_shard_size: int | None,
+) -> None:
+    """Writes what describes a model, which is plain data by now.
+
+    Args:
+        path: The file.
+        described: The architecture, JSON-able.
+        tensors: All arrays by their names in the file, but for the optimizer's.
+        compiled: What ``compile`` was given, JSON-able.
+        training: Seed, step, epochs and the optimizer's state.
+        include_optimizer: Whether that state is written.
+        max_shard_size: Bytes from which on the tensors go into several files.
+    """
+    about: dict[str, Any] = {"model": described, "compile": compiled}
+    if training is not None:
+        opt_state = training.pop("opt_state")
+        about["training"] = training
         if include_optimizer and opt_state is not None:
-            leaves = optimizer_leaves(opt_state)
             about["optimizer_state"] = True
-            tensors |= leaves
+            tensors = tensors | optimizer_leaves(opt_state)
     check_numbers(described, largest_size(t.shape for t in tensors.values()))
     text = to_json(about, separators=(",", ":"))
     if not fits(text.encode()) or too_many(about, len(tensors)):
@@ -122,13 +145,8 @@ def save_model(
             f"the model has more parts than a file may describe ({len(text)} bytes)",
             hint="Save its weights: model.save_weights(path).",
         )
-    write_tensors(
-        path,
-        tensors,
-        {"model": text},
-        format=FORMAT,
-        max_shard_size=limit,
-    )
+    metadata = {"model": text}
+    write_tensors(path, tensors, metadata, format=FORMAT, max_shard_size=max_shard_size)
 
 
 def _check_alone(layer: Layer) -> None:

@@ -56,7 +56,9 @@ def describe_model(model: Any) -> dict[str, Any]:
     with registry.sharing():
         described = registry.serialize(model)
         _number_only_shared(described)
-        calls = [[path, _describe_call(layer)] for path, layer in _called(model)]
+        calls = [
+            [path, _describe_call(layer)] for path, layer in _layers_with_calls(model)
+        ]
         layers = [(p, m) for p, m in iter_modules(model) if isinstance(m, Layer)]
         described["calls"] = calls
         described["builds"] = [
@@ -117,7 +119,7 @@ def _number_only_shared(described: Any) -> None:
             del value["shared_object_id"]
 
 
-def _called(model: Any) -> Iterator[tuple[str, Layer]]:
+def _layers_with_calls(model: Any) -> Iterator[tuple[str, Layer]]:
     """Layers whose calls tell what is built in them."""
     return (
         (path, layer)

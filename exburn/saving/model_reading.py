@@ -29,7 +29,7 @@ from exburn.saving.model_tensors import (
     fill,
     optimizer_leaves,
     put,
-    stored,
+    stored_spec,
 )
 from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
@@ -144,7 +144,7 @@ class ModelReader:
             )
         for name, spec in specs.items():
             entry = self.file.entries[name]
-            shape, dtype = stored(spec)
+            shape, dtype = stored_spec(spec)
             if entry.shape != shape or _narrow(entry.dtype) != _narrow(dtype):
                 raise ModelFormatError(
                     self.file.op,

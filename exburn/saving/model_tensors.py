@@ -20,7 +20,7 @@ __all__ = [
     "fill",
     "optimizer_leaves",
     "put",
-    "stored",
+    "stored_spec",
     "variables",
 ]
 
@@ -65,7 +65,7 @@ def optimizer_leaves(opt_state: Any) -> dict[str, Any]:
     return {k: v if hasattr(v, "dtype") else np.asarray(v) for k, v in named.items()}
 
 
-def stored(spec: Any) -> tuple[tuple[int, ...], np.dtype]:
+def stored_spec(spec: Any) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype that a value has in a file."""
     if jnp.issubdtype(spec.dtype, jax.dtypes.prng_key):
         spec = jax.eval_shape(jax.random.key_data, spec)

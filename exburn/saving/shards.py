@@ -37,12 +37,12 @@ from exburn.saving.header import (
     MAX_HEADER,
     STORED_AS,
     Entry,
-    damaged,
+    damage_error,
     make_header,
     parse_json,
+    read_digest,
     read_header,
     seal,
-    sealed,
     strings,
 )
 
@@ -249,9 +249,9 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
     """Metadata, and shards with their digests: our own index, or Hugging Face's."""
     op, path = file.op, file.path
     if file.size > MAX_HEADER:
-        raise damaged(op, path, "the index is too large")
+        raise damage_error(op, path, "the index is too large")
     raw = file.read(0, file.size)
-    own = sealed(op, path, raw, 1) is not None
+    own = read_digest(op, path, raw, 1) is not None
     index = parse_json(raw, op, path, "the index")
     listed = index.get("shards" if own else "weight_map", {})
     metadata = index.get("metadata", {}) if own else {}
@@ -261,18 +261,20 @@ def _read_index(file: Source) -> tuple[dict[str, str], list[tuple[str, str | Non
     else:
         shards = [(name, None) for name in dict.fromkeys(listed.values())]
     if not 0 < len(shards) <= _MOST_SHARDS:
-        raise damaged(op, path, "an index names at least one file, and not thousands")
+        raise damage_error(
+            op, path, "an index names at least one file, and not thousands"
+        )
     for name, digest in shards:
         plain = isinstance(name, str) and os.path.basename(name) == name
         if not plain or not name.endswith(".safetensors") or {*"\\\0"} & {*name}:
-            raise damaged(
+            raise damage_error(
                 op,
                 path,
                 "an index names only safetensors files of its own folder",
                 received=repr(name),
             )
         if own and not isinstance(digest, str):
-            raise damaged(op, path, f"{name} has no digest in the index")
+            raise damage_error(op, path, f"{name} has no digest in the index")
     return strings(op, path, metadata), shards
 
 
@@ -315,13 +317,13 @@ class TensorFile:
             self.metadata, shards = _read_index(file)
         except (AttributeError, TypeError) as error:  # another type than expected
             reason = "this is no index of a model in parts"
-            raise damaged(self.op, file.path, reason, cause=error) from error
+            raise damage_error(self.op, file.path, reason, cause=error) from error
         for name, digest in shards:
             try:
                 part = Source(self.path.with_name(name), op=self.op)
             except ArgumentError as error:
                 reason = f"the part {name} is missing"
-                raise damaged(self.op, file.path, reason) from error
+                raise damage_error(self.op, file.path, reason) from error
             self._files.append(part)
             self._add(part, digest)
 
@@ -330,11 +332,13 @@ class TensorFile:
         if digest is not None:
             whole = hashlib.sha256(file.read(0, header.start)).hexdigest()
             if whole != digest:
-                raise damaged(self.op, file.path, "this part belongs to another model")
+                raise damage_error(
+                    self.op, file.path, "this part belongs to another model"
+                )
         digests = self._digests(header) if header.digest else {}
         for name, entry in header.entries.items():
             if name in self.entries:
-                raise damaged(self.op, file.path, f"tensor {name!r} occurs twice")
+                raise damage_error(self.op, file.path, f"tensor {name!r} occurs twice")
             self.entries[name] = entry
             self._places[name] = (file, header.start, digests.get(name))
         return header.metadata
@@ -342,7 +346,7 @@ class TensorFile:
     def _digests(self, header: Any) -> dict[str, str]:
         text, many = header.metadata.get("tensors", ""), len(header.entries)
         if len(text) != 64 * many:
-            raise damaged(self.op, self.path, "digests of tensors are missing")
+            raise damage_error(self.op, self.path, "digests of tensors are missing")
         parts = [text[i : i + 64] for i in range(0, len(text), 64)]
         return dict(zip(header.entries, parts, strict=True))
 
@@ -367,12 +371,12 @@ class TensorFile:
         for at in range(0, len(view), ONCE):  # digested while it is in the cache
             part = view[at : at + ONCE]
             if file.read_into(start + entry.start + at, part) != len(part):
-                raise damaged(self.op, file.path, f"the file ends within {name!r}")
+                raise damage_error(self.op, file.path, f"the file ends within {name!r}")
             if digest is not None:
                 made.update(part)
         if digest is not None and made.hexdigest() != digest:
             reason = f"the content of {name!r} does not fit its digest"
-            raise damaged(self.op, self.path, reason)
+            raise damage_error(self.op, self.path, reason)
         return data
 
     def clean(self) -> None:

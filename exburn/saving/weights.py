@@ -18,7 +18,7 @@ from exburn.module.variable import assign
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.checkpoint import saved_at
 from exburn.saving.checkpoint.arrays import weights_of
-from exburn.saving.header import damaged
+from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import is_keras_archive
 from exburn.saving.own_storage import give_back, is_own, own_variables
 from exburn.saving.report import LoadReport
@@ -223,7 +223,7 @@ class _Npz(Stored):
             targets = list(wanted) if by_order else names
             self._members = dict(zip(targets, archive.namelist(), strict=True))
             if len(self._members) != len(names):
-                raise damaged(_OP, path, "a name occurs twice in the zip file")
+                raise damage_error(_OP, path, "a name occurs twice in the zip file")
             self.shapes = {
                 target: self._header(archive, member)[0]
                 for target, member in self._members.items()
@@ -241,14 +241,16 @@ class _Npz(Stored):
                 shape, _, dtype = read(file, max_header_size=_MAX_NPY_HEADER)
                 start = file.tell()
         except Exception as error:  # of zipfile, zlib, or NumPy's parser
-            raise damaged(
+            raise damage_error(
                 _OP, self._path, f"{member} is no array", cause=error
             ) from error
         if dtype.hasobject or dtype.kind not in "biufc":
-            raise damaged(_OP, self._path, f"{member} holds {dtype}, not numbers")
+            raise damage_error(_OP, self._path, f"{member} holds {dtype}, not numbers")
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if archive.getinfo(member).file_size != start + size:
-            raise damaged(_OP, self._path, f"{member} is not as long as its shape says")
+            raise damage_error(
+                _OP, self._path, f"{member} is not as long as its shape says"
+            )
         return tuple(shape), dtype
 
     def read(self, names: Iterable[str]) -> Mapping[str, np.ndarray]:
@@ -261,7 +263,7 @@ class _Npz(Stored):
                             file, allow_pickle=False, max_header_size=_MAX_NPY_HEADER
                         )
         except Exception as error:  # of zipfile, zlib, or NumPy's parser
-            raise damaged(
+            raise damage_error(
                 _OP, self._path, "the zip file is damaged", cause=error
             ) from error
         return arrays

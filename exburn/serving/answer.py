@@ -81,7 +81,7 @@ class Answer(concurrent.futures.Future):
         """
         if self.deadline is None and self._finish is None:
             return super().result(timeout)
-        value, error = self._settled(timeout)
+        value, error = self._settle(timeout)
         if error is not None:
             try:
                 raise error
@@ -91,9 +91,9 @@ class Answer(concurrent.futures.Future):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What ``result`` would raise, or ``None``."""
-        return self._settled(timeout)[1]
+        return self._settle(timeout)[1]
 
-    def _settled(self, timeout: float | None) -> tuple[Any, BaseException | None]:
+    def _settle(self, timeout: float | None) -> tuple[Any, BaseException | None]:
         error = self._wait(timeout)
         if error is not None:
             return None, error

@@ -152,7 +152,7 @@ class Batcher:
         with self._lock:
             if self.closing:
                 self.recorder.count("refused")
-                raise _forked() if self._in_child else _closed()
+                raise _forked_error() if self._in_child else _closed_error()
             if self._waiting >= self.most:
                 self.recorder.count("refused")
                 raise QueueFullError(
@@ -331,7 +331,7 @@ class Batcher:
                 request.state = _DONE
                 seconds.append(now - request.arrived)
                 complete.append((request, request.outputs))
-        self.recorder.answered(seconds)
+        self.recorder.record_answers(seconds)
         for request in late:
             self.expire(request)
         return complete
@@ -346,7 +346,7 @@ class Batcher:
             self.abandon()
 
     def forked(self) -> None:
-        """Ends it in the child of a fork, where no thread is left to run a batch."""
+        """Ends the batcher in the child of a fork, where no thread runs a batch."""
         self.closing = self._in_child = True
         self._empty()  # another thread may have held the lock
 
@@ -355,7 +355,7 @@ class Batcher:
         with self._lock:
             held = [r for s in self._stacks.values() for r in s.requests.values()]
         for request in held:
-            self._withdraw(request, _closed(), "failed")
+            self._withdraw(request, _closed_error(), "failed")
 
     def depth(self) -> dict[Hashable, tuple[int, int]]:
         """Requests and rows that wait, by key."""
@@ -374,11 +374,11 @@ def _late() -> DeadlineExceededError:
     )
 
 
-def _closed() -> ServingClosedError:
+def _closed_error() -> ServingClosedError:
     return ServingClosedError("serving", "it is closed: it takes no requests any more")
 
 
-def _forked() -> ServingClosedError:
+def _forked_error() -> ServingClosedError:
     return ServingClosedError(
         "serving",
         "it runs in the process that this one was forked from",

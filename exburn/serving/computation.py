@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from exburn.core.symbolic_shapes import describe, held
+from exburn.core.symbolic_shapes import canonical_spec, describe
 from exburn.data import ArrayDataset
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DTypeError, NotBuiltError
@@ -22,7 +22,7 @@ from exburn.runtime.cost_model import Cost, count
 from exburn.serving.hooks import Hooks
 from exburn.serving.inputs import Inputs
 from exburn.training.check import check_ids
-from exburn.training.feed.plan import unrolled
+from exburn.training.feed.plan import choose_unroll
 from exburn.training.forward import lookups
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
@@ -129,7 +129,7 @@ class Computation:
         """Makes the weights of a model that has none, and checks shapes."""
         if isinstance(self.model, Layer) and not self.model.built:
             specs = inputs.pack(inputs.specs(_ROWS))
-            Trainer(self.model).prepare((specs, None, None), kind="predict")
+            Trainer(self.model).preparer.prepare((specs, None, None), kind="predict")
 
     def _discover(self, key: Hashable) -> Any:
         """Traces one abstract pass: errors of shapes come now."""
@@ -142,7 +142,7 @@ class Computation:
         inputs = self.inputs[key]
         values = inputs.specs(_ROWS)
         trace = jax.make_jaxpr(forward, return_shape=True)
-        jaxpr, outputs = trace(jax.tree.map(held, self._like), values)
+        jaxpr, outputs = trace(jax.tree.map(canonical_spec, self._like), values)
         check_rows("Serving", inputs.pack(values), outputs)
         self._out_trees[key] = jax.tree.structure(outputs)
         self._costs[key] = count(jaxpr)
@@ -179,7 +179,7 @@ class Computation:
         They run one after the other, each as it would alone, with the same random key.
         Their rows come in a few arrays: see ``shared_rows``.
         """
-        unroll = min(unrolled(self._costs[key], platform, training=False), batches)
+        unroll = min(choose_unroll(self._costs[key], platform, training=False), batches)
 
         def serve(weights, parts):
             self.traces[key, size * batches] += 1

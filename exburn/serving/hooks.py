@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.errors import unknown_name
 
 __all__ = ["Hooks", "emit"]
@@ -65,7 +65,7 @@ class Hooks:
 
     def tracing(self, slot: Any, size: int) -> AbstractContextManager[Any]:
         """Inside, ``emit`` adds its values to the program that is being traced."""
-        return scoped(_sink, (self, slot, size))
+        return value_scope(_sink, (self, slot, size))
 
     def check(self) -> None:
         """Raises if the traced programs emit nothing under one of the names."""

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from exburn.core.precision import is_float
-from exburn.core.symbolic_shapes import describe, held, spec_of
+from exburn.core.symbolic_shapes import canonical_spec, describe, spec_of
 from exburn.data import ArrayDataset, as_dataset, check_finite
 from exburn.errors import DataError, DTypeError, ShapeError
 
@@ -37,7 +37,7 @@ class Inputs:
         else:
             self.names = tuple(f"x{jax.tree_util.keystr(path)}" for path, _ in paths)
         self.shapes = tuple(tuple(spec.shape[1:]) for _, spec in paths)
-        self.dtypes = tuple(np.dtype(held(spec).dtype) for _, spec in paths)
+        self.dtypes = tuple(np.dtype(canonical_spec(spec).dtype) for _, spec in paths)
         self._single = self._treedef == jax.tree.structure(0)
 
     def pack(self, values: Any) -> Any:

@@ -104,10 +104,10 @@ class Partition:
         inputs = self.computation.inputs[key]
         if size <= self.batch_size:
             return inputs.specs(size)
-        shared = self._shared(key, size)
+        shared = self._shared_rows(key, size)
         return [inputs.specs(shared)] * (size // shared)
 
-    def _shared(self, key: Hashable, size: int) -> int:
+    def _shared_rows(self, key: Hashable, size: int) -> int:
         return self.computation.shared_rows(key, self.batch_size, self._batches(size))
 
     # ------------------------------------------------------------------ batches
@@ -139,7 +139,7 @@ class Partition:
             if size <= self.batch_size:
                 values = _gather(batch, size)
             else:
-                shared = self._shared(batch.key, size)
+                shared = self._shared_rows(batch.key, size)
                 values = [_gather(part, shared) for part in batch.cut(shared)]
             if hooks:
                 slot = [hooks.listen(batch)]

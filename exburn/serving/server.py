@@ -216,9 +216,9 @@ class Serving(Streams, Lifecycle):
 
         Cancelling the task drops the request, if none of it is in a batch yet.
         """
-        return await self._awaited(self._request(x, key, timeout, copy=True))
+        return await self._await_answer(self._request(x, key, timeout, copy=True))
 
-    async def _awaited(self, answer: Answer) -> Any:
+    async def _await_answer(self, answer: Answer) -> Any:
         alarm = None
         if answer.deadline is not None:
             left = answer.deadline - time.monotonic()
@@ -239,10 +239,10 @@ class Serving(Streams, Lifecycle):
         listener: Callable[[str, Any], None] | None = None,
     ) -> Answer:
         asked = time.monotonic()
-        x, info = self._prepared(x)
+        x, info = self._prepare(x)
         return self._queue(x, info, key, timeout, asked, copy=copy, listener=listener)
 
-    def _prepared(self, x: Any) -> tuple[Any, Any]:
+    def _prepare(self, x: Any) -> tuple[Any, Any]:
         """What the program takes, and what postprocessing is told."""
         if self._preprocessing is None:
             return self._computation.encode(x), None

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from exburn.core.printing import page_text
+
 __all__ = ["BucketStatistics", "Recorder", "ServingStatistics"]
 
 _KEPT = 4096  # latest times that percentiles are taken of
@@ -91,12 +93,7 @@ class ServingStatistics:
         return table
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=88, color_system=None, force_jupyter=False)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+        return page_text(self, 88)
 
 
 def _cells(part: Any) -> list[str]:
@@ -133,7 +130,7 @@ class Recorder:
         with self._lock:
             self._requests[what] += 1
 
-    def answered(self, seconds: list[float]) -> None:
+    def record_answers(self, seconds: list[float]) -> None:
         """Requests were answered, so many seconds after they came."""
         with self._lock:
             self._requests["answered"] += len(seconds)

@@ -10,139 +10,104 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError
 from exburn.layers import BatchNormalization
 from exburn.module.traversal import iter_modules
 from exburn.training.feed.chunking import make_feed
 from exburn.training.module import Arrays
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
 from exburn.training.program import Programs
+from exburn.training.state_holder import StateHolder
 
-__all__ = ["Averaging"]
+__all__ = ["find_statistics", "keep_average", "update_statistics", "use_average"]
 
 _MOMENTA = ("momentum", "renorm_momentum")
 
 
-class Averaging(Preparation):
-    """What is done with averages in a module that is in training.
+def use_average(holder: StateHolder, wanted: bool) -> None:
+    """Shows the optimizer's average in the module's place, or takes it back.
 
-    Attributes:
-        fitted: Data set, batch size and steps of the ``fit`` under way.
+    The state of a run under way keeps its parameters: what is saved or trained from
+    it knows nothing of this.
+
+    Raises:
+        ArgumentError: The optimizer keeps no average.
     """
-
-    fitted: tuple[ArrayDataset | StreamDataset, int, int | None] | None = None
-    _raw: Arrays | None = None
-
-    def use_average(self, wanted: bool) -> None:
-        """Shows the optimizer's average in the module's place, or takes it back.
-
-        The state of a run under way keeps its parameters: what is saved or trained from
-        it knows nothing of this.
-
-        Raises:
-            ArgumentError: The optimizer keeps no average.
-        """
-        if wanted == (self.shown is not None):
-            return
-        live, opt_state = self.state, self.current_opt_state()
-        if not wanted:
-            raw, self.shown, self._raw = self._raw, None, None
-            self.split.write(live.params if live is not None else raw or {})
-            return
-        if opt_state is None or not self.optimizer.keeps_average:
-            name = getattr(self.optimizer, "name", "no optimizer")
-            raise ArgumentError(
-                "averaged weights",
-                f"there is no moving average of the weights: {name} keeps none"
-                if opt_state is not None
-                else "there is no moving average of the weights before training",
-                hint="Train with use_ema=True: Adam(use_ema=True).",
-            )
-        raw = self.split.read()[0] if live is None else live.params
-        self._raw = raw if live is None else None
-        average = _copied(self.optimizer.final_params(opt_state, raw))
-        self.shown = average
-        self.split.write(average)
-
-    def follow_freezing(self) -> bool:
-        self.use_average(False)  # it is one of the parameters that were trained
-        return super().follow_freezing()
-
-    def keep_average(self) -> None:
-        """With ``use_ema`` the averaged parameters are kept, as in Keras."""
-        self.shown, state = None, self.state
-        if state is not None and self.optimizer.keeps_average:
-            final = self.optimizer.final_params(state.opt_state, state.params)
-            self.state = state.replace(params=_copied(final))
-
-    # ------------------------------------------------------------------ statistics
-    def check_statistics(self, dataset: Any) -> None:
-        """Raises if the data cannot be gone through once more for the statistics."""
-        dataset = self._data(dataset)[0]
-        if isinstance(dataset, StreamDataset) and not dataset.reiterable:
-            raise DataError(
-                "update_batch_statistics",
-                f"the {dataset.name} can be read only once",
-                hint="Give other data for the statistics: x=…, or data=… of the "
-                "callback.",
-            )
-
-    def _data(self, dataset: Any) -> tuple[Any, Any, Any]:
-        if dataset is not None:
-            return dataset, None, None
-        if self.fitted is None:
-            raise ArgumentError(
-                "update_batch_statistics",
-                "there are no data: no fit is under way",
-                hint="Pass x.",
-            )
-        return self.fitted
-
-    @property
-    def statistics(self) -> list[str]:
-        """Names of the moving statistics of BatchNormalization that is not frozen."""
-        found: list[str] = []
-        for path, module in iter_modules(self.module):
-            if isinstance(module, BatchNormalization) and module.trainable:
-                found += [n for n in self.split.others if n.startswith(f"{path}/")]
-        return found
-
-    def update_statistics(
-        self,
-        dataset: ArrayDataset | StreamDataset | None,
-        batch_size: int | None,
-        steps: int | None,
-    ) -> None:
-        """Sets the moving statistics to the means over all batches of the data.
-
-        Args:
-            dataset: The data; those of the ``fit`` under way if ``None``.
-            batch_size: Rows of a batch; that of ``fit`` if ``None``.
-            steps: Batches, if not all.
-        """
-        names = self.statistics
-        if not names:
-            return
-        self.check_statistics(dataset)
-        data, rows, count = self._data(dataset)
-        rows, steps = batch_size or rows or 32, steps or count
-        feed = make_feed(self, data, rows, training=False, steps=steps)
-        programs = self.programs
-        program = programs.further(
-            "statistics", lambda: _statistics_program(programs, tuple(names))
+    if wanted == (holder.shown is not None):
+        return
+    live, opt_state = holder.state, holder.current_opt_state()
+    if not wanted:
+        own, holder.shown, holder.own_params = holder.own_params, None, None
+        holder.split.write(live.params if live is not None else own or {})
+        return
+    if opt_state is None or not holder.optimizer.keeps_average:
+        name = getattr(holder.optimizer, "name", "no optimizer")
+        raise ArgumentError(
+            "averaged weights",
+            f"there is no moving average of the weights: {name} keeps none"
+            if opt_state is not None
+            else "there is no moving average of the weights before training",
+            hint="Train with use_ema=True: Adam(use_ema=True).",
         )
-        arrays, done = self.split.read(), 0
-        totals: Any = {name: jnp.zeros_like(arrays[2][name]) for name in names}
-        totals = totals, jnp.zeros((), jnp.float32)
-        with (
-            contextlib.closing(feed),
-            contextlib.closing(feed.epoch(self.seed, 0)) as chunks,
-        ):
-            for chunk in chunks:
-                totals = program(arrays, totals, *chunk.arguments, np.int32(done))
-                done += chunk.steps
-        sums, weight = totals
-        self.split.write({name: sums[name] / weight for name in names})
+    params = holder.split.read()[0] if live is None else live.params
+    holder.own_params = params if live is None else None
+    average = _copy(holder.optimizer.final_params(opt_state, params))
+    holder.shown = average
+    holder.split.write(average)
+
+
+def keep_average(holder: StateHolder) -> None:
+    """With ``use_ema`` the averaged parameters are kept, as in Keras."""
+    holder.shown, state = None, holder.state
+    if state is not None and holder.optimizer.keeps_average:
+        final = holder.optimizer.final_params(state.opt_state, state.params)
+        holder.state = state.replace(params=_copy(final))
+
+
+def find_statistics(holder: StateHolder) -> list[str]:
+    """Names of the moving statistics of BatchNormalization that is not frozen."""
+    found: list[str] = []
+    for path, module in iter_modules(holder.module):
+        if isinstance(module, BatchNormalization) and module.trainable:
+            found += [n for n in holder.split.others if n.startswith(f"{path}/")]
+    return found
+
+
+def update_statistics(
+    preparer: Preparer,
+    dataset: ArrayDataset | StreamDataset,
+    batch_size: int,
+    steps: int | None,
+) -> None:
+    """Sets the moving statistics to the means over all batches of the data.
+
+    Args:
+        preparer: The module, prepared for the data.
+        dataset: The data.
+        batch_size: Rows of a batch.
+        steps: Batches, if not all.
+    """
+    holder = preparer.holder
+    names = find_statistics(holder)
+    if not names:
+        return
+    feed = make_feed(preparer, dataset, batch_size, training=False, steps=steps)
+    programs = preparer.programs
+    program = programs.further(
+        "statistics", lambda: _statistics_program(programs, tuple(names))
+    )
+    arrays, done = holder.split.read(), 0
+    totals: Any = {name: jnp.zeros_like(arrays[2][name]) for name in names}
+    totals = totals, jnp.zeros((), jnp.float32)
+    with (
+        contextlib.closing(feed),
+        contextlib.closing(feed.epoch(holder.seed, 0)) as chunks,
+    ):
+        for chunk in chunks:
+            totals = program(arrays, totals, *chunk.arguments, np.int32(done))
+            done += chunk.steps
+    sums, weight = totals
+    holder.split.write({name: sums[name] / weight for name in names})
 
 
 def _statistics_program(programs: Programs, names: tuple[str, ...]) -> Any:
@@ -168,12 +133,12 @@ def _statistics_program(programs: Programs, names: tuple[str, ...]) -> Any:
             new = {name: sums[name] + rows * others[name] for name in names}
             return new, before + rows
 
-        return programs.over_batches(one, totals, data, index, count, start)
+        return programs.steps.over_batches(one, totals, data, index, count, start)
 
     return run
 
 
 @jax.jit
-def _copied(arrays: Arrays) -> Arrays:
+def _copy(arrays: Arrays) -> Arrays:
     """Arrays of their own: state is donated, and must not hold one buffer twice."""
     return jax.tree.map(jnp.copy, arrays)

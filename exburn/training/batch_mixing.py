@@ -63,7 +63,7 @@ def loss_mixes_rows(loss: Any, target: Any, pred: Any) -> bool:
     """
 
     def call(target: Any, pred: Any) -> Any:
-        return loss.call(*loss._converted(target, pred))
+        return loss.call(*loss._convert(target, pred))
 
     foreign = is_foreign(loss) or is_foreign(getattr(loss, "fn", loss))
     return foreign and mixes_rows(call, target, pred)

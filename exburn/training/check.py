@@ -15,7 +15,7 @@ from exburn.errors import DataError, ExBurnError
 __all__ = [
     "in_batch",
     "check_ids",
-    "noted",
+    "noting",
     "on_host",
 ]
 
@@ -77,7 +77,7 @@ def on_host(array: Any) -> np.ndarray | None:
 
 
 @contextlib.contextmanager
-def noted(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
+def noting(where: str, y_true: Any, y_pred: Any) -> Iterator[None]:
     """A foreign exception of the block keeps its type, and says where it happened."""
     try:
         yield

@@ -151,7 +151,7 @@ class CustomSteps:
 
     def _call(self, kind: str, parts: list, batch: tuple, key: Any, *groups: Arrays):
         logs, new = self._step(kind, tuple(parts), batch, key, *groups)
-        logs = self._in_order(_merged(logs))
+        logs = self._in_order(_flatten_logs(logs))
         self._logs[kind] = tuple(logs)
         if len(new) != len(parts):
             raise ArgumentError(
@@ -206,9 +206,9 @@ class CustomSteps:
         return {LOGS: zeros, "variables": variables}
 
 
-def _merged(logs: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
     """The logs with those of inner dicts, as of ``compile_metrics``, by their names."""
     found: dict[str, Any] = {}
     for name, value in logs.items():
-        found |= _merged(value) if isinstance(value, Mapping) else {name: value}
+        found |= _flatten_logs(value) if isinstance(value, Mapping) else {name: value}
     return found

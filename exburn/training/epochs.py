@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from exburn.runtime.device import waking
 from exburn.runtime.placement import bound_to
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.training import memory
-from exburn.training.averaging import Averaging
+from exburn.training.averaging import keep_average, use_average
 from exburn.training.check import in_batch
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.checkpoint.run_points import Checkpointing
@@ -27,6 +27,9 @@ from exburn.training.feed.chunking import phase_of
 from exburn.training.inference import GLANCE, IN_FLIGHT, evaluate
 from exburn.training.objective.readings import Readings
 from exburn.training.timing import Timing
+
+if TYPE_CHECKING:
+    from exburn.training.trainer import Trainer
 
 __all__ = ["Epochs"]
 
@@ -40,7 +43,7 @@ class Epochs:
     Args:
         trainer: The module in training, prepared for the data.
         feed: The data.
-        held: Those to validate on, or ``None``.
+        validation_feed: Those to validate on, or ``None``.
         callbacks: What is told of it.
         owner: The model that the callbacks see.
         resume: The run that is taken up, if one is; its state is restored already.
@@ -49,20 +52,23 @@ class Epochs:
 
     def __init__(
         self,
-        trainer: Averaging,
+        trainer: Trainer,
         feed: Feed,
-        held: Feed | None,
+        validation_feed: Feed | None,
         *,
         callbacks: CallbackList,
         owner: Any,
         resume: Resume | None,
         earlier: int,
     ):
-        self.trainer, self.feed, self.held = trainer, feed, held
+        self.trainer, self.feed, self.validation_feed = trainer, feed, validation_feed
+        self.holder, self.preparer = trainer.holder, trainer.preparer
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
         self._earlier = earlier
-        self.programs, self.timing = trainer.programs, Timing()
-        self.points = Checkpointing(trainer, callbacks, owner, feed, held, resume)
+        self.programs, self.timing = self.preparer.programs, Timing()
+        self.points = Checkpointing(
+            trainer, callbacks, owner, feed, validation_feed, resume
+        )
         self._last = 0
         # What the bar shows with the next chunk: not to wait for the device.
         self._pending: tuple[int, Readings] | None = None
@@ -76,115 +82,132 @@ class Epochs:
             last: Number of the epoch before which it ends.
             validates: Whether an epoch is followed by a validation.
         """
-        trainer, resume = self.trainer, self.resume
+        holder, preparer, resume = self.holder, self.preparer, self.resume
         if waking():
             self._compile_training()
-        state = trainer.initial_state(getattr(self.feed.dataset, "tree", ()))
-        state = trainer.own(state) if resume is None else resume.shown(state)
+        state = preparer.initial_state(getattr(self.feed.dataset, "tree", ()))
+        state = holder.own(state) if resume is None else resume.state_for_hooks(state)
         self._fresh = state.metrics
-        with self.points, trainer.telling(self.callbacks):
-            trainer.begin_run(state)
+        with self.points, holder.telling(self.callbacks):
+            preparer.begin_run(state)
             try:
                 with allow_signals():
-                    self._run(first, last, validates)
+                    first, last, logs = self._begin(first, last)
+                    if first < last and validates(first):
+                        self._compile_validation()
+                    for epoch in range(first, last):
+                        start = self._begin_epoch(epoch)
+                        done, means = self.train_epoch(epoch, start)
+                        if means is not None:  # else no data came any more
+                            logs = self._end_epoch(epoch, done, means, validates)
+                        if self.feed.ended is not None:
+                            warn(_ENDED.format(self.feed.ended))
+                            break
+                        if self.owner.stop_training:
+                            break
+                    keep_average(holder)
+                    holder.call_hook(self.callbacks.on_train_end, logs)
             finally:
                 try:
                     with allow_signals():  # a reader may never come back
                         self._close()
                 finally:
-                    trainer.use_average(False)
-                    trainer.end_run()
+                    use_average(holder, False)
+                    holder.end_run()
+                    self.trainer.end_fit(self.feed)
 
-    def _run(self, first: int, last: int, validates: Callable[[int], bool]) -> None:
-        trainer, resume = self.trainer, self.resume
-        trainer.call_hook(self.callbacks.on_train_begin)
-        logs: dict[str, float] = {}
+    def _begin(self, first: int, last: int) -> tuple[int, int, dict[str, Any]]:
+        """Tells that training begins: the first epoch, the end, and what was logged."""
+        holder, resume = self.holder, self.resume
+        holder.call_hook(self.callbacks.on_train_begin)
+        logs: dict[str, Any] = {}
         if resume is not None:
-            trainer.state, logs = resume.state(self.callbacks), resume.logs
+            holder.state, logs = resume.state(self.callbacks), resume.logs
             first = resume.epoch
             if self.owner.stop_training and not resume.within:
                 last = first
         self._last = last - 1
-        if first < last and validates(first):
-            self._compile_validation()
-        for epoch in range(first, last):
-            new = self._epoch(epoch, validates)
-            logs = logs if new is None else new
-            if self.feed.ended is not None:
-                warn(_ENDED.format(self.feed.ended))
-                break
-            if self.owner.stop_training:
-                break
-        trainer.keep_average()
-        trainer.call_hook(self.callbacks.on_train_end, logs)
+        return first, last, logs
 
     def _close(self) -> None:
         # It refers to this object, and this to it: the data would stay until Python
         # looks for garbage.
         self.feed.waiting = lambda: None
         self.feed.close()
-        if self.held is not None:
-            self.held.close()
+        if self.validation_feed is not None:
+            self.validation_feed.close()
 
     def _compile_training(self) -> None:
         """Traces its program and begins to compile it, while a GPU is being started."""
-        feed, trainer = self.feed, self.trainer
-        fresh = self.resume is None and not trainer.step
-        if fresh and self._compiles_ahead(feed) and not trainer.owns("train"):
-            chunk, state = feed.first_specs(), memory.state_specs(trainer, "train")
-            self.programs.begin(chunk.program, state, chunk.arguments)
+        feed, preparer = self.feed, self.preparer
+        fresh = self.resume is None and not self.holder.step
+        if fresh and self._compiles_ahead(feed) and not preparer.owns("train"):
+            chunk, state = feed.first_specs(), memory.state_specs(preparer, "train")
+            program = getattr(self.programs, chunk.program)
+            program.begin_compiling(state, *chunk.arguments)
 
     def _compile_validation(self) -> None:
         """Begins to compile it, so that the processor's cores do so while it trains."""
-        trainer, held = self.trainer, self.held
-        if held is None or not self._compiles_ahead(held):
+        holder, preparer, feed = self.holder, self.preparer, self.validation_feed
+        if feed is None or not self._compiles_ahead(feed):
             return
-        cost = trainer.first_cost()
+        cost = preparer.first_cost()
         if cost is not None and cost.convolutions and jax.default_backend() != "cpu":
             return  # XLA would time convolutions of both programs at once, for seconds
-        chunk, specs = held.first_specs(), jax.tree.map(spec_like, trainer.arrays)
-        arguments = trainer.fresh_totals("test"), *chunk.arguments, np.int32(0)
-        self.programs.evaluate.ahead(specs, *arguments)
+        chunk, specs = feed.first_specs(), jax.tree.map(spec_like, holder.arrays)
+        arguments = preparer.fresh_totals("test"), *chunk.arguments, np.int32(0)
+        self.programs.evaluate.begin_compiling(specs, *arguments)
 
     def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
-        if not isinstance(feed, ArrayFeed) or self.trainer.eager:
+        if not isinstance(feed, ArrayFeed) or self.preparer.eager:
             return False
         # For arrays that someone has placed it would have to be told where they are.
-        return not bound_to((self.trainer.arrays, feed.dataset.tree))
+        return not bound_to((self.holder.arrays, feed.dataset.tree))
 
     def _hook(self, hook: Callable, *args: Any) -> None:
-        self.trainer.call_hook(hook, *args, light=self.callbacks.light)
+        self.holder.call_hook(hook, *args, light=self.callbacks.light)
 
-    def _epoch(
-        self, epoch: int, validates: Callable[[int], bool]
-    ) -> dict[str, Any] | None:
-        """One epoch with its hooks; returns what it logged, if any data came."""
-        trainer, resume, timing = self.trainer, self.resume, self.timing
-        timing.begin(sum(f.waited() for f in (self.feed, self.held) if f is not None))
-        trainer.epochs = self._earlier + epoch + 1
+    def _begin_epoch(self, epoch: int) -> int:
+        """Tells that an epoch begins; returns how many of its batches are done."""
+        holder, resume, timing = self.holder, self.resume, self.timing
+        feeds = self.feed, self.validation_feed
+        timing.begin(sum(feed.waited() for feed in feeds if feed is not None))
+        holder.epochs = self._earlier + epoch + 1
         self._hook(self.callbacks.on_epoch_begin, epoch)
         start = 0
         if resume is not None and resume.within and epoch == resume.epoch:
-            trainer.state, start = resume.state(self.callbacks), resume.batch
+            holder.state, start = resume.state(self.callbacks), resume.batch
             self.callbacks.resume_at(start)
         else:
-            assert trainer.state is not None
             with defer_signals():
-                frozen = trainer.follow_freezing()
+                use_average(holder, False)  # of parameters that were trained until now
+                frozen = self.preparer.follow_freezing()
+            assert holder.state is not None
             if frozen:
-                self.programs, self._fresh = trainer.programs, trainer.state.metrics
-            trainer.state = trainer.state.replace(metrics=self._fresh)
+                self.programs, self._fresh = (
+                    self.preparer.programs,
+                    holder.state.metrics,
+                )
+            holder.state = holder.state.replace(metrics=self._fresh)
         self.points.begin_epoch(start)
-        done, logs = self._train(epoch, start)
-        if logs is None:
-            return None
-        if self.held is not None and validates(epoch):
+        return start
+
+    def _end_epoch(
+        self,
+        epoch: int,
+        done: int,
+        logs: dict[str, Any],
+        validates: Callable[[int], bool],
+    ) -> dict[str, Any]:
+        """Validates, and tells that an epoch is over; returns what it logged."""
+        timing = self.timing
+        if self.validation_feed is not None and validates(epoch):
             self._follow()
             with timing.on("validation"):
                 means = evaluate(
-                    trainer,
-                    self.held,
-                    trainer.live_arrays,
+                    self.preparer,
+                    self.validation_feed,
+                    self.holder.live_arrays,
                     self.callbacks,
                     self.owner,
                     self.points.termination,
@@ -198,9 +221,9 @@ class Epochs:
         self.points.after_epoch(epoch, done, logs)
         return logs
 
-    def _train(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
+    def train_epoch(self, epoch: int, start: int) -> tuple[int, dict[str, Any] | None]:
         """Trains on the batches from ``start`` on: returns how many are done, logs."""
-        trainer, callbacks = self.trainer, self.callbacks
+        holder, preparer, callbacks = self.holder, self.preparer, self.callbacks
         owner, timing = self.owner, self.timing
         per_batch = callbacks.batch_interval("train") is not None
         begins_light = callbacks.light_in("on_train_batch_begin", "on_batch_begin")
@@ -209,28 +232,33 @@ class Epochs:
         glances = callbacks.listens("on_chunk_end")
         running: deque[Readings] = deque()
         done, self._pending, last = start, None, time.perf_counter()
-        assert trainer.state is not None
+        assert holder.state is not None
         # A run that is taken up within an epoch may have no chunk left of it.
-        totals = trainer.state.metrics
-        readings: Any = self.programs.results(totals) if start else None
+        totals = holder.state.metrics
+        readings: Any = self.programs.steps.results(totals) if start else None
         if start and owner.stop_training:  # the saved run had been stopped here
-            return done, trainer.read_logs(readings)
-        phase = phase_of(trainer, self.feed.group, start)
+            return done, preparer.read_logs(readings)
+        phase = phase_of(preparer, self.feed.group, start)
         is_last = epoch == self._last
         self.feed.waiting = self._wait
-        chunks = self.feed.epoch(trainer.seed, epoch, phase, start, last=is_last)
+        chunks = self.feed.epoch(holder.seed, epoch, phase, start, last=is_last)
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
                     hook = callbacks.on_train_batch_begin
-                    trainer.call_hook(hook, done, light=begins_light)
-                readings = self._step(chunk, done)
+                    holder.call_hook(hook, done, light=begins_light)
+                self._follow()
+                program = getattr(self.programs, chunk.program)
+                with defer_signals(), in_batch(done, "epoch"):
+                    holder.state, readings = program(
+                        holder.state, *chunk.arguments, restore=holder.restore
+                    )
                 done += chunk.steps
                 if per_batch:
-                    trainer.readings = readings
-                    logs = trainer.read_logs(readings.sent()) if reads else {}
+                    preparer.readings = readings
+                    logs = preparer.read_logs(readings.sent()) if reads else {}
                     hook = callbacks.on_train_batch_end
-                    trainer.call_hook(hook, done - 1, logs, light=ends_light)
+                    holder.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
                 if owner.stop_training:
                     break
@@ -245,11 +273,13 @@ class Epochs:
                     self._pending = done, readings
         if readings is None:  # the source gave no batch any more
             return done, None
-        if is_last:  # the run's end asks for it, and shall not wait
-            trainer.state.step.copy_to_host_async()
+        if (
+            is_last and holder.state is not None
+        ):  # the run's end asks for it, and shall not wait
+            holder.state.step.copy_to_host_async()
         with timing.on("device"):
             # Not for each chunk: what sends them keeps the next one from being begun.
-            logs = trainer.read_logs(readings.sent())
+            logs = preparer.read_logs(readings.sent())
         if glances:
             timing.tell_wait(callbacks.callbacks)
             self._glance(done, dict(logs))
@@ -262,37 +292,24 @@ class Epochs:
         if self._pending is not None and not _works(deque([self._pending[1]])):
             self._show_pending()
         light = callbacks.light_in("on_data_wait")
-        self.trainer.call_hook(callbacks.on_data_wait, light=light)
+        self.holder.call_hook(callbacks.on_data_wait, light=light)
 
     def _show_pending(self) -> None:
         if self._pending is not None:
             (done, means), self._pending = self._pending, None
-            self._glance(done, self.trainer.read_logs(means))
+            self._glance(done, self.preparer.read_logs(means))
 
     def _glance(self, done: int, logs: dict[str, float]) -> None:
         hook, light = self.callbacks.on_chunk_end, self.callbacks.light_in
-        self.trainer.call_hook(hook, done, logs, light=light("on_chunk_end"))
+        self.holder.call_hook(hook, done, logs, light=light("on_chunk_end"))
 
     def _follow(self) -> None:
         """Goes on with what hooks have changed, if one has run."""
-        trainer = self.trainer
-        if trainer.hooked:
-            trainer.hooked = False
+        if self.holder.hooked:
+            self.holder.hooked = False
             with defer_signals():
-                trainer.follow()
-            self.programs = trainer.programs
-
-    def _step(self, chunk: Any, done: int) -> Readings:
-        """Trains on one chunk, after ``done`` batches; returns the means so far."""
-        trainer = self.trainer
-        self._follow()
-        assert trainer.state is not None
-        program, arguments = chunk.program, chunk.arguments
-        with defer_signals(), in_batch(done, "epoch"):
-            trainer.state, readings = memory.run_safely(
-                self.programs, program, trainer.state, arguments, trainer.restore
-            )
-        return readings
+                self.preparer.follow()
+            self.programs = self.preparer.programs
 
 
 def _works(running: deque[Readings]) -> bool:

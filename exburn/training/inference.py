@@ -13,11 +13,11 @@ import jax
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
 from exburn.runtime.signals import Termination
-from exburn.runtime.transfer import counted
+from exburn.runtime.transfer import batch_number
 from exburn.training.check import in_batch
 from exburn.training.feed.base import Feed
 from exburn.training.output_collector import OutputCollector
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
 
 __all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
@@ -27,7 +27,7 @@ GLANCE = 0.1  # seconds between two looks at the running means
 
 
 def evaluate(
-    prepared: Preparation,
+    prepared: Preparer,
     feed: Feed,
     read: Callable[[], tuple],
     callbacks: CallbackList,
@@ -48,14 +48,14 @@ def evaluate(
     """
     programs = prepared.programs
     owner.stop_evaluating = False
-    alone = prepared.state is None
+    alone = prepared.holder.state is None
 
     def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
-        prepared.call_hook(hook, *args, light=alone or callbacks.light_tests)
+        prepared.holder.call_hook(hook, *args, light=alone or callbacks.light_tests)
 
     def glance(logs: dict[str, Any]) -> None:
         light = alone or callbacks.light_in("on_test_chunk_end")
-        prepared.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
+        prepared.holder.call_hook(callbacks.on_test_chunk_end, done, logs, light=light)
 
     tell(callbacks.on_test_begin)
     arrays = read()  # a callback may have put others in their place
@@ -65,12 +65,12 @@ def evaluate(
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
-    with contextlib.closing(chunks), prepared.telling(callbacks):
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 tell(callbacks.on_test_batch_begin, done)
-            start = counted(done)
+            start = batch_number(done)
             with in_batch(done, "evaluation" if alone else "validation"):
                 totals, readings = programs.evaluate(
                     arrays, totals, *chunk.arguments, start
@@ -92,7 +92,7 @@ def evaluate(
             if owner.stop_evaluating or (termination and termination.requested):
                 break
     if epoch is not None:
-        epoch.validated(timing)
+        epoch.add_validation(timing)
     if feed.ended is not None:
         warn(feed.ended)
     logs = prepared.read_logs(readings.sent())
@@ -102,9 +102,7 @@ def evaluate(
     return logs
 
 
-def predict(
-    prepared: Preparation, feed: Feed, callbacks: CallbackList, owner: Any
-) -> Any:
+def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any) -> Any:
     """Outputs for every row, streamed into host memory.
 
     Args:
@@ -116,17 +114,17 @@ def predict(
     programs = prepared.programs
     owner.stop_predicting = False
     callbacks.on_predict_begin()
-    arrays = prepared.split.read()
+    arrays = prepared.holder.split.read()
     per_batch = callbacks.batch_interval("predict") is not None
     wanted = callbacks.listens("on_predict_batch_end")
     sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
-    chunks, timing = feed.epoch(prepared.seed, 0), Timing(feed.waited())
-    with contextlib.closing(chunks), prepared.telling(callbacks):
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
                 callbacks.on_predict_batch_begin(done)
-            start = counted(first + done)
+            start = batch_number(first + done)
             with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
             sink.put(chunk, out)

@@ -33,11 +33,11 @@ def scan(body: Callable, carry: Any, items: Any, unroll: int = 1) -> tuple[Any, 
         [3, [0, 0, 1]]
     """
     if jax.default_backend() != "cpu":
-        body = _lightened(body, carry, items)
+        body = _lighten(body, carry, items)
     return jax.lax.scan(body, carry, items, unroll=unroll)
 
 
-def _lightened(body: Callable, carry: Any, items: Any) -> Callable:
+def _lighten(body: Callable, carry: Any, items: Any) -> Callable:
     """The body, with what it does to constants alone done now."""
     item = jax.eval_shape(lambda tree: jax.tree.map(lambda v: v[0], tree), items)
     closed, out = jax.make_jaxpr(body, return_shape=True)(carry, item)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 from flax.errors import TraceContextError
 
-__all__ = ["Lookups", "with_gradients"]
+__all__ = ["Lookups", "value_and_grad"]
 
 
 class Lookups:
@@ -56,49 +56,48 @@ class Lookups:
         return False
 
 
-def with_gradients(
-    loss: Callable[[Any, Lookups], tuple[Any, Any]], params: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
-    """As ``jax.value_and_grad(loss, has_aux=True)(params)``.
+def value_and_grad(loss: Callable[..., tuple[Any, Any]]) -> Callable:
+    """As ``jax.value_and_grad(loss, has_aux=True)``, by the first argument.
 
     Args:
-        loss: ``value, aux = loss(params, lookups)``, whose pass has ``lookups`` as its
-            ``Context.tables``.
-        params: Where to differentiate.
+        loss: ``value, aux = loss(params, *args, tables)``, whose pass has ``tables``, a
+            ``Lookups``, as its ``Context.tables``.
 
     Example:
         >>> def loss(p, lookups):
         ...     rows = [lookups.rows(p["table"], jnp.array([i, 1])) for i in (0, 2)]
         ...     return sum(r.sum() for r in rows), None
-        >>> _, grads = with_gradients(loss, {"table": jnp.ones((3, 1))})
+        >>> _, grads = value_and_grad(loss)({"table": jnp.ones((3, 1))})
         >>> grads["table"].ravel().tolist()
         [1.0, 2.0, 1.0]
     """
 
-    def discover(params):
-        lookups = Lookups(params)
-        loss(params, lookups)
-        return [(indices, rows) for _, indices, rows in lookups.found]
+    def differentiate(params: dict[str, Any], *args: Any) -> tuple[Any, dict[str, Any]]:
+        def discover(params):
+            lookups = Lookups(params)
+            loss(params, *args, lookups)
+            return [(indices, rows) for _, indices, rows in lookups.found]
 
-    found = jax.eval_shape(discover, params)
-    names: list[str] = []
+        found = jax.eval_shape(discover, params)
+        names: list[str] = []
 
-    def by_rows(params, slopes):
-        lookups = Lookups(params, slopes)
-        value, aux = loss(params, lookups)
-        names[:] = [name for name, _, _ in lookups.found]
-        return value, (aux, [indices for _, indices, _ in lookups.found])
+        def by_rows(params, slopes):
+            lookups = Lookups(params, slopes)
+            value, aux = loss(params, *args, lookups)
+            names[:] = [name for name, _, _ in lookups.found]
+            return value, (aux, [indices for _, indices, _ in lookups.found])
 
-    zeros = [jnp.zeros(rows.shape, rows.dtype) for _, rows in found]
-    (value, (aux, indices)), (grads, slopes) = jax.value_and_grad(
-        by_rows, (0, 1), has_aux=True
-    )(params, zeros)
-    for name in dict.fromkeys(names):
-        own = [i for i, other in enumerate(names) if other == name]
-        rows = [slopes[i].reshape(-1, slopes[i].shape[-1]) for i in own]
-        places = jnp.concatenate([indices[i].reshape(-1) for i in own])
-        places = jnp.clip(places, 0, params[name].shape[0] - 1)
-        grads[name] = (
-            grads[name].at[places].add(jnp.concatenate(rows), mode="promise_in_bounds")
-        )
-    return (value, aux), grads
+        zeros = [jnp.zeros(rows.shape, rows.dtype) for _, rows in found]
+        (value, (aux, indices)), (grads, slopes) = jax.value_and_grad(
+            by_rows, (0, 1), has_aux=True
+        )(params, zeros)
+        for name in dict.fromkeys(names):
+            own = [i for i, other in enumerate(names) if other == name]
+            rows = [slopes[i].reshape(-1, slopes[i].shape[-1]) for i in own]
+            places = jnp.concatenate([indices[i].reshape(-1) for i in own])
+            places = jnp.clip(places, 0, params[name].shape[0] - 1)
+            added = jnp.concatenate(rows)
+            grads[name] = grads[name].at[places].add(added, mode="promise_in_bounds")
+        return (value, aux), grads
+
+    return differentiate

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import count
 from exburn.runtime.device import waking
-from exburn.training.objective.readings import Readings
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 
@@ -27,7 +25,6 @@ __all__ = [
     "free_bytes",
     "is_exhausted",
     "largest_batch",
-    "run_safely",
     "state_specs",
 ]
 
@@ -166,73 +163,21 @@ def largest_batch(
     return max((b for b, peak in peaks.items() if peak <= limit), default=0)
 
 
-def state_specs(trainer: Any, kind: str) -> Any:
-    """Specs of what a program of a prepared trainer works on; allocates nothing."""
-    arrays = jax.tree.map(spec_like, trainer.arrays)
+def state_specs(preparer: Any, kind: str) -> Any:
+    """Specs of what a program of a prepared model works on; allocates nothing."""
+    arrays = jax.tree.map(spec_like, preparer.holder.arrays)
     if kind != "train":
         return arrays
-    opt_state = trainer.opt_state if trainer.state is None else trainer.state.opt_state
+    state = preparer.holder.state
+    opt_state = preparer.holder.opt_state if state is None else state.opt_state
     if opt_state is None:
-        opt_state = jax.eval_shape(trainer.optimizer.init, arrays[0])
-    totals = trainer.totals("train")
+        opt_state = jax.eval_shape(preparer.holder.optimizer.init, arrays[0])
+    totals = preparer.totals("train")
     specs: Any = jax.tree.map(spec_like, {"opt_state": opt_state, "metrics": totals})
     specs |= dict(zip(("params", "frozen", "others"), arrays, strict=True))
     specs["step"] = jax.ShapeDtypeStruct((), np.int32)
     specs["seed"] = jax.ShapeDtypeStruct((2,), np.uint32)
     return TrainState(**specs)
-
-
-def run_safely(
-    programs: Programs,
-    name: str,
-    state: TrainState,
-    chunk: tuple,
-    restore: Callable[[TrainState], None],
-) -> tuple[TrainState, Readings]:
-    """Runs a training program, which consumes the state, without ever losing it.
-
-    A device that has not enough memory says so when a program first runs on data of
-    some size, and may have freed the state by then. Until that run is over a copy is
-    kept in host memory, which is made while the first program compiles.
-
-    Args:
-        programs: The programs.
-        name: ``"train"`` or ``"train_groups"``.
-        state: The state.
-        chunk: The program's other arguments.
-        restore: Called with an equal state if the program failed and ``state`` is gone.
-    """
-    program = getattr(programs, name)
-    key = (name, *((v.shape, v.dtype) for v in jax.tree.leaves(chunk)))
-    if key in programs.proven:
-        return program(state, *chunk)
-    programs.begin(name, state, chunk)
-    remake = jax.tree.map(_kept, state)
-    try:
-        result = program(state, *chunk)
-        jax.block_until_ready(result[1])
-    except BaseException:
-        leaves = jax.tree.leaves(state)
-        if any(isinstance(v, jax.Array) and v.is_deleted() for v in leaves):
-            restore(jax.tree.map(lambda make: make(), remake))
-        raise
-    programs.proven.add(key)
-    return result
-
-
-def _kept(leaf: Any) -> Callable[[], Any]:
-    """A function that makes the array again, from a copy in host memory."""
-    if not isinstance(leaf, jax.Array):
-        return lambda: leaf
-    sharding, kind = leaf.sharding, leaf.dtype
-    if jnp.issubdtype(kind, jax.dtypes.prng_key):
-        data, impl = np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf)
-        return lambda: jax.random.wrap_key_data(jax.device_put(data), impl=impl)
-    values = np.asarray(leaf)
-    if not values.reshape(-1).view(np.uint8).any():  # an optimizer's, before it begins
-        return lambda: jax.device_put(np.zeros(leaf.shape, kind), sharding)
-    copy = np.array(values)  # on a CPU they are the array's own
-    return lambda: jax.device_put(copy, sharding)
 
 
 def is_exhausted(error: BaseException) -> bool:

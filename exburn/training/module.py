@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from exburn.constraints import constrained, constraints_of
+from exburn.constraints import apply_constraints, constraints_of
 from exburn.core import forward_context
 from exburn.core.substitution import Substitution, current, stand_in, substituting
 from exburn.module.building import materialize
@@ -157,6 +157,39 @@ class SplitModule:
         Raises:
             UnheldLayerError: The pass reaches what the module does not hold.
         """
+        running = self.running(
+            groups,
+            training=training,
+            key=key,
+            row_mask=row_mask,
+            captured=captured,
+            prepare=prepare,
+            discoveries=discoveries,
+            tables=tables,
+        )
+        with running as (call, ctx):
+            outputs = call((inputs,), {})
+        return outputs, self.others_of(ctx.root, *groups), ctx
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        groups,
+        *,
+        training: bool,
+        key=None,
+        row_mask=None,
+        captured=None,
+        prepare=None,
+        discoveries: list[Discovery] | None = None,
+        tables=None,
+    ) -> Iterator[tuple[Callable, forward_context.Context]]:
+        """In the block the pass of ``forward`` is under way.
+
+        Yields:
+            A function of the arguments, ``(args, kwargs)``, and the context, whose
+            ``root`` is the copy of the module that is run.
+        """
         copy = self.bind(*groups)
         if prepare is not None:
             prepare(copy)
@@ -179,12 +212,11 @@ class SplitModule:
             holding(self.numbers, others),
         ):
             if isinstance(copy, Layer):
-                outputs = copy._call_arrays((inputs,), {})
+                yield copy._call_arrays, ctx
             else:
                 copy.train() if training else copy.eval()
-                outputs = copy(inputs)
+                yield (lambda args, _: copy(*args)), ctx
         self.draws |= ctx.drew and not training
-        return outputs, self.others_of(copy, *groups), ctx
 
     def reading(self, *groups: Arrays) -> Substitution:
         """The substitution under which weights that are read have the given values."""
@@ -255,7 +287,7 @@ class SplitModule:
         )
 
     @property
-    def regularized(self) -> bool:
+    def has_regularizers(self) -> bool:
         """Whether a trained weight has a regularizer."""
         metas = (self.variables[name].get_metadata() for name in self.params)
         return any(meta.get("regularizer") for meta in metas)
@@ -271,7 +303,7 @@ class SplitModule:
 
     def constrain(self, params: Arrays) -> Arrays:
         """Parameters after their constraints."""
-        return constrained(params, self.constraints)
+        return apply_constraints(params, self.constraints)
 
     @property
     def constraints(self) -> dict[str, Callable]:

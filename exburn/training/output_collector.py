@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from exburn.errors import DataError
-from exburn.runtime.transfer import brought, in_parts, is_large
+from exburn.runtime.transfer import in_parts, is_large, to_host_async
 from exburn.training.feed.base import Chunk
 from exburn.training.feed.gather import HostGather
 
@@ -30,7 +30,7 @@ class OutputCollector:
         self._gatherer = HostGather()
 
     def put(self, chunk: Chunk, outputs: Any) -> None:
-        self._pending.append((chunk.rows, chunk.samples, brought(outputs)))
+        self._pending.append((chunk.rows, chunk.samples, to_host_async(outputs)))
         while len(self._pending) > _IN_FLIGHT:
             self._take()
 

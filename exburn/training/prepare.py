@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from exburn.core.substitution import substituting
 from exburn.data import check_finite
-from exburn.errors import ExBurnError
+from exburn.errors import ArgumentError, ExBurnError
 from exburn.module.building import build_for, materialize, spec_like
 from exburn.module.layer import Layer
 from exburn.module.reached import Discovery
@@ -22,23 +22,25 @@ from exburn.runtime.gc_pause import starting
 from exburn.runtime.placement import together
 from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.check import check_ids
-from exburn.training.compiled import CompileLog
-from exburn.training.custom_step import CustomSteps
-from exburn.training.feed.plan import unrolled
+from exburn.training.compile_log import CompileLog
+from exburn.training.custom_step import CustomSteps, own_steps
+from exburn.training.feed.plan import choose_unroll
 from exburn.training.fingerprint import Change, Fingerprint
 from exburn.training.forward import Forward, check_constants, trace
 from exburn.training.module import SplitModule
 from exburn.training.numbers import Number, name_of
 from exburn.training.objective.objective import Objective
+from exburn.training.objective.readings import Readings
 from exburn.training.objective.stateful_metrics import OwnMetrics
-from exburn.training.objective.totals import Totals
 from exburn.training.overrides import overrides
 from exburn.training.prepared_cache import Ready, form_of, rows_and_row
 from exburn.training.program import Programs
 from exburn.training.settings import Settings
 from exburn.training.state import TrainState
+from exburn.training.state_holder import StateHolder
+from exburn.training.steps import Steps
 
-__all__ = ["Preparation"]
+__all__ = ["Preparer"]
 
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
@@ -49,21 +51,20 @@ class _TryAgain(Exception):
     """What is prepared has changed meanwhile, and is prepared once more."""
 
 
-class Preparation(Totals):
+class Preparer:
     """A module with its losses, and the programs made of them.
 
     Args:
-        module: The module; an ``nnx.Module``.
+        holder: The module's arrays, wherever they are.
         objective: Losses and metrics, or ``None`` if the module only predicts.
-        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
-        seed: Seed of shuffling and random layers; the process' seed if ``None``.
         steps_per_execution: Steps of a chunk, or ``"auto"``.
         unroll: Steps compiled into one turn of a chunk's loop, or ``"auto"``.
         join_batches: Batches that evaluation and prediction run as one, or ``"auto"``.
         eager: Runs operation by operation, for debugging.
-        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
 
     Attributes:
+        custom: The module's own steps.
+        readings: What there is of logs, of the last step.
         trace_counts: How often each program was traced, and so compiled.
         compilations: What was compiled, when, and why.
         variant: Names the options of ``fit`` in force; programs are kept for each.
@@ -72,18 +73,17 @@ class Preparation(Totals):
 
     def __init__(
         self,
-        module: Any,
-        *,
+        holder: StateHolder,
         objective: Objective | None = None,
-        optimizer: Any = None,
-        seed: int | None = None,
+        *,
         steps_per_execution: int | str = "auto",
         unroll: int | str = "auto",
         join_batches: int | str = "auto",
         eager: bool = False,
-        auto_scale_loss: bool = True,
     ):
-        super().__init__(module, objective, optimizer, seed, auto_scale_loss)
+        self.holder, self.objective = holder, objective or Objective()
+        self.custom: CustomSteps | None = None
+        self.readings: Readings | None = None
         self.steps_per_execution, self.eager = steps_per_execution, eager
         self.asked_unroll, self.join_batches = unroll, join_batches
         self.trace_counts: Counter[str] = Counter()
@@ -109,36 +109,67 @@ class Preparation(Totals):
         self._switched: list[Any] = []
         self._beside: dict[str, Any] = {}  # weights of others that losses read
 
-    def prepare(self, batch: tuple, *, names=None, kind: str = "train") -> Any:
+    def aim(self, objective: Objective) -> None:
+        """Trains for other losses and metrics from now on; the optimizer goes on."""
+        self.objective, self._programs, self._beside = objective, {}, {}
+
+    def forget(self) -> None:
+        """Drops programs and optimizer state: the module has other weights now."""
+        self.holder.current_split = self.holder.opt_state = None
+        self._programs, self._forwards = {}, {}
+
+    def prepare(
+        self,
+        batch: tuple,
+        *,
+        names: Callable[[Any], list[str] | None] | None = None,
+        kind: str = "train",
+        op: str = "fit",
+        check_first: Callable[[], None] = lambda: None,
+    ) -> Any:
         """Builds the module for the batch's shapes and checks them; nothing compiles.
 
         Args:
             batch: ``(x, y, sample_weight)`` of specs or arrays.
             names: Function of the outputs' specs: their names in logs.
             kind: ``"train"``, ``"test"`` or ``"predict"``.
+            op: The operation named in errors.
+            check_first: Called where the module is not ready for such a batch yet.
 
         Returns:
             Specs of the outputs; ``None`` if the model's own step takes the batch.
+
+        Raises:
+            ArgumentError: There is nothing to minimize.
         """
         if self.is_ready(kind, batch):
-            return self.recall(kind, batch)
-        with starting():
-            return self._prepare_anew(batch, names, kind)
+            outputs = self.recall(kind, batch)
+        else:
+            check_first()
+            with starting():
+                outputs = self._prepare_anew(batch, names, kind)
+        if kind == "train" and not self.minimizes:
+            raise ArgumentError(
+                op,
+                "there is nothing to minimize: compile() received no loss",
+                hint='model.compile(optimizer, loss="cross_entropy")',
+            )
+        return outputs
 
     def _prepare_anew(self, batch: tuple, names: Any, kind: str) -> Any:
         while True:
             with contextlib.suppress(_TryAgain), self._proving():
-                return self._prepared(batch, names, kind)
+                return self._prepare_once(batch, names, kind)
 
-    def _prepared(self, batch: tuple, names: Any, kind: str) -> Any:
+    def _prepare_once(self, batch: tuple, names: Any, kind: str) -> Any:
         x, y, w = specs = jax.tree.map(spec_like, batch)
         self.batch_specs.pop(kind, None)
-        own = overrides(self.module, f"{kind}_step")
+        own = overrides(self.holder.module, f"{kind}_step")
         self._build(x, own)
-        if self.scale_loss():
+        if self.holder.scale_loss():
             self._programs = {}
         self._split_anew()
-        with self.split.recording() as read:
+        with self.holder.split.recording() as read:
             if own:
                 self._names = names
                 self._prepare_own(kind, specs, names)
@@ -152,6 +183,10 @@ class Preparation(Totals):
         if read:
             self._beside |= read
             raise _TryAgain
+        if kind == "train" and self.holder.optimizer is not None:
+            self.holder.optimizer.check_paths(
+                [path for path, _, _ in iter_weights(self.holder.module)]
+            )
         self._prove(kind, specs)
         self.batch_specs[kind] = specs
         self._keep_ready(kind, batch, seen)
@@ -162,9 +197,9 @@ class Preparation(Totals):
     ) -> None:
         """Fits losses and metrics to the outputs, unless that is done."""
         # A compute_loss of the model's own builds it, too, for all of a batch.
-        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         form = form_of((seen.outputs, y, w), rows=own_loss)
-        wanted = self.objective, self.split, form, seen.probabilities
+        wanted = self.objective, self.holder.split, form, seen.probabilities
         if wanted == self._built_for:
             return
         for ready in self._ready.values():  # of another number of rows, maybe
@@ -175,7 +210,7 @@ class Preparation(Totals):
         self._built_for = None  # until this succeeds
         named = names(seen.outputs) if names else None
         op = "fit" if kind == "train" else "evaluate"
-        with substituting(self.split.reading()):
+        with substituting(self.holder.split.reading()):
             try:
                 self.objective.build(seen.outputs, y, w, named, seen.probabilities, op)
             except ExBurnError:  # it may pass on targets of another form
@@ -185,8 +220,8 @@ class Preparation(Totals):
                 self.objective.build(*nothing, op)
                 self._unmatched = wanted
         given = [meter.metric for meter in self.objective.meters]
-        self.objective.own = OwnMetrics(self.module, given)
-        self.objective.logged = getattr(self.module, "logged_names", None)
+        self.objective.own = OwnMetrics(self.holder.module, given)
+        self.objective.logged = getattr(self.holder.module, "logged_names", None)
         self._built_for = wanted
 
     # ------------------------------------------------------------------ numbers
@@ -220,13 +255,15 @@ class Preparation(Totals):
         """Traces a step abstractly, if a number is an argument for the first time."""
         if not self._unproven:
             return
-        arrays = jax.tree.map(spec_like, self.split.peek())
+        arrays = jax.tree.map(spec_like, self.holder.split.peek())
         if kind == "train":
             state = jax.tree.map(spec_like, self.initial_state())
-            jax.eval_shape(lambda s, b: self.programs.step(s, b, None), state, batch)
+            jax.eval_shape(
+                lambda s, b: self.programs.steps.step(s, b, None), state, batch
+            )
         elif kind == "test":
             totals = jax.tree.map(spec_like, self.fresh_totals("test"))
-            step = self.programs.eval_step
+            step = self.programs.steps.eval_step
             key = jax.random.key(0)
             jax.eval_shape(
                 lambda a, t, b: step(a, t, b, None, key), arrays, totals, batch
@@ -235,7 +272,7 @@ class Preparation(Totals):
 
     def _keep_ready(self, kind: str, batch: tuple, seen: Forward | None) -> None:
         """Keeps what was prepared, for other batches of the same form."""
-        self._fingerprint = Fingerprint(self.module, self.objective.settings)
+        self._fingerprint = Fingerprint(self.holder.module, self.objective.settings)
         assert self.custom is not None and self._fingerprint is not None
         self._ready.pop(key := (kind, form_of(batch)), None)
         while len(self._ready) >= _FORMS:
@@ -244,7 +281,7 @@ class Preparation(Totals):
             self.batch_specs[kind],
             seen,
             self._fingerprint,
-            self.split,
+            self.holder.split,
             self.objective,
             self._built_for,
             self.objective.built(),
@@ -256,10 +293,10 @@ class Preparation(Totals):
         ready = self._ready.get((kind, form_of(batch)))
         return (
             ready is not None
-            and ready.split is self._split
+            and ready.split is self.holder.current_split
             and ready.objective is self.objective
             and (kind == "predict" or self.objective.may_recall(ready.built))
-            and ready.fingerprint.holds(self.module)
+            and ready.fingerprint.holds(self.holder.module)
         )
 
     def recall(self, kind: str, batch: tuple) -> Any:
@@ -278,13 +315,16 @@ class Preparation(Totals):
 
     def _build(self, x: Any, own: bool) -> None:
         """Gives the module its weights, for any number of rows."""
-        if not isinstance(self.module, Layer):
+        module = self.holder.module
+        if not isinstance(module, Layer):
             return
-        if not self.module.built and own and not self.module.callable:
-            self.module.built = True  # its parts are called by its own step alone
-        elif not self.module.built:
-            build_for(self.module, x)
-        materialize(self.module, self.seed)
+        if not self.holder.module.built and own and not self.holder.module.callable:
+            self.holder.module.built = (
+                True  # its parts are called by its own step alone
+            )
+        elif not self.holder.module.built:
+            build_for(self.holder.module, x)
+        materialize(self.holder.module, self.holder.seed)
 
     def _split_anew(self) -> None:
         """Splits the module; what was made for it stays if it is as it was."""
@@ -292,10 +332,10 @@ class Preparation(Totals):
         self._take_numbers(changes)
         arguments = {number.slot.place for number in self._numbers.values()}
         built_in = any(change.slot.place not in arguments for change in changes)
-        old = self._split
-        split = SplitModule(self.module, self._beside, self._numbers)
-        self._modules = [module for _, module in iter_modules(self.module)]
-        self._weights = [weight for _, weight, _ in iter_weights(self.module)]
+        old = self.holder.current_split
+        split = SplitModule(self.holder.module, self._beside, self._numbers)
+        self._modules = [module for _, module in iter_modules(self.holder.module)]
+        self._weights = [weight for _, weight, _ in iter_weights(self.holder.module)]
         if (
             old is not None
             and not built_in
@@ -307,11 +347,11 @@ class Preparation(Totals):
         ):
             return
         if old is None or old.params != split.params:  # frozen or unfrozen
-            self.refit_state(split)
-        self._split, self._programs, self._forwards = split, {}, {}
-        self._trained = _trained(self.module)
+            self.holder.refit_state(split)
+        self.holder.current_split, self._programs, self._forwards = split, {}, {}
+        self._trained = _trained_names(self.holder.module)
         self._switched = self._switches()
-        self.custom = CustomSteps(split, self.optimizer)
+        self.custom = CustomSteps(split, self.holder.optimizer)
 
     def _switches(self) -> list[Any]:
         """What says of each layer and weight whether it is to be trained."""
@@ -321,8 +361,8 @@ class Preparation(Totals):
 
     def begin_run(self, state: TrainState) -> None:
         """Trains from a state on, which was made for all as it is now."""
-        self.state, self._run_split = state, self._split
-        self._run_revision = self.optimizer.revision
+        self.holder.state, self.holder.run_split = state, self.holder.current_split
+        self._run_revision = self.holder.optimizer.revision
 
     def follow(self) -> None:
         """Goes on with the settings that hooks have changed, in a run.
@@ -330,23 +370,23 @@ class Preparation(Totals):
         Those of layers, regularizers, losses and the optimizer, and whatever functions
         of the user's read.
         """
-        before, state = self._run_split, self.state
+        before, state = self.holder.run_split, self.holder.state
         assert before is not None and state is not None
-        if before is not self._split or self._has_new_constants():
-            self.end_run()
+        if before is not self.holder.current_split or self._has_new_constants():
+            self.holder.end_run()
             self._resplit()
-            if before.params != self.split.params:
-                self.refit_state()
+            if before.params != self.holder.split.params:
+                self.holder.refit_state()
             self.begin_run(self.initial_state().replace(metrics=state.metrics))
-        elif self._run_revision != self.optimizer.revision:
-            fitted = self.refitted(state.opt_state, state.params)
+        elif self._run_revision != self.holder.optimizer.revision:
+            fitted = self.holder.refit(state.opt_state, state.params)
             self.begin_run(state.replace(opt_state=fitted))
 
     def _has_new_constants(self) -> bool:
         """Whether settings have changed that are no arguments of the programs."""
         fingerprint = self._fingerprint
         assert fingerprint is not None
-        if fingerprint.holds(self.module):
+        if fingerprint.holds(self.holder.module):
             return False
         changes = fingerprint.changes()
         arguments = {number.slot.place for number in self._numbers.values()}
@@ -367,9 +407,9 @@ class Preparation(Totals):
         if switches == self._switched:  # the names below take a while to gather
             return False
         self._switched = switches
-        if _trained(self.module) == self._trained:
+        if _trained_names(self.holder.module) == self._trained:
             return False
-        self.end_run()
+        self.holder.end_run()
         self._resplit()
         self.begin_run(self.initial_state())
         return True
@@ -380,9 +420,11 @@ class Preparation(Totals):
         Returns:
             Whether these are others than before.
         """
-        if set(self.split.params) == trained or not isinstance(self.module, Layer):
+        if set(self.holder.split.params) == trained or not isinstance(
+            self.holder.module, Layer
+        ):
             return False
-        if not train_only(self.module, trained):
+        if not train_only(self.holder.module, trained):
             return False
         self._resplit()
         return True
@@ -397,7 +439,7 @@ class Preparation(Totals):
     def _resplit_once(self) -> None:
         self._split_anew()
         for kind, batch in self.batch_specs.items():
-            if overrides(self.module, f"{kind}_step"):
+            if overrides(self.holder.module, f"{kind}_step"):
                 self._prepare_own(kind, batch, self._names)
                 continue
             if kind == "train":
@@ -406,11 +448,15 @@ class Preparation(Totals):
                 self._discover(kind, batch)
         for kind, batch in self.batch_specs.items():
             self._prove(kind, batch)
-        self._fingerprint = Fingerprint(self.module, self.objective.settings)
+        self._fingerprint = Fingerprint(self.holder.module, self.objective.settings)
 
     def _prepare_own(self, kind: str, batch: tuple, names: Any) -> None:
         """Builds what the model's own step may use, and traces it."""
-        if self.module.callable and self.objective.given and batch[1] is not None:
+        if (
+            self.holder.module.callable
+            and self.objective.given
+            and batch[1] is not None
+        ):
             seen = self.forward(batch[0])  # the step may use the compiled metrics
             _, y, w = batch
             named = names(seen.outputs) if names else None
@@ -420,7 +466,7 @@ class Preparation(Totals):
     def _discover(self, kind: str, batch: tuple) -> None:
         """Traces the model's own step once, abstractly: its errors come now."""
         assert self.custom is not None
-        state = self.initial_state() if kind == "train" else self.split.read()
+        state = self.initial_state() if kind == "train" else self.holder.split.read()
         self.custom.discover(kind, jax.tree.map(spec_like, state), batch)
 
     def forward(self, x: Any) -> Forward:
@@ -429,12 +475,12 @@ class Preparation(Totals):
         while key not in self._forwards:
             found: list[Discovery] = []
             try:
-                seen = trace(self.split, x, found)
+                seen = trace(self.holder.split, x, found)
             except Exception:
                 if not any(discovery.met for discovery in found):
                     raise
             else:
-                check_constants(self.split, x)
+                check_constants(self.holder.split, x)
                 self._forwards[key] = seen
             self._hold(found, x)  # the module is another one then
         self._seen = self._forwards[key]
@@ -445,8 +491,8 @@ class Preparation(Totals):
         if not any(discovery.met or discovery.noted for discovery in found):
             return
         if any([discovery.settle() for discovery in found]):
-            build_for(self.module, x, training=True)
-            materialize(self.module, self.seed)
+            build_for(self.holder.module, x, training=True)
+            materialize(self.holder.module, self.holder.seed)
         self._split_anew()
 
     def cost(self, x: Any) -> Cost:
@@ -454,8 +500,8 @@ class Preparation(Totals):
 
         A guess where only the model's own step runs.
         """
-        if overrides(self.module, "train_step") or not getattr(
-            self.module, "callable", 1
+        if overrides(self.holder.module, "train_step") or not getattr(
+            self.holder.module, "callable", 1
         ):
             return Cost(flops=1e9, convolutions=1, elements=1e9, turned=1)
         rows, row = rows_and_row(x)
@@ -484,14 +530,16 @@ class Preparation(Totals):
         One that draws at inference does so anew each time; the others need not know.
         """
         number, self._predictions = self._predictions, self._predictions + 1
-        return number % _CALLS * _DRAWS if self.split.draws else 0
+        return number % _CALLS * _DRAWS if self.holder.split.draws else 0
 
     def unroll(self, training: bool) -> int:
         """Steps compiled into one turn of the loop of training, or of the others."""
         if self.asked_unroll != "auto":
             return int(self.asked_unroll)
         cost = self.first_cost()
-        return 1 if cost is None else unrolled(cost, jax.default_backend(), training)
+        return (
+            1 if cost is None else choose_unroll(cost, jax.default_backend(), training)
+        )
 
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
@@ -499,7 +547,7 @@ class Preparation(Totals):
 
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""
-        own_loss = getattr(self.module, "own_compute_loss", None) is not None
+        own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
         kinds = ("train",) if training else ("test", "predict")
         custom = any(self.owns(kind) for kind in kinds)
         inexact = self.objective.exact_rows or bool(self.objective.own.names)
@@ -510,11 +558,11 @@ class Preparation(Totals):
     @property
     def minimizes(self) -> bool:
         """Whether there is anything to train on: a loss, or what layers add to it."""
-        custom = overrides(self.module, "train_step")
+        custom = overrides(self.holder.module, "train_step")
         if self.objective.terms or custom or self._seen is None:
             return True
-        own_loss = getattr(self.module, "own_compute_loss", None) is not None
-        return own_loss or self._seen.losses > 0 or self.split.regularized
+        own_loss = getattr(self.holder.module, "own_compute_loss", None) is not None
+        return own_loss or self._seen.losses > 0 or self.holder.split.has_regularizers
 
     def check(
         self, batch: tuple, pred_spec: Any, op: str, *, finite: bool, targets: bool
@@ -540,39 +588,42 @@ class Preparation(Totals):
     @property
     def programs(self) -> Programs:
         """The programs of the module and the optimizer as they are now."""
-        key = (self.variant, self.eager), getattr(self.optimizer, "revision", 0)
+        key = (self.variant, self.eager), getattr(self.holder.optimizer, "revision", 0)
         if key not in self._programs:
             others = reversed(self._programs.items())
             alike = next((p for (variant, _), p in others if variant == key[0]), None)
             while len(self._programs) >= _VARIANTS:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = Programs(
-                self.split,
+            steps = Steps(
+                self.holder.split,
                 self.objective,
-                self.optimizer,
+                self.holder.optimizer,
                 self.trace_counts,
+                custom=self.custom,
+                unroll=self.unroll,
+                pointwise=convolutional(self.first_cost()) or None,
+                joins_lookups=self._repeats_lookups,
+                eager=self.eager,
+                compiling=self.holder.tell_compilation,
+            )
+            self._programs[key] = Programs(
+                steps,
                 settings=Settings.of(
-                    self.module,
+                    self.holder.module,
                     self._trained,
-                    self.optimizer,
+                    self.holder.optimizer,
                     self.objective,
                     self._others(),
                     [number.slot.name for number in self._numbers.values()],
                 ),
-                custom=self.custom,
-                unroll=self.unroll,
-                options=self.compiler_options,
-                pointwise=convolutional(self.first_cost()) or None,
-                joins_lookups=self._repeats_lookups,
-                eager=self.eager,
                 log=self.compilations,
-                compiling=self._compiles,
+                options=self.compiler_options,
                 like=alike,
             )
         return self._programs[key]
 
     def _others(self) -> dict[str, Any]:
-        return Fingerprint(self.module, self.objective.settings).plain()
+        return Fingerprint(self.holder.module, self.objective.settings).plain()
 
     def initial_state(self, beside: Any = ()) -> TrainState:
         """The state that the next run starts from: the module's own arrays.
@@ -580,20 +631,55 @@ class Preparation(Totals):
         Args:
             beside: Data that its programs are called with.
         """
-        params, frozen, others = self.split.read()
-        if self.opt_state is None:
+        holder = self.holder
+        params, frozen, others = holder.split.read()
+        if holder.opt_state is None:
             with starting():
-                self.opt_state = self.optimizer.init(params)
-        elif self._run_revision != self.optimizer.revision:  # momentum from 0 on, say
-            self.opt_state = self.refitted(self.opt_state, params)
-        totals = self.fresh_totals("train")
-        state = TrainState(
-            params, frozen, others, self.opt_state, totals, *self.take_place()
-        )
+                holder.opt_state = holder.optimizer.init(params)
+        elif self._run_revision != holder.optimizer.revision:  # momentum from 0 on, say
+            holder.opt_state = holder.refit(holder.opt_state, params)
+        arrays = params, frozen, others, holder.opt_state, self.fresh_totals("train")
+        state = TrainState(*arrays, *holder.take_place())
         return together(state, beside)
 
+    # ------------------------------------------------------------------ logs
+    def owns(self, kind: str) -> bool:
+        """Whether what the module brings itself runs as its step."""
+        return own_steps(self.custom, kind) is not None
 
-def _trained(module: Any) -> tuple[list[str], list[str]]:
+    def fresh_totals(self, kind: str) -> Any:
+        """Totals of losses and metrics before the first batch; none consumes them."""
+        if own := own_steps(self.custom, kind):
+            return jax.device_put(own.fresh(kind))
+        return self.objective.fresh()
+
+    def totals(self, kind: str) -> Any:
+        """The same on the host, for their shapes."""
+        if own := own_steps(self.custom, kind):
+            return own.fresh(kind)
+        return self.objective.init()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the logs of ``fit``."""
+        if own := own_steps(self.custom, "train"):
+            return own.names("train")
+        return self.objective.names
+
+    @property
+    def last_logs(self) -> dict[str, Any] | None:
+        """Those of the last step, for which this waits."""
+        return None if self.readings is None else self.read_logs(self.readings)
+
+    def read_logs(self, readings: Readings) -> dict[str, Any]:
+        """Python floats in the order of the logs; other values are NumPy arrays."""
+        self.readings = readings
+        host = readings.read()
+        order = [n for n in (*self.names, *self.objective.names) if n in host]
+        return {name: host[name] for name in dict.fromkeys([*order, *host])}
+
+
+def _trained_names(module: Any) -> tuple[list[str], list[str]]:
     """Names of the trained parameters, and paths of the frozen layers."""
     names = [path for path, _, learns in iter_weights(module) if learns]
     return names, frozen_paths(module) if isinstance(module, Layer) else []

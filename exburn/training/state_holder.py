@@ -51,14 +51,15 @@ class StateHolder:
         self, module: Any, optimizer: Any, seed: int | None, auto_scale_loss: bool
     ):
         self.module, self.optimizer = module, optimizer
-        self._seed, self._auto_scale_loss = seed, auto_scale_loss
+        self.given_seed, self.auto_scale_loss = seed, auto_scale_loss
         self.state: TrainState | None = None
         self.opt_state: Any = None
         self._was_read = False  # whether others may hold arrays of it
         self.step = self.epochs = 0
         self.shown: Arrays | None = None
-        self._split: SplitModule | None = None
-        self._run_split: SplitModule | None = None  # that the state is of, in a run
+        self.own_params: Arrays | None = None  # meanwhile, between runs
+        self.current_split: SplitModule | None = None
+        self.run_split: SplitModule | None = None  # that the state is of, in a run
         self.hooked = False
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
         self._training = threading.Lock()
@@ -71,13 +72,17 @@ class StateHolder:
 
     @property
     def seed(self) -> int:
-        return forward_context.global_seed() if self._seed is None else self._seed
+        return (
+            forward_context.global_seed()
+            if self.given_seed is None
+            else self.given_seed
+        )
 
     def reseed(self, seed: int) -> None:
         """Goes on with the seed of another run."""
-        self._seed = seed
+        self.given_seed = seed
 
-    def earlier(self, first: int) -> int:
+    def epochs_before(self, first: int) -> int:
         """Epochs of earlier runs, whose orders one that begins at ``first`` leaves out.
 
         A loop of short runs sees the orders of a long one, and so does a run that goes
@@ -88,8 +93,8 @@ class StateHolder:
     @property
     def split(self) -> SplitModule:
         """The module, split; there is one once it is prepared."""
-        assert self._split is not None
-        return self._split
+        assert self.current_split is not None
+        return self.current_split
 
     # ------------------------------------------------------------------ one at a time
     @contextlib.contextmanager
@@ -144,7 +149,7 @@ class StateHolder:
             Whether the optimizer is another one now.
         """
         optimizer = self.optimizer
-        if optimizer is None or optimizer.scales_loss or not self._auto_scale_loss:
+        if optimizer is None or optimizer.scales_loss or not self.auto_scale_loss:
             return False
         if overrides(self.module, "train_step"):
             return False
@@ -176,11 +181,11 @@ class StateHolder:
         Args:
             split: The module as it is from now on; as it was if ``None``.
         """
-        split = split or self._split
+        split = split or self.current_split
         if self.opt_state is not None and split is not None:
-            self.opt_state = self.refitted(self.opt_state, split.read()[0])
+            self.opt_state = self.refit(self.opt_state, split.read()[0])
 
-    def refitted(self, opt_state: Any, params: Arrays) -> Any:
+    def refit(self, opt_state: Any, params: Arrays) -> Any:
         """The optimizer's state for parameters: fresh, but for slots that it has.
 
         Args:
@@ -244,7 +249,7 @@ class StateHolder:
             state: The state.
             step: Its batches done; read from the device if ``None``.
         """
-        split = self._run_split or self.split
+        split = self.run_split or self.split
         split.write(state.params, state.frozen, state.others)
         self.opt_state = state.opt_state
         self.step = int(state.step) if step is None else step
@@ -268,7 +273,7 @@ class StateHolder:
         state, self.state = self.state, None
         assert state is not None
         self.adopt(state)
-        self._run_split = None
+        self.run_split = None
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
         """Runs a hook; unless it is light, it sees and may change the weights."""
@@ -277,7 +282,7 @@ class StateHolder:
             hook(*args)
             return
         self.hooked = True
-        split = self._run_split or self.split
+        split = self.run_split or self.split
         split.write(*self.live_arrays())
         self._lent_to = thread
         try:
@@ -303,7 +308,7 @@ class StateHolder:
         finally:
             self._told = before
 
-    def _compiles(self, program: str) -> None:
+    def tell_compilation(self, program: str) -> None:
         if self._told is not None:
             self._told.on_compile(program)
 

@@ -81,7 +81,7 @@ class Timing:
             if hasattr(callback, "data_wait"):
                 callback.data_wait = self.data_wait
 
-    def validated(self, validation: Timing) -> None:
+    def add_validation(self, validation: Timing) -> None:
         """Adds what a validation within the epoch waited for its data."""
         self._validation_data += validation._spent["data"]
 

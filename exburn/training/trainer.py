@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,9 +10,8 @@ import jax
 from exburn.callbacks.contract import CallbackList
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.runtime.signals import allow_signals, defer_signals
-from exburn.runtime.transfer import counted, kept
-from exburn.training import inference, memory
-from exburn.training.averaging import Averaging
+from exburn.runtime.transfer import batch_number, device_constant
+from exburn.training import inference
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed, count_steps
@@ -21,6 +19,8 @@ from exburn.training.feed.chunking import make_feed, single_chunk
 from exburn.training.feed.plan import Decision, as_it_ran, decisions, power_of_two
 from exburn.training.objective.objective import Objective
 from exburn.training.output_collector import OutputCollector
+from exburn.training.prepare import Preparer
+from exburn.training.state_holder import StateHolder
 from exburn.training.timing import Timing
 
 __all__ = ["Trainer"]
@@ -28,50 +28,63 @@ __all__ = ["Trainer"]
 _SIZES = 2  # of single batches, for programs of their own
 
 
-class Trainer(Averaging):
+class Trainer:
     """Trains, evaluates and predicts with any ``flax.nnx.Module``.
 
     The module gets its arrays back after every run, whatever happened.
 
+    Args:
+        module: The module; an ``nnx.Module``.
+        objective: Losses and metrics, or ``None`` if the module only predicts.
+        optimizer: An ``exburn.optimizers.Optimizer``, or ``None``.
+        seed: Seed of shuffling and random layers; the process' seed if ``None``.
+        auto_scale_loss: Whether the loss is scaled if the module computes in float16.
+        **options: Of ``Preparer``.
+
     Attributes:
+        holder: Where the arrays are, and whom they are shown to.
+        preparer: The module, made ready for data, and its programs.
         decisions: What was chosen for the last ``fit``.
         timing: What the epochs of the last ``fit`` spent their time on.
+        fitted: Data set, batch size and steps of the ``fit`` under way.
     """
 
-    def __init__(self, module: Any, **options: Any):
-        super().__init__(module, **options)
+    def __init__(
+        self,
+        module: Any,
+        *,
+        objective: Objective | None = None,
+        optimizer: Any = None,
+        seed: int | None = None,
+        auto_scale_loss: bool = True,
+        **options: Any,
+    ):
+        self.holder = StateHolder(module, optimizer, seed, auto_scale_loss)
+        self.preparer = Preparer(self.holder, objective, **options)
         self.decisions: list[Decision] = []
         self.timing = Timing()
+        self.fitted: tuple[ArrayDataset | StreamDataset, int, int | None] | None = None
         self._sizes: dict[str, list[int]] = {}  # of single batches, by use
-
-    def aim(self, objective: Objective) -> None:
-        """Trains for other losses and metrics from now on; the optimizer goes on."""
-        self.objective, self._programs, self._beside = objective, {}, {}
 
     def with_optimizer(self, optimizer: Any) -> Trainer:
         """The same run with another optimizer, whose state begins anew."""
+        holder, preparer = self.holder, self.preparer
         new = Trainer(
-            self.module,
-            objective=self.objective,
+            holder.module,
+            objective=preparer.objective,
             optimizer=optimizer,
-            seed=self._seed,
-            steps_per_execution=self.steps_per_execution,
-            unroll=self.asked_unroll,
-            join_batches=self.join_batches,
-            eager=self.eager,
-            auto_scale_loss=self._auto_scale_loss,
+            seed=holder.given_seed,
+            steps_per_execution=preparer.steps_per_execution,
+            unroll=preparer.asked_unroll,
+            join_batches=preparer.join_batches,
+            eager=preparer.eager,
+            auto_scale_loss=holder.auto_scale_loss,
         )
-        new.take_over(self)
+        new.holder.take_over(holder)
         return new
 
-    def forget(self) -> None:
-        """Drops programs and optimizer state: the module has other weights now."""
-        self._split = self.opt_state = None
-        self._programs = {}
-        self._forwards = {}
-
     # ------------------------------------------------------------------ whole data
-    def fit(
+    def begin_fit(
         self,
         dataset: ArrayDataset | StreamDataset,
         *,
@@ -83,23 +96,24 @@ class Trainer(Averaging):
         validation: ArrayDataset | StreamDataset | None = None,
         validation_batch_size: int | None = None,
         validation_steps: int | None = None,
-        validation_epochs: Callable[[int], bool] = lambda epoch: True,
         callbacks: CallbackList,
         owner: Any,
         resume: Resume | None = None,
         resident: bool | None = None,
-    ) -> None:
-        """Runs the epochs; the module holds the latest arrays when this returns."""
-        first, earlier = initial_epoch, self.earlier(initial_epoch)
+    ) -> Epochs:
+        """The run of a ``fit``, whose epochs are still to be run."""
+        holder, preparer = self.holder, self.preparer
+        first, earlier = initial_epoch, holder.epochs_before(initial_epoch)
         if resume is not None:
             first, earlier = resume.first, resume.earlier
             given = {"shuffle": shuffle, "steps": steps, "most": 1, "first": first}
             given |= {"earlier": earlier, "training": True}
-            resume.check(make_feed(self, dataset, batch_size, **given))
+            resume.check(make_feed(preparer, dataset, batch_size, **given))
             resume.restore(self, callbacks)
-        self.optimizer.set_epochs(count_steps(dataset, batch_size, steps), epochs)
+        per_epoch = count_steps(dataset, batch_size, steps)
+        holder.optimizer.set_epochs(per_epoch, epochs)
         feed = make_feed(
-            self,
+            preparer,
             dataset,
             batch_size,
             training=True,
@@ -112,9 +126,9 @@ class Trainer(Averaging):
             earlier=earlier,
             first=first,
         )
-        held = None
+        validation_feed = None
         if validation is not None:
-            held = self._feed(
+            validation_feed = self._feed(
                 "test",
                 callbacks,
                 validation,
@@ -125,23 +139,23 @@ class Trainer(Averaging):
             )
         self.decisions = decisions(
             feed,
-            self.first_cost(feed.batch_size),
-            self.unroll(training=True),
-            steps_asked=self.steps_per_execution,
-            unroll_asked=self.asked_unroll,
-            join_asked=self.join_batches,
+            preparer.first_cost(feed.batch_size),
+            preparer.unroll(training=True),
+            steps_asked=preparer.steps_per_execution,
+            unroll_asked=preparer.asked_unroll,
+            join_asked=preparer.join_batches,
             limit=callbacks.chunk_limit(),
-            eager=self.eager,
-            held=held,
+            eager=preparer.eager,
+            held=validation_feed,
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:
             with allow_signals():  # it may read many batches
-                resume.go_on(feed, held)
+                resume.go_on(feed, validation_feed)
         run = Epochs(
             self,
             feed,
-            held,
+            validation_feed,
             callbacks=callbacks,
             owner=owner,
             resume=resume,
@@ -149,11 +163,12 @@ class Trainer(Averaging):
         )
         self.timing = run.timing
         self.fitted = dataset, batch_size, steps
-        try:
-            run.run(initial_epoch, epochs, validation_epochs)
-        finally:
-            self.fitted = None
-            self.decisions = as_it_ran(self.decisions, feed)
+        return run
+
+    def end_fit(self, feed: Feed) -> None:
+        """Says how it ran, whatever ended it."""
+        self.fitted = None
+        self.decisions = as_it_ran(self.decisions, feed)
 
     def evaluate(
         self,
@@ -167,7 +182,9 @@ class Trainer(Averaging):
         """Exact means over the data set."""
         feed = self._feed("test", callbacks, dataset, batch_size, steps)
         with contextlib.closing(feed):
-            return inference.evaluate(self, feed, self.split.read, callbacks, owner)
+            return inference.evaluate(
+                self.preparer, feed, self.holder.split.read, callbacks, owner
+            )
 
     def predict(
         self,
@@ -181,7 +198,7 @@ class Trainer(Averaging):
         """Outputs for every row, streamed into host memory."""
         feed = self._feed("predict", callbacks, dataset, batch_size, steps)
         with contextlib.closing(feed):
-            return inference.predict(self, feed, callbacks, owner)
+            return inference.predict(self.preparer, feed, callbacks, owner)
 
     def _feed(
         self,
@@ -194,7 +211,7 @@ class Trainer(Averaging):
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
         return make_feed(
-            self,
+            self.preparer,
             dataset,
             batch_size,
             training=False,
@@ -212,34 +229,37 @@ class Trainer(Averaging):
             batch: ``(x, y, sample_weight)``.
             train: Whether the parameters are updated.
         """
-        split, programs = self.split, self.programs
-        exact, use = self.exact_rows(train), "train" if train else "test"
+        holder, preparer, programs = self.holder, self.preparer, self.preparer.programs
+        exact, use = preparer.exact_rows(train), "train" if train else "test"
         chunk = single_chunk(batch, self._rows(batch, use, exact), exact=exact)
         if not train:
             _, readings = programs.evaluate(
-                split.read(), self.fresh_totals("test"), *chunk.arguments, kept(0)
+                holder.split.read(),
+                preparer.fresh_totals("test"),
+                *chunk.arguments,
+                device_constant(0),
             )
-            return self.read_logs(readings.sent())
-        with defer_signals(), self.training("train_on_batch"):
-            state, done = self.own(self.initial_state(batch)), 0
+            return preparer.read_logs(readings.sent())
+        with defer_signals(), holder.training("train_on_batch"):
+            state, done = holder.own(preparer.initial_state(batch)), 0
             states = [state]
             try:
-                states[0], readings = memory.run_safely(
-                    programs, "train", state, chunk.arguments, states.append
+                states[0], readings = programs.train(
+                    state, *chunk.arguments, restore=states.append
                 )
                 done = 1
                 readings = readings.sent()
             finally:
-                self.adopt(states[-1], self.step + done)
-        return self.read_logs(readings)
+                holder.adopt(states[-1], holder.step + done)
+        return preparer.read_logs(readings)
 
     def predict_batch(self, batch: tuple) -> Any:
         """Outputs for one batch, on the host."""
-        exact = self.exact_rows(False)
+        exact = self.preparer.exact_rows(False)
         chunk = single_chunk(batch, self._rows(batch, "predict", exact), exact=exact)
-        arrays, sink = self.split.read(), OutputCollector(chunk.samples)
-        start = counted(self.next_draw())
-        outputs = self.programs.predict(arrays, chunk.data, None, start)
+        arrays, sink = self.holder.split.read(), OutputCollector(chunk.samples)
+        start = batch_number(self.preparer.next_draw())
+        outputs = self.preparer.programs.predict(arrays, chunk.data, None, start)
         sink.put(chunk, outputs)
         return sink.result()
 

@@ -20,7 +20,7 @@ from exburn.errors import ArgumentError, FileFormatError, NotBuiltError
 from exburn.layers import Dense, EinsumDense, Embedding, SpectralNormalization
 from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.transposed import ConvTranspose
-from exburn.module.building import materialize
+from exburn.module.building import materialize, require_built
 from exburn.module.selection import layer_paths
 from exburn.module.traversal import children, iter_modules, iter_weights
 from exburn.transforms.quantization import (
@@ -63,13 +63,8 @@ def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[st
         UnknownNameError: A pattern names no layer.
     """
     op = "add_lora"
-    rank, alpha = _checked(op, rank, alpha)
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    rank, alpha = _check_size(op, rank, alpha)
+    require_built(model, op)
     if adapted_layers(model):
         raise ArgumentError(
             op,
@@ -112,7 +107,7 @@ def adapt_layer(
 ) -> None:
     """Adds an adapter to one layer, of any size, and freezes its weight alone."""
     op = f"{layer.name}.enable_lora"
-    rank, alpha = _checked(op, rank, alpha)
+    rank, alpha = _check_size(op, rank, alpha)
     if not any(True for _ in iter_weights(layer)):
         raise NotBuiltError(op, "the layer has no weights before it is built")
     if layer.lora_enabled:
@@ -132,12 +127,10 @@ def adapt_layer(
     _put_beside(layer, term, a_initializer, b_initializer)
 
 
-def _checked(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
+def _check_size(op: str, rank: Any, alpha: Any) -> tuple[int, float]:
     rank = check_count(op, "rank", rank)
-    number = check_number(op, "alpha", rank if alpha is None else alpha)
-    if not number:
-        raise ArgumentError(op, f"alpha must be a number > 0, received {alpha!r}")
-    return rank, number
+    alpha = rank if alpha is None else alpha
+    return rank, check_number(op, "alpha", alpha, open_low=True)
 
 
 def restore(model: Any, record: dict[str, Any]) -> None:
@@ -338,13 +331,13 @@ def _sizes(term: LowRank) -> tuple[int, int]:
 def _term_of(layer: Any, rank: int, alpha: float) -> LowRank | None:
     name = "embeddings" if isinstance(layer, Embedding) else "kernel"
     weight = getattr(layer, name, None)
-    summed = _summed(layer) if weight is not None else None
+    summed = _summed_axes(layer) if weight is not None else None
     if weight is None or summed is None:
         return None
     return LowRank(name, tuple(weight.shape), summed, rank, alpha)
 
 
-def _summed(layer: Any) -> tuple[int, ...] | None:
+def _summed_axes(layer: Any) -> tuple[int, ...] | None:
     """The axes of the weight that A takes over."""
     if isinstance(layer, Dense | Embedding):
         return (0,)

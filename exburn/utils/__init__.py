@@ -19,14 +19,14 @@ from exburn.core.precision import standardize_dtype as standardize_dtype
 from exburn.data import PyDataset as PyDataset
 from exburn.data.packing import pack_x_y_sample_weight as pack_x_y_sample_weight
 from exburn.data.packing import unpack_x_y_sample_weight as unpack_x_y_sample_weight
-from exburn.saving.registration import *  # noqa: F403
+from exburn.saving.registration import *
 from exburn.utils import bounding_boxes as bounding_boxes
 from exburn.utils import legacy as legacy
 from exburn.utils.arrays import normalize as normalize
 from exburn.utils.arrays import pad_sequences as pad_sequences
 from exburn.utils.arrays import to_categorical as to_categorical
 from exburn.utils.config import Config as Config
-from exburn.utils.directories import *  # noqa: F403
+from exburn.utils.directories import *
 from exburn.utils.drawing import model_to_dot as model_to_dot
 from exburn.utils.drawing import plot_model as plot_model
 from exburn.utils.feature_space import FeatureSpace as FeatureSpace

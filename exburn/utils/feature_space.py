@@ -9,11 +9,11 @@ import numpy as np
 
 from exburn import backend
 from exburn.core import registry
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, DataError, NotBuiltError, unknown_name
 from exburn.layers.core.identity import Identity, Rescaling
 from exburn.layers.core.input import Input
-from exburn.layers.layout import check_choice
 from exburn.layers.merging.concatenate import Concatenate
 from exburn.layers.preprocessing.category_encoding import CategoryEncoding
 from exburn.layers.preprocessing.discretization import Discretization

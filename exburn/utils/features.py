@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from exburn.core import registry
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.module.layer import Layer
 
 __all__ = ["Cross", "Feature"]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_count, check_optional
 from exburn.errors import ArgumentError, DataError
 from exburn.utils.stream import Stream, fresh_seed
 
@@ -176,13 +176,10 @@ def timeseries_dataset_from_array(
     targets = None if targets is None else np.asarray(targets)
     start = 0 if start_index is None else start_index
     end = len(data) if end_index is None else end_index
-    for name, value in (
-        ("sequence_length", sequence_length),
-        ("sequence_stride", sequence_stride),
-        ("sampling_rate", sampling_rate),
-        ("batch_size", 1 if batch_size is None else batch_size),
-    ):
-        check_count(op, name, value)
+    sequence_length = check_count(op, "sequence_length", sequence_length)
+    sequence_stride = check_count(op, "sequence_stride", sequence_stride)
+    sampling_rate = check_count(op, "sampling_rate", sampling_rate)
+    batch_size = check_optional(check_count, op, "batch_size", batch_size)
     if not 0 <= start < end <= len(data):
         raise ArgumentError(
             op,

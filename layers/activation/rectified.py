@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
+from exburn.core import quick_trace
 from exburn.core.checks import check_float
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.kernels.relu import rectified
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
@@ -59,7 +59,7 @@ class ReLU(Layer):
         if is_float(x.dtype):  # integers stay integers
             x = self.cast(x)
         if not (self.threshold or self.negative_slope) and self.max_value is None:
-            return rectified(x)
+            return quick_trace.relu(x)
         # 0 * (x - threshold) would be NaN at -inf
         slope = self.negative_slope
         below = slope * (x - self.threshold) if slope else 0

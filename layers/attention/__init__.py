@@ -1,10 +1,7 @@
 """Layers in which positions read from each other."""
 
 from exburn.layers.attention.dot_product import AdditiveAttention, Attention
-from exburn.layers.attention.grouped_query import (
-    GroupedQueryAttention,
-    GroupQueryAttention,
-)
+from exburn.layers.attention.grouped_query import *
 from exburn.layers.attention.multi_head import MultiHeadAttention
 from exburn.layers.attention.rotary import RotaryEmbedding
 

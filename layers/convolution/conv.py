@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.core.checks import check_count
+from exburn.core import quick_trace
+from exburn.core.checks import check_choice, check_count
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.bias_add import biased
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.core.adaptable import Adaptable
-from exburn.layers.layout import (
-    channel_axis,
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-)
+from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.module.input_spec import InputSpec
 
 __all__ = ["Conv1D", "Conv2D", "Conv3D"]
@@ -124,7 +119,7 @@ class Convolution(Adaptable):
         """Bias and activation."""
         if self.use_bias:
             axis = channel_axis(self.data_format)
-            y = biased(y, self.cast(self.bias), axis)
+            y = quick_trace.add_bias(y, self.cast(self.bias), axis)
         return self.activation(y)
 
 
@@ -154,16 +149,7 @@ class Conv(Convolution):
         **kwargs,
     ):
         super().__init__(
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            bias_initializer,
-            bias_regularizer,
-            bias_constraint,
+            **arguments_for(Convolution, locals()),
             activity_regularizer=activity_regularizer,
             **kwargs,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from exburn import constraints, initializers, regularizers
 from exburn.core.checks import check_count
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import convolve
 from exburn.layers.convolution.conv import Convolution
@@ -38,16 +39,7 @@ class DepthwiseConv(Convolution):
         **kwargs,
     ):
         super().__init__(
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            bias_initializer,
-            bias_regularizer,
-            bias_constraint,
+            **arguments_for(Convolution, locals()),
             activity_regularizer=activity_regularizer,
             **kwargs,
         )
@@ -114,24 +106,7 @@ class SeparableConv(DepthwiseConv):
         bias_constraint=None,
         **kwargs,
     ):
-        super().__init__(
-            kernel_size,
-            strides,
-            padding,
-            depth_multiplier,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            depthwise_initializer,
-            bias_initializer,
-            depthwise_regularizer,
-            bias_regularizer,
-            activity_regularizer,
-            depthwise_constraint,
-            bias_constraint,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(DepthwiseConv, locals()), **kwargs)
         self.filters = check_count(type(self).__name__, "filters", filters)
         self.pointwise_initializer = initializers.get(pointwise_initializer)
         self.pointwise_regularizer = regularizers.get(pointwise_regularizer)

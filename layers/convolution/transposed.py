@@ -8,6 +8,7 @@ from jax import lax
 
 from exburn import constraints, initializers, regularizers
 from exburn.core.checks import check_count
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.kernels.conv.dispatch import convolve
@@ -43,16 +44,7 @@ class ConvTranspose(Convolution):
         **kwargs,
     ):
         super().__init__(
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            bias_initializer,
-            bias_regularizer,
-            bias_constraint,
+            **arguments_for(Convolution, locals()),
             activity_regularizer=activity_regularizer,
             **kwargs,
         )

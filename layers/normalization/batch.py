@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn import constraints, initializers, regularizers
-from exburn.core import forward_context
+from exburn import initializers
+from exburn.core import forward_context, quick_trace
 from exburn.core.checks import check_integer, check_number
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.relu import rectified
+from exburn.layers.normalization.layer import Scaled
 from exburn.module.input_spec import InputSpec
-from exburn.module.layer import Layer
 from exburn.module.variable import Weight
 from exburn.runtime.cached_trace import traced_once
 
@@ -25,7 +25,7 @@ __all__ = ["BatchNormalization"]
 
 
 @register_builtin
-class BatchNormalization(Layer):
+class BatchNormalization(Scaled):
     """Normalizes every channel by its mean and variance over the batch.
 
     ``y = (x - mean) / sqrt(variance + epsilon) * gamma + beta``
@@ -76,8 +76,6 @@ class BatchNormalization(Layer):
     """
 
     supports_masking = True
-    gamma: Weight | None = None
-    beta: Weight | None = None
     moving_mean: Weight
     moving_variance: Weight
     moving_stddev: Weight
@@ -105,21 +103,13 @@ class BatchNormalization(Layer):
         synchronized=False,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.axis = check_integer("BatchNormalization", "axis", axis)
         op = "BatchNormalization"
+        axis = check_integer(op, "axis", axis)
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
+        self.axis: int = axis
         self.momentum = check_number(op, "momentum", momentum, high=1.0)
-        self.epsilon = check_number(op, "epsilon", epsilon)
-        self.center = bool(center)
-        self.scale = bool(scale)
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
-        self.beta_regularizer = regularizers.get(beta_regularizer)
-        self.gamma_regularizer = regularizers.get(gamma_regularizer)
-        self.beta_constraint = constraints.get(beta_constraint)
-        self.gamma_constraint = constraints.get(gamma_constraint)
         self.renorm = bool(renorm)
         self.renorm_momentum = check_number(
             op, "renorm_momentum", renorm_momentum, high=1.0
@@ -137,22 +127,7 @@ class BatchNormalization(Layer):
                 hint="Use axis=-1 for channels in the last axis.",
             )
         axis, shape = self.axis, (input_shape[self.axis],)
-        if self.scale:
-            self.gamma = self.add_weight(
-                shape,
-                self.gamma_initializer,
-                name="gamma",
-                regularizer=self.gamma_regularizer,
-                constraint=self.gamma_constraint,
-            )
-        if self.center:
-            self.beta = self.add_weight(
-                shape,
-                self.beta_initializer,
-                name="beta",
-                regularizer=self.beta_regularizer,
-                constraint=self.beta_constraint,
-            )
+        self._add_scale(shape)
         variance = self.moving_variance_initializer
 
         def deviation(shape, dtype):
@@ -184,18 +159,18 @@ class BatchNormalization(Layer):
             rows = self._rows(x)
             if rows is not None:  # whatever the padding holds, it is not computed with
                 x = jnp.where(rows, x, 0)
-            keep = self._kept(x, mask, rows)
+            keep = self._kept_entries(x, mask, rows)
             held = None
             if self.renorm:
                 held = self.renorm_mean.get_value(), self.renorm_stddev.get_value()
-            y, mean, variance, share = _normalized(
+            y, mean, variance, share = _normalize(
                 x, keep, gamma, beta, held, channel, self.epsilon, self._clipping
             )
             self._follow(mean, variance, share)
         else:
             mean = self.moving_mean.get_value()
             variance = self.moving_variance.get_value()
-            y = _scaled(x, mean, variance, gamma, beta, channel, self.epsilon)
+            y = _scale(x, mean, variance, gamma, beta, channel, self.epsilon)
         return self.cast(y)
 
     def _rows(self, x):
@@ -206,7 +181,7 @@ class BatchNormalization(Layer):
             return None
         return rows.astype(bool).reshape((-1,) + (1,) * (x.ndim - 1))
 
-    def _kept(self, x, mask, rows):
+    def _kept_entries(self, x, mask, rows):
         """Which entries count, as booleans that broadcast to ``x``; None for all."""
         if mask is None:
             return rows
@@ -244,7 +219,7 @@ class BatchNormalization(Layer):
 
 # In lax, which is traced in a third of the time: there are 53 in a ResNet-50.
 @traced_once("channel", "epsilon", "clipping")
-def _normalized(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
+def _normalize(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
     """The batch by its own statistics.
 
     One pass over it needs E[x²] - E[x]², which is exact only if the mean is near zero.
@@ -269,7 +244,7 @@ def _normalized(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
         mean = _mean(kept, channel) / some
         square = _mean(lax.square(kept), channel) / some
     # relu, not maximum, whose gradient asks for ties: 15 kernels of a ResNet-50.
-    variance = rectified(lax.sub(square, lax.square(mean)))
+    variance = quick_trace.relu(lax.sub(square, lax.square(mean)))
     seen = lax.stop_gradient((lax.add(mean, lax.reshape(near, mean.shape)), variance))
     if renorm is not None:
         r, d = _correction(seen, renorm, epsilon, clipping)
@@ -278,7 +253,7 @@ def _normalized(x, keep, gamma, beta, renorm, channel, epsilon, clipping):
 
 
 @traced_once("channel", "epsilon")
-def _scaled(x, mean, variance, gamma, beta, channel, epsilon):
+def _scale(x, mean, variance, gamma, beta, channel, epsilon):
     return _affine(x, mean, variance, gamma, beta, channel, epsilon)
 
 

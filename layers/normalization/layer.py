@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from exburn import constraints, initializers, regularizers
 from exburn.core.checks import check_axis, check_count, check_number
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
 from exburn.kernels.layer_norm import standardized
@@ -72,7 +73,7 @@ class Scaled(Layer):
                 constraint=self.beta_constraint,
             )
 
-    def _scaled(self, y, shape):
+    def _scale_and_shift(self, y, shape):
         """``y * gamma + beta`` in float32, the weights reshaped to ``shape``."""
         if self.gamma is not None:
             y = y * self.cast(self.gamma, y.dtype).reshape(shape)
@@ -135,19 +136,8 @@ class LayerNormalization(Scaled):
         rms_scaling=False,
         **kwargs,
     ):
-        super().__init__(
-            axis,
-            epsilon,
-            center and not rms_scaling,
-            scale or rms_scaling,
-            beta_initializer,
-            gamma_initializer,
-            beta_regularizer,
-            gamma_regularizer,
-            beta_constraint,
-            gamma_constraint,
-            **kwargs,
-        )
+        center, scale = center and not rms_scaling, scale or rms_scaling
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
         self.rms_scaling = bool(rms_scaling)
 
     def build(self, input_shape):
@@ -168,7 +158,7 @@ class LayerNormalization(Scaled):
         else:
             y = standardized(inputs, axes, self.epsilon)
         shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
-        return self.cast(self._scaled(y, shape))
+        return self.cast(self._scale_and_shift(y, shape))
 
     def _weights_of(self, inputs):
         """``gamma`` and ``beta`` in float32; those that are not used change nothing."""
@@ -278,19 +268,7 @@ class GroupNormalization(Scaled):
         gamma_constraint=None,
         **kwargs,
     ):
-        super().__init__(
-            axis,
-            epsilon,
-            center,
-            scale,
-            beta_initializer,
-            gamma_initializer,
-            beta_regularizer,
-            gamma_regularizer,
-            beta_constraint,
-            gamma_constraint,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(Scaled, locals()), **kwargs)
         if groups != -1:
             groups = check_count("GroupNormalization", "groups", groups)
         if not isinstance(self.axis, int) or self.axis == 0:

@@ -13,17 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from exburn.core.checks import check_choice
 from exburn.core.precision import lowest_of
 from exburn.core.registry import register_builtin
 from exburn.kernels.conv.dispatch import runs_on_cpu
 from exburn.kernels.max_pool import largest, max_of_tiles
-from exburn.layers.layout import (
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-    spatial_axes,
-)
+from exburn.layers.layout import check_format, check_output, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
@@ -91,11 +86,11 @@ class _Windows:
         """Whether none overlaps, or lies off, the next one."""
         return self.size == self.steps
 
-    def reduced(self, x, initial, operation):
+    def reduce_windows(self, x, initial, operation):
         padding = self.padding.upper()
         return lax.reduce_window(x, initial, operation, self.size, self.steps, padding)
 
-    def _padded(self, x, fill):
+    def _pad(self, x, fill):
         """``x`` with its padding, without entries that no window reaches."""
         pads = [(0, 0)] * x.ndim
         if self.padding == "same":
@@ -108,7 +103,7 @@ class _Windows:
 
     def tiles(self, x, fill):
         """Windows that do not overlap, as axes of their own, and these axes."""
-        x, counts = self._padded(x, fill)
+        x, counts = self._pad(x, fill)
         shape, axes = [], []
         for axis, (n, w) in enumerate(zip(counts, self.size, strict=True)):
             shape.append(n)
@@ -117,9 +112,9 @@ class _Windows:
                 shape.append(w)
         return x.reshape(shape), tuple(axes)
 
-    def shifted(self, x, fill) -> list:
+    def entries_by_place(self, x, fill) -> list:
         """For each place in the window, the entries that all windows have there."""
-        x, counts = self._padded(x, fill)
+        x, counts = self._pad(x, fill)
         taps = []
         for place in np.ndindex(*self.size):
             ranges = zip(place, counts, self.steps, strict=True)
@@ -127,9 +122,9 @@ class _Windows:
             taps.append(lax.slice(x, place, ends, self.steps))
         return taps
 
-    def summed(self, x):
+    def sum_windows(self, x):
         """The sum of each window, along one axis after the other."""
-        x, counts = self._padded(x, 0)
+        x, counts = self._pad(x, 0)
         for axis in self.axes:
             size, step = self.size[axis], self.steps[axis]
             reach = (counts[axis] - 1) * step + 1
@@ -180,36 +175,36 @@ def _largest_in(x, windows: _Windows, on_cpu: bool):
     lowest = lowest_of(x.dtype)
 
     def whole(x):
-        return windows.reduced(x, lowest, lax.max)
+        return windows.reduce_windows(x, lowest, lax.max)
 
-    def tiled(x):
+    def tile_maxima(x):
         return max_of_tiles(*windows.tiles(x, lowest))
 
     if windows.apart and windows.entries <= 64:
         if on_cpu:
-            return _with_gradient_of(tiled, whole)(x)
-        return tiled(x)
+            return _with_gradient_of(tile_maxima, whole)(x)
+        return tile_maxima(x)
     if on_cpu and windows.entries <= 27:
-        return largest(windows.shifted(x, lowest))
+        return largest(windows.entries_by_place(x, lowest))
     return whole(x)
 
 
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _mean_in(x, windows: _Windows, on_cpu: bool):
     def whole(x):
-        return windows.reduced(x, np.float32(0), lax.add)
+        return windows.reduce_windows(x, np.float32(0), lax.add)
 
-    def tiled(x):
+    def tile_sums(x):
         tiles, axes = windows.tiles(x, 0)
         return tiles.sum(axes)
 
     wide = x.astype(jnp.float32)
     if windows.apart and on_cpu:
-        total = _with_gradient_of(tiled, whole)(wide)
+        total = _with_gradient_of(tile_sums, whole)(wide)
     elif windows.apart:
-        total = tiled(wide)
+        total = tile_sums(wide)
     elif sum(windows.size) <= 30:
-        total = windows.summed(wide)
+        total = windows.sum_windows(wide)
     else:
         total = whole(wide)
     return (total / windows.counts(x.shape)).astype(x.dtype)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_choice
 from exburn.core.symbolic_shapes import trace_shapes
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 
 __all__ = ["check_mode", "encode", "encoded_spec"]
 

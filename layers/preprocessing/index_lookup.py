@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.symbolic_shapes import spec_of
 from exburn.errors import ArgumentError, DataError, NotBuiltError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import (
     check_mode,
@@ -267,7 +266,7 @@ class IndexLookup(HostLayer):
         if mode == "int":
             return encoded_spec(inputs, mode, 0, "int32")
         if self.max_tokens is None or not self.pad_to_max_tokens:
-            self._known()  # it says how long the vectors are
+            self._require_vocabulary()  # it says how long the vectors are
         return encoded_spec(inputs, mode, self.depth, "float32")
 
     def call(self, inputs):
@@ -279,7 +278,7 @@ class IndexLookup(HostLayer):
 
     def numbers(self, tokens: list) -> list[int]:
         """The number of each token; -1 for what is left out of vectors."""
-        known = self._known().numbers
+        known = self._require_vocabulary().numbers
         unknown = self._first_oov if self.num_oov_indices == 1 else -1
         found = [known.get(token, unknown) for token in tokens]
         if self.num_oov_indices != 1:
@@ -293,7 +292,7 @@ class IndexLookup(HostLayer):
             ]
         return found
 
-    def _known(self) -> _Vocabulary:
+    def _require_vocabulary(self) -> _Vocabulary:
         if self._vocabulary.value is None:
             raise NotBuiltError(
                 self.name,
@@ -338,13 +337,13 @@ class IndexLookup(HostLayer):
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
         vectors = encode(np, numbers, mode, self.depth, np.float32)
         if self.output_mode == "tf_idf":
-            vectors[..., : self.vocabulary_size()] *= self._known().idf
+            vectors[..., : self.vocabulary_size()] *= self._require_vocabulary().idf
         return vectors
 
     def _tokens_of(self, numbers: Any) -> np.ndarray:
         """The way back: the token of every number."""
         numbers = np.asarray(numbers).astype(np.int64)
-        known = self._known()
+        known = self._require_vocabulary()
         listed = self._special() + known.tokens + [self.oov_token]
         table = self._array(listed)
         inside = (numbers >= 0) & (numbers < len(listed) - 1)

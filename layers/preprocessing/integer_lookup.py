@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_choice
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, DTypeError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.encoding import encode
 from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import integer_array, is_traced
@@ -84,22 +85,8 @@ class IntegerLookup(IndexLookup):
         check_choice(op, "vocabulary_dtype", vocabulary_dtype, ("int64",))
         if salt is not None and oov_method != "farmhash":
             raise ArgumentError(op, 'salt needs oov_method="farmhash"')
-        super().__init__(
-            max_tokens,
-            num_oov_indices,
-            mask_token,
-            oov_token,
-            vocabulary,
-            idf_weights,
-            invert,
-            output_mode,
-            sparse,
-            pad_to_max_tokens,
-            check_salt(op, salt),
-            oov_method,
-            name=name,
-            **kwargs,
-        )
+        salt = check_salt(op, salt)
+        super().__init__(**arguments_for(IndexLookup, locals()), name=name, **kwargs)
         self._autocast = False
 
     def _array(self, values: Any) -> np.ndarray:
@@ -145,13 +132,13 @@ class IntegerLookup(IndexLookup):
         vectors = encode(jnp, numbers, mode, self.depth, self.compute_dtype)
         if self.output_mode == "tf_idf":
             idf = np.zeros(self.depth, np.float32)
-            idf[: self.vocabulary_size()] = self._known().idf
+            idf[: self.vocabulary_size()] = self._require_vocabulary().idf
             vectors = vectors * self.cast(idf)
         return vectors
 
     def _numbers_inside(self, inputs):
         """The numbers inside a compiled program: a search in the sorted vocabulary."""
-        tokens = self._table(self._known().tokens)
+        tokens = self._table(self._require_vocabulary().tokens)
         order = np.argsort(tokens)
         places = jnp.searchsorted(jnp.asarray(tokens[order]), inputs)
         places = jnp.minimum(places, len(tokens) - 1)
@@ -167,7 +154,7 @@ class IntegerLookup(IndexLookup):
         return numbers
 
     def _tokens_inside(self, numbers):
-        listed = self._special() + self._known().tokens
+        listed = self._special() + self._require_vocabulary().tokens
         table = jnp.asarray(self._table([*listed, self.oov_token]))
         inside = (numbers >= 0) & (numbers < len(listed))
         return table[jnp.where(inside, numbers, len(listed))]

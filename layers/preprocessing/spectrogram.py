@@ -11,13 +11,13 @@ import numpy as np
 from exburn import initializers
 from exburn.config import epsilon
 from exburn.core import forward_context
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.precision import is_float
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 from exburn.kernels.conv.dispatch import convolve
-from exburn.layers.layout import channel_axis, check_choice, check_format
+from exburn.layers.layout import channel_axis, check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.ops.fourier import stft
@@ -299,7 +299,7 @@ class STFTSpectrogram(Layer):
         if self.data_format == "channels_last":
             x = x.swapaxes(1, 2)
         parts = [self._part(x, side) for side in self._initializers]
-        y = self._combined(parts)  # [batch, channels, frames, frequencies]
+        y = self._combine(parts)  # [batch, channels, frames, frequencies]
         if self.data_format == "channels_last":
             if self.expand_dims:
                 return jnp.moveaxis(y, 1, -1)
@@ -322,7 +322,7 @@ class STFTSpectrogram(Layer):
         )
         return y.reshape(batch, channels, *y.shape[1:])
 
-    def _combined(self, parts: list) -> Any:
+    def _combine(self, parts: list) -> Any:
         if self.mode in ("real", "imag"):
             return parts[0]
         real, imaginary = parts

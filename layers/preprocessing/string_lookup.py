@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT
 from exburn.layers.preprocessing.hashing import check_salt
@@ -85,22 +86,8 @@ class StringLookup(IndexLookup):
         **kwargs,
     ):
         self.encoding = encoding
-        super().__init__(
-            max_tokens,
-            num_oov_indices,
-            mask_token,
-            oov_token,
-            vocabulary,
-            idf_weights,
-            invert,
-            output_mode,
-            sparse,
-            pad_to_max_tokens,
-            check_salt("StringLookup", salt),
-            oov_method,
-            name=name,
-            **kwargs,
-        )
+        salt = check_salt("StringLookup", salt)
+        super().__init__(**arguments_for(IndexLookup, locals()), name=name, **kwargs)
 
     def _array(self, values: Any) -> np.ndarray:
         return string_array(type(self).__name__, values, self.encoding)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count, check_optional
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import TEXT, public_shape, spec_of
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
@@ -99,13 +98,11 @@ class TextVectorization(HostLayer):
         self.output_mode = check_mode(
             op, output_mode, "int", "multi_hot", "count", "tf_idf"
         )
-        self.output_sequence_length = output_sequence_length
-        if output_sequence_length is not None:
-            check_count(op, "output_sequence_length", output_sequence_length)
-            if self.output_mode != "int":
-                raise ArgumentError(
-                    op, 'output_sequence_length needs output_mode="int"'
-                )
+        self.output_sequence_length = check_optional(
+            check_count, op, "output_sequence_length", output_sequence_length
+        )
+        if self.output_sequence_length is not None and self.output_mode != "int":
+            raise ArgumentError(op, 'output_sequence_length needs output_mode="int"')
         refuse_sparse(op, sparse)
         if ragged:
             raise ArgumentError(
@@ -197,15 +194,15 @@ class TextVectorization(HostLayer):
     def _words(self, inputs: Any) -> tuple[list[list[str]], bool]:
         """The words of every text, and whether there was one text without a batch."""
         if self.split is None and _unequal(inputs):
-            texts = [self._standardized(self._texts(row)) for row in inputs]
+            texts = [self._standardize_texts(self._texts(row)) for row in inputs]
             rows = [row.reshape(-1).tolist() for row in texts]
-            return self._joined(rows), False
+            return self._join_ngrams(rows), False
         texts = self._texts(inputs)
         single = texts.ndim == 0
-        texts = self._standardized(texts.reshape(1) if single else texts)
+        texts = self._standardize_texts(texts.reshape(1) if single else texts)
         if self.split is None:
             rows = texts.reshape(len(texts), -1).tolist()
-            return self._joined(rows), single
+            return self._join_ngrams(rows), single
         self._check_rank(texts.shape)
         texts = texts.reshape(texts.shape[:-1]) if texts.ndim > 1 else texts
         flat = texts.reshape(-1)
@@ -215,7 +212,7 @@ class TextVectorization(HostLayer):
             rows = [text.split() for text in flat]
         else:
             rows = [list(text) for text in flat]
-        return self._joined(rows), single
+        return self._join_ngrams(rows), single
 
     def _check_rank(self, shape: tuple) -> None:
         if self.split is not None and len(shape) > 1 and shape[-1] != 1:
@@ -229,7 +226,7 @@ class TextVectorization(HostLayer):
     def _texts(self, inputs: Any) -> np.ndarray:
         return string_array("TextVectorization", inputs, self.encoding)
 
-    def _standardized(self, texts: np.ndarray) -> np.ndarray:
+    def _standardize_texts(self, texts: np.ndarray) -> np.ndarray:
         how = self.standardize
         if how is None:
             return texts
@@ -244,7 +241,7 @@ class TextVectorization(HostLayer):
         result[:] = flat
         return result.reshape(texts.shape)
 
-    def _joined(self, rows: list[list[str]]) -> list[list[str]]:
+    def _join_ngrams(self, rows: list[list[str]]) -> list[list[str]]:
         if self.ngrams is None:
             return rows
         return [
@@ -290,7 +287,7 @@ def _check_ngrams(op: str, ngrams: Any) -> tuple[int, ...] | None:
 
 
 def _unequal(inputs: Any) -> bool:
-    """Whether these are rows of words of different lengths."""
+    """Whether inputs are rows of words of different lengths."""
     rows = isinstance(inputs, list | tuple) and all(
         isinstance(row, list | tuple | np.ndarray) for row in inputs
     )

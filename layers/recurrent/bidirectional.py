@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core import registry
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 

@@ -8,20 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from exburn import activations, constraints, initializers, regularizers
-from exburn.core.checks import check_count, check_seed
-from exburn.errors import ArgumentError
+from exburn.core.checks import check_count, check_rate, check_seed
 from exburn.layers.recurrent.loop import Step
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 
 __all__ = ["RecurrentCell"]
-
-
-def check_rate(op: str, argument: str, rate: Any) -> float:
-    """The share of units to drop, if it is one."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise ArgumentError(op, f"0 <= {argument} < 1, received {rate!r}")
-    return float(rate)
 
 
 def dropout_mask(
@@ -101,8 +93,10 @@ class RecurrentCell(Layer):
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.recurrent_constraint = constraints.get(recurrent_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
-        self.dropout = check_rate(op, "dropout", dropout)
-        self.recurrent_dropout = check_rate(op, "recurrent_dropout", recurrent_dropout)
+        self.dropout = check_rate(op, "dropout", dropout, below_one=True)
+        self.recurrent_dropout = check_rate(
+            op, "recurrent_dropout", recurrent_dropout, below_one=True
+        )
         self.seed = check_seed(type(self).__name__, seed)
 
     @property
@@ -197,6 +191,6 @@ class RecurrentCell(Layer):
         return new[0], new if nested else new[0]
 
 
-def masked(x, w: dict, name: str):
+def apply_mask(x, w: dict, name: str):
     """``x`` with units dropped if the weights hold a mask of that name."""
     return x * w[name] if name in w else x

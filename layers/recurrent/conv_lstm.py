@@ -9,17 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from exburn.core import quick_trace
+from exburn.core.checks import check_choice
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.bias_add import on_channels
-from exburn.layers.layout import (
-    channel_axis,
-    check_choice,
-    check_format,
-    check_output,
-    check_sizes,
-)
-from exburn.layers.recurrent.cell import masked
+from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
+from exburn.layers.recurrent.cell import apply_mask
 from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.module.input_spec import InputSpec
@@ -40,18 +35,22 @@ class ConvLSTMStep(LSTMStep):
 
     def project(self, x, w):
         a = lax.conv_general_dilated(
-            masked(x, w, "input_mask"),
+            apply_mask(x, w, "input_mask"),
             w["kernel"],
             window_strides=self.strides,
             padding=self.padding.upper(),
             rhs_dilation=self.dilation_rate,
             dimension_numbers=self.numbers,
         )
-        return a + on_channels(w["bias"], a.ndim, self.axis) if "bias" in w else a
+        return (
+            a + quick_trace.align_channels(w["bias"], a.ndim, self.axis)
+            if "bias" in w
+            else a
+        )
 
     def combine(self, a, h, w):
         return a + lax.conv_general_dilated(
-            masked(h, w, "state_mask"),
+            apply_mask(h, w, "state_mask"),
             w["recurrent_kernel"],
             window_strides=(1,) * len(self.strides),
             padding="SAME",
@@ -181,43 +180,7 @@ class ConvLSTM(OwnCell):
         zero_output_for_mask=False,
         **kwargs,
     ):
-        cell = ConvLSTMCell(
-            self.rank,
-            filters,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            dtype=kwargs.get("dtype"),
-        )
-        super().__init__(
-            cell,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            zero_output_for_mask=zero_output_for_mask,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        super().__init__(ConvLSTMCell, {"rank": self.rank, **locals()}, **kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 3)
 
     def build(self, sequences_shape):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
@@ -31,11 +32,11 @@ class GRUStep(Step):
         return known(self.activation, self.recurrent_activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"][0] if "bias" in w else a
 
     def combine(self, a, h, w):
-        r = masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        r = apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
         if "bias" in w:
             r = r + w["bias"][1]
         return self.join(jnp.split(a, 3, axis=-1), jnp.split(r, 3, axis=-1))
@@ -62,14 +63,14 @@ class ResetBeforeGRUStep(GRUStep):
     gates = 0
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def advance(self, a, states, w):
         (h,) = states
         wide, units = _wide(h), h.shape[-1]
         kernel = w["recurrent_kernel"]
-        dropped = masked(h, w, "state_mask")
+        dropped = apply_mask(h, w, "state_mask")
         gates = a[..., : 2 * units] + dropped @ kernel[:, : 2 * units]
         gates = self.recurrent_activation(gates.astype(wide))
         update, reset = jnp.split(gates, 2, axis=-1)
@@ -128,24 +129,7 @@ class GRUCell(RecurrentCell):
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(RecurrentCell, locals()), **kwargs)
         self.recurrent_activation = recurrent_activation
         self.reset_after = bool(reset_after)
 
@@ -225,38 +209,7 @@ class GRU(OwnCell):
         zero_output_for_mask=False,
         **kwargs,
     ):
-        kwargs.pop("implementation", None)
-        cell = GRUCell(
-            units,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            reset_after=reset_after,
-            seed=seed,
-            dtype=kwargs.get("dtype"),
-        )
-        super().__init__(
-            cell,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            zero_output_for_mask=zero_output_for_mask,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        super().__init__(GRUCell, locals(), **kwargs)
         self.use_cudnn = check_use_cudnn("GRU", use_cudnn)
 
     recurrent_activation = of_cell("recurrent_activation")

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.initializers import Initializer
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
@@ -51,11 +52,11 @@ class LSTMStep(Step):
         return known(self.activation, self.recurrent_activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def combine(self, a, h, w):
-        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        return a + apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
 
     def finish(self, z, states):
         h, c = states
@@ -112,24 +113,7 @@ class LSTMCell(RecurrentCell):
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(RecurrentCell, locals()), **kwargs)
         self.recurrent_activation = recurrent_activation
         self.unit_forget_bias = bool(unit_forget_bias)
 
@@ -220,38 +204,7 @@ class LSTM(OwnCell):
         zero_output_for_mask=False,
         **kwargs,
     ):
-        kwargs.pop("implementation", None)
-        cell = LSTMCell(
-            units,
-            activation=activation,
-            recurrent_activation=recurrent_activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            unit_forget_bias=unit_forget_bias,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            dtype=kwargs.get("dtype"),
-        )
-        super().__init__(
-            cell,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            zero_output_for_mask=zero_output_for_mask,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        super().__init__(LSTMCell, locals(), **kwargs)
         self.use_cudnn = check_use_cudnn("LSTM", use_cudnn)
 
     recurrent_activation = of_cell("recurrent_activation")

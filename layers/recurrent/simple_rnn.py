@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from exburn.core.registry import register_builtin
-from exburn.layers.recurrent.cell import RecurrentCell, masked
+from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell
 
@@ -26,11 +26,11 @@ class SimpleRNNStep(Step):
         return known(self.activation)
 
     def project(self, x, w):
-        a = masked(x, w, "input_mask") @ w["kernel"]
+        a = apply_mask(x, w, "input_mask") @ w["kernel"]
         return a + w["bias"] if "bias" in w else a
 
     def combine(self, a, h, w):
-        return a + masked(h, w, "state_mask") @ w["recurrent_kernel"]
+        return a + apply_mask(h, w, "state_mask") @ w["recurrent_kernel"]
 
     def finish(self, z, states):
         z = z[0] if isinstance(z, tuple) else z
@@ -116,33 +116,4 @@ class SimpleRNN(OwnCell):
         zero_output_for_mask=False,
         **kwargs,
     ):
-        kwargs.pop("implementation", None)
-        cell = SimpleRNNCell(
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            recurrent_initializer=recurrent_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            recurrent_regularizer=recurrent_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            recurrent_constraint=recurrent_constraint,
-            bias_constraint=bias_constraint,
-            dropout=dropout,
-            recurrent_dropout=recurrent_dropout,
-            seed=seed,
-            dtype=kwargs.get("dtype"),
-        )
-        super().__init__(
-            cell,
-            return_sequences=return_sequences,
-            return_state=return_state,
-            go_backwards=go_backwards,
-            stateful=stateful,
-            unroll=unroll,
-            zero_output_for_mask=zero_output_for_mask,
-            activity_regularizer=activity_regularizer,
-            **kwargs,
-        )
+        super().__init__(SimpleRNNCell, locals(), **kwargs)

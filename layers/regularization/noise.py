@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
-from exburn.core.checks import check_number, check_seed
+from exburn.core.checks import check_number, check_rate, check_seed
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
@@ -85,7 +84,7 @@ class Dropout(Noise):
     Overfitting*, 2014.
     """
 
-    kept_as = {"rate": lambda v: _check_rate("Dropout", v)}
+    kept_as = {"rate": lambda v: check_rate("Dropout", "rate", v)}
 
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
@@ -264,7 +263,9 @@ class GaussianDropout(Noise):
     Overfitting*, 2014.
     """
 
-    kept_as = {"rate": lambda v: _check_rate("GaussianDropout", v, below_one=True)}
+    kept_as = {
+        "rate": lambda v: check_rate("GaussianDropout", "rate", v, below_one=True)
+    }
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
@@ -308,7 +309,7 @@ class AlphaDropout(Noise):
     Source: Klambauer et al., *Self-Normalizing Neural Networks*, 2017.
     """
 
-    kept_as = {"rate": lambda v: _check_rate("AlphaDropout", v, below_one=True)}
+    kept_as = {"rate": lambda v: check_rate("AlphaDropout", "rate", v, below_one=True)}
 
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
@@ -325,15 +326,6 @@ class AlphaDropout(Noise):
         limit = -1.6732632423543772 * 1.0507009873554805  # SELU at minus infinity
         scale = (share * (1 + rate * limit**2)) ** -0.5
         return jnp.where(keep, x, limit) * scale - scale * limit * rate
-
-
-def _check_rate(op: str, rate, below_one: bool = False) -> float:
-    number = isinstance(rate, int | float | np.number) and not isinstance(rate, bool)
-    if not number or not 0 <= rate <= 1 or (below_one and rate == 1):
-        raise ArgumentError(
-            op, f"0 <= rate {'<' if below_one else '<='} 1, received {rate!r}"
-        )
-    return float(rate)
 
 
 def _check_noise_shape(op: str, noise_shape) -> tuple | None:

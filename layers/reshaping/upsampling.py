@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_choice, check_format, check_sizes, spatial_axes
+from exburn.layers.layout import check_format, check_sizes, spatial_axes
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
-from exburn.ops.warping import rounded
+from exburn.ops.warping import round_to
 
 __all__ = ["UpSampling1D", "UpSampling2D", "UpSampling3D"]
 
@@ -43,7 +43,7 @@ class UpSampling(Layer):
             return _repeat(inputs, factors)
         shape = tuple(d * factors.get(i, 1) for i, d in enumerate(inputs.shape))
         wide = inputs.astype(jnp.float32)
-        return rounded(jax.image.resize(wide, shape, self.interpolation), inputs.dtype)
+        return round_to(jax.image.resize(wide, shape, self.interpolation), inputs.dtype)
 
 
 def _repeat(x, factors: dict[int, int]):

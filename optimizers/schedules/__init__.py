@@ -9,23 +9,10 @@ from typing import Any
 from exburn.core import registry
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 from exburn.optimizers.schedules.cosine import CosineDecay, CosineDecayRestarts
-from exburn.optimizers.schedules.decay import (
-    ExponentialDecay,
-    InverseTimeDecay,
-    PiecewiseConstantDecay,
-    PolynomialDecay,
-)
-from exburn.optimizers.schedules.epochs import (
-    CosineSchedule,
-    ExponentialSchedule,
-    StepSchedule,
-)
+from exburn.optimizers.schedules.decay import *
+from exburn.optimizers.schedules.epochs import *
 from exburn.optimizers.schedules.schedule import LearningRateSchedule
-from exburn.optimizers.schedules.warmup import (
-    LinearWarmup,
-    OneCycle,
-    WarmupStableDecay,
-)
+from exburn.optimizers.schedules.warmup import *
 
 __all__ = [
     "CosineDecay",

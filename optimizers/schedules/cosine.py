@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.optimizers.arguments import real, whole
+from exburn.core.checks import check_count, check_number, check_optional
 from exburn.optimizers.schedules.schedule import LearningRateSchedule, fraction
 
 __all__ = ["CosineDecay", "CosineDecayRestarts", "cosine"]
@@ -66,14 +66,18 @@ class CosineDecay(LearningRateSchedule):
         warmup_steps: int = 0,
     ):
         op = "CosineDecay"
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.decay_steps = whole(op, "decay_steps", decay_steps, low=1)
-        self.alpha = real(op, "alpha", alpha)
+        self.decay_steps = check_count(op, "decay_steps", decay_steps, floats=True)
+        self.alpha = check_number(op, "alpha", alpha)
         self.name = name
-        self.warmup_target = real(op, "warmup_target", warmup_target, optional=True)
-        self.warmup_steps = whole(op, "warmup_steps", warmup_steps)
+        self.warmup_target = check_optional(
+            check_number, op, "warmup_target", warmup_target
+        )
+        self.warmup_steps = check_count(
+            op, "warmup_steps", warmup_steps, 0, floats=True
+        )
 
     def __call__(self, step: Any) -> Any:
         start, warmup = self.initial_learning_rate, self.warmup_steps
@@ -133,15 +137,15 @@ class CosineDecayRestarts(LearningRateSchedule):
         name: str = "SGDRDecay",
     ):
         op = "CosineDecayRestarts"
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.first_decay_steps = whole(
-            op, "first_decay_steps", first_decay_steps, low=1
+        self.first_decay_steps = check_count(
+            op, "first_decay_steps", first_decay_steps, floats=True
         )
-        self.t_mul = real(op, "t_mul", t_mul, low=1.0)
-        self.m_mul = real(op, "m_mul", m_mul)
-        self.alpha = real(op, "alpha", alpha)
+        self.t_mul = check_number(op, "t_mul", t_mul, low=1.0)
+        self.m_mul = check_number(op, "m_mul", m_mul)
+        self.alpha = check_number(op, "alpha", alpha)
         self.name = name
 
     def __call__(self, step: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.schedules.schedule import LearningRateSchedule, fraction
 
 __all__ = [
@@ -54,11 +54,11 @@ class ExponentialDecay(LearningRateSchedule):
         name: str = "ExponentialDecay",
     ):
         op = type(self).__name__
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.decay_steps = whole(op, "decay_steps", decay_steps, low=1)
-        self.decay_rate = real(op, "decay_rate", decay_rate)
+        self.decay_steps = check_count(op, "decay_steps", decay_steps, floats=True)
+        self.decay_rate = check_number(op, "decay_rate", decay_rate)
         self.staircase = bool(staircase)
         self.name = name
 
@@ -101,11 +101,11 @@ class InverseTimeDecay(LearningRateSchedule):
         name: str = "InverseTimeDecay",
     ):
         op = type(self).__name__
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.decay_steps = whole(op, "decay_steps", decay_steps, low=1)
-        self.decay_rate = real(op, "decay_rate", decay_rate)
+        self.decay_steps = check_count(op, "decay_steps", decay_steps, floats=True)
+        self.decay_rate = check_number(op, "decay_rate", decay_rate)
         self.staircase = bool(staircase)
         self.name = name
 
@@ -145,9 +145,9 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         name: str = "PiecewiseConstant",
     ):
         op = "PiecewiseConstantDecay"
-        steps = [real(op, "boundaries", b) for b in boundaries]
+        steps = [check_number(op, "boundaries", b) for b in boundaries]
         self.boundaries = [int(b) if b.is_integer() else b for b in steps]
-        self.values = [real(op, "values", v) for v in values]
+        self.values = [check_number(op, "values", v) for v in values]
         self.name = name
         if not boundaries or len(self.values) != len(self.boundaries) + 1:
             raise ArgumentError(
@@ -206,12 +206,14 @@ class PolynomialDecay(LearningRateSchedule):
         name: str = "PolynomialDecay",
     ):
         op = "PolynomialDecay"
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.decay_steps = whole(op, "decay_steps", decay_steps, low=1)
-        self.end_learning_rate = real(op, "end_learning_rate", end_learning_rate)
-        self.power = real(op, "power", power, low=-math.inf)
+        self.decay_steps = check_count(op, "decay_steps", decay_steps, floats=True)
+        self.end_learning_rate = check_number(
+            op, "end_learning_rate", end_learning_rate
+        )
+        self.power = check_number(op, "power", power, low=-math.inf)
         self.cycle = bool(cycle)
         self.name = name
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count, check_number, check_optional
 from exburn.errors import NotBuiltError
-from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.schedules.cosine import cosine
 from exburn.optimizers.schedules.schedule import LearningRateSchedule
 
@@ -19,30 +20,28 @@ class _EpochSchedule(LearningRateSchedule):
 
     def __init__(self, initial_learning_rate: float, steps_per_epoch: int | None):
         op = type(self).__name__
-        self.initial_learning_rate = real(
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
-        self.steps_per_epoch = whole(
-            op, "steps_per_epoch", steps_per_epoch, low=1, optional=True
+        self.steps_per_epoch = check_optional(
+            check_count, op, "steps_per_epoch", steps_per_epoch, floats=True
         )
         self._told: tuple[int | None, int | None] = (None, None)
 
     def set_epochs(self, steps_per_epoch: int | None, epochs: int | None) -> bool:
-        told = (
-            whole(
-                "set_epochs", "steps_per_epoch", steps_per_epoch, low=1, optional=True
-            ),
-            whole("set_epochs", "epochs", epochs, low=1, optional=True),
-        )
+        check = partial(check_optional, check_count, "set_epochs", floats=True)
+        told = (check("steps_per_epoch", steps_per_epoch), check("epochs", epochs))
         changed, self._told = told != self._told, told
         return changed
 
     def _epochs_before(self, step: Any) -> Any:
         """e − 1, as float32."""
-        length = self._known("steps_per_epoch", self.steps_per_epoch, self._told[0])
+        length = self._require_length(
+            "steps_per_epoch", self.steps_per_epoch, self._told[0]
+        )
         return (jnp.asarray(step) // length).astype(jnp.float32)
 
-    def _known(self, name: str, own: int | None, told: int | None) -> int:
+    def _require_length(self, name: str, own: int | None, told: int | None) -> int:
         value = told if own is None else own
         if value is None:
             raise NotBuiltError(
@@ -87,8 +86,10 @@ class StepSchedule(_EpochSchedule):
     ):
         super().__init__(initial_learning_rate, steps_per_epoch)
         op = "StepSchedule"
-        self.epochs_per_step = whole(op, "epochs_per_step", epochs_per_step, low=1)
-        self.gamma = real(op, "gamma", gamma)
+        self.epochs_per_step = check_count(
+            op, "epochs_per_step", epochs_per_step, floats=True
+        )
+        self.gamma = check_number(op, "gamma", gamma)
 
     def __call__(self, step: Any) -> Any:
         drops = jnp.floor(self._epochs_before(step) / self.epochs_per_step)
@@ -125,7 +126,7 @@ class ExponentialSchedule(_EpochSchedule):
         steps_per_epoch: int | None = None,
     ):
         super().__init__(initial_learning_rate, steps_per_epoch)
-        self.gamma = real("ExponentialSchedule", "gamma", gamma)
+        self.gamma = check_number("ExponentialSchedule", "gamma", gamma)
 
     def __call__(self, step: Any) -> Any:
         return self.initial_learning_rate * self.gamma ** self._epochs_before(step)
@@ -166,11 +167,13 @@ class CosineSchedule(_EpochSchedule):
     ):
         super().__init__(initial_learning_rate, steps_per_epoch)
         op = "CosineSchedule"
-        self.min_learning_rate = real(op, "min_learning_rate", min_learning_rate)
-        self.epochs = whole(op, "epochs", epochs, low=1, optional=True)
+        self.min_learning_rate = check_number(
+            op, "min_learning_rate", min_learning_rate
+        )
+        self.epochs = check_optional(check_count, op, "epochs", epochs, floats=True)
 
     def __call__(self, step: Any) -> Any:
-        epochs = self._known("epochs", self.epochs, self._told[1])
+        epochs = self._require_length("epochs", self.epochs, self._told[1])
         done = jnp.minimum(self._epochs_before(step) / max(epochs - 1, 1), 1.0)
         span = self.initial_learning_rate - self.min_learning_rate
         return self.min_learning_rate + span * cosine(done)

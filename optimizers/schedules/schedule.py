@@ -12,9 +12,9 @@ import numpy as np
 
 from exburn.core import registry
 from exburn.core.batch_independence import our_class
+from exburn.core.checks import check_count
 from exburn.errors import require
 from exburn.module.layer.signature import init_names
-from exburn.optimizers.arguments import whole
 
 __all__ = ["LearningRateSchedule", "fraction"]
 
@@ -85,7 +85,7 @@ class LearningRateSchedule(abc.ABC):
         Raises:
             MissingDependencyError: matplotlib is not installed.
         """
-        steps = whole("plot", "steps", steps, low=1)
+        steps = check_count("plot", "steps", steps)
         if ax is None:
             reason = "drawing a schedule needs matplotlib"
             pyplot = require("matplotlib.pyplot", "plot", reason, extra="plot")

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError, unknown_name
-from exburn.optimizers.arguments import real, whole
 from exburn.optimizers.schedules.cosine import cosine
 from exburn.optimizers.schedules.schedule import LearningRateSchedule, fraction
 
@@ -45,9 +45,9 @@ class LinearWarmup(LearningRateSchedule):
         initial_learning_rate: float = 0.0,
     ):
         op = "LinearWarmup"
-        self.after = after if callable(after) else real(op, "after", after)
-        self.warmup_steps = whole(op, "warmup_steps", warmup_steps, low=1)
-        self.initial_learning_rate = real(
+        self.after = after if callable(after) else check_number(op, "after", after)
+        self.warmup_steps = check_count(op, "warmup_steps", warmup_steps, floats=True)
+        self.initial_learning_rate = check_number(
             op, "initial_learning_rate", initial_learning_rate
         )
 
@@ -106,13 +106,17 @@ class OneCycle(LearningRateSchedule):
         anneal: str = "cos",
     ):
         op = "OneCycle"
-        self.max_learning_rate = real(op, "max_learning_rate", max_learning_rate)
-        self.total_steps = whole(op, "total_steps", total_steps, low=2)
-        self.pct_start = real(
+        self.max_learning_rate = check_number(
+            op, "max_learning_rate", max_learning_rate
+        )
+        self.total_steps = check_count(op, "total_steps", total_steps, 2, floats=True)
+        self.pct_start = check_number(
             op, "pct_start", pct_start, high=1.0, open_low=True, open_high=True
         )
-        self.div_factor = real(op, "div_factor", div_factor, low=1.0)
-        self.final_div_factor = real(op, "final_div_factor", final_div_factor, low=1.0)
+        self.div_factor = check_number(op, "div_factor", div_factor, low=1.0)
+        self.final_div_factor = check_number(
+            op, "final_div_factor", final_div_factor, low=1.0
+        )
         if anneal not in ("cos", "linear"):
             raise unknown_name("anneal", anneal, ("cos", "linear"), op=op)
         self.anneal = anneal
@@ -172,11 +176,17 @@ class WarmupStableDecay(LearningRateSchedule):
         decay: str = "linear",
     ):
         op = "WarmupStableDecay"
-        self.max_learning_rate = real(op, "max_learning_rate", max_learning_rate)
-        self.total_steps = whole(op, "total_steps", total_steps, low=1)
-        self.warmup_steps = whole(op, "warmup_steps", warmup_steps)
-        self.decay_steps = whole(op, "decay_steps", decay_steps)
-        self.end_learning_rate = real(op, "end_learning_rate", end_learning_rate)
+        self.max_learning_rate = check_number(
+            op, "max_learning_rate", max_learning_rate
+        )
+        self.total_steps = check_count(op, "total_steps", total_steps, floats=True)
+        self.warmup_steps = check_count(
+            op, "warmup_steps", warmup_steps, 0, floats=True
+        )
+        self.decay_steps = check_count(op, "decay_steps", decay_steps, 0, floats=True)
+        self.end_learning_rate = check_number(
+            op, "end_learning_rate", end_learning_rate
+        )
         if decay not in ("linear", "cosine", "sqrt"):
             raise unknown_name("decay", decay, ("linear", "cosine", "sqrt"), op=op)
         self.decay = decay

@@ -230,7 +230,7 @@ def three_lists_of_metrics_for_two_outputs(b):
 OPTIMIZERS = {
     "negative_rate": ({"learning_rate": -0.1}, ArgumentError, "learning_rate"),
     "nan_rate": ({"learning_rate": float("nan")}, ArgumentError, "learning_rate"),
-    "text_rate": ({"learning_rate": "fast"}, DTypeError, "'fast'"),
+    "text_rate": ({"learning_rate": "fast"}, ArgumentError, "'fast'"),
     "beta": ({"beta_1": 1.5}, ArgumentError, "beta_1"),
     "two_clips": ({"clipnorm": 1.0, "clipvalue": 0.5}, ArgumentError, "clip"),
     "negative_clip": ({"clipnorm": -1.0}, ArgumentError, "clipnorm"),
@@ -248,7 +248,7 @@ def a_negative_learning_rate_later(b):
     b.model.optimizer.learning_rate = -1.0
 
 
-@bad(DTypeError, "learning_rate", "'slow'")
+@bad(ArgumentError, "learning_rate", "'slow'")
 def a_learning_rate_of_text_later(b):
     b.model.optimizer.learning_rate = "slow"
 

@@ -1,4 +1,4 @@
-"""The page's section "Quantization"; ``tests/quantization`` has more."""
+"""The page's section "Quantization"; ``tests/transforms/quantization`` has more."""
 
 import numpy as np
 import pytest

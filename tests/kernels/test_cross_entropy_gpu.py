@@ -18,6 +18,7 @@ WEIGHTED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_kernel_agrees_with_the_plain_form(request, dtype):
     scores, labels = batch(dtype)
@@ -50,6 +51,7 @@ def test_other_scores_are_read_by_xla(kernel):
     assert not kernel
 
 
+@pytest.mark.long_cases("sum-given0", "sum-given1", "sum-given2")
 @pytest.mark.parametrize("given", WEIGHTED)
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
 def test_weights_and_masks(request, given, reduction):
@@ -80,6 +82,7 @@ def test_weights_and_masks(request, given, reduction):
     assert calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_training_reads_scores_once(request, monkeypatch, dtype):
     x = np.random.default_rng(0).integers(0, CLASSES, (8, 4))

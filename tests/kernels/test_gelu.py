@@ -10,6 +10,7 @@ import pytest
 from exburn import activations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
     x = jnp.linspace(-8, 8, 401).astype(dtype)

@@ -10,6 +10,7 @@ from exburn.kernels import layer_norm as module
 from exburn.kernels import memory_bound
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axes", [(2,), (1, 2)])
 def test_both_forms_agree_with_all_their_derivatives(monkeypatch, axes):
     rng = np.random.default_rng(0)

@@ -1,5 +1,7 @@
 """What a layer is told when it is called: whether it is training, and the mask."""
 
+import inspect
+
 import jax
 import keras as peer
 import numpy as np
@@ -189,6 +191,7 @@ AFTER = {
 }
 
 
+@pytest.mark.long_cases("LSTM", "both ways", "dropout, GRU", "sequential")
 @pytest.mark.parametrize("name", AFTER)
 def test_masks_go_with_arrays_from_layer_to_layer(name):
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 4, 2, 3]])
@@ -237,3 +240,32 @@ def test_the_first_argument_may_go_by_its_name():
     image = np.ones((1, 4, 4, 2), np.float32)
     for layer in (L.Conv2D(2, 3), L.Conv2DTranspose(2, 3), L.SeparableConv2D(2, 3)):
         assert np.array_equal(layer(inputs=image), layer(image))
+
+
+def test_a_layer_adds_two_frames_to_a_call_within_a_pass():
+    names = []
+
+    class Probe(L.Layer):
+        def call(self, x):
+            names.extend(frame.function for frame in inspect.stack(0))
+            return x
+
+    class Outer(L.Layer):
+        def __init__(self):
+            super().__init__()
+            self.probe = Probe()
+
+        def call(self, x):
+            return self.probe(x)
+
+    layer = Outer()
+    layer.build((None, 1))
+    names.clear()
+    jax.jit(layer).trace(X)
+    assert names[:4] == ["call", "call_arrays", "__call__", "call"]
+
+
+def test_layers_and_optimizers_have_no_bases_of_their_own():
+    for cls in (L.Layer, exburn.optimizers.Optimizer):
+        own = [base for base in cls.__mro__ if base.__module__.startswith("exburn")]
+        assert own == [cls]

@@ -204,6 +204,7 @@ def test_half_precision_is_computed_in_float32():
     close(value, loss(LABELS_REFERENCE, logits.astype("float32")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sparse", [True, False])
 def test_crossentropy_of_probabilities_has_the_gradient_of_its_formula(sparse):
     one_hot = jax.nn.one_hot(LABELS_CLIPPED, 3)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exburn.losses.probabilities import EPSILON, clipped
+from exburn.losses.probabilities import EPSILON, clip_probability
 
 LOW, HIGH = np.float32(EPSILON), np.float32(1 - EPSILON)
 
@@ -16,12 +16,13 @@ def clip(p):
     return jnp.clip(p, EPSILON, 1 - EPSILON)
 
 
+@pytest.mark.long_cases("1")
 @pytest.mark.parametrize("order", [1, 2])
 def test_clipped_has_the_derivatives_of_clip(order):
     def slope(f):
         f = jax.grad(f)
         return jax.vmap(jax.grad(lambda p: f(p) ** 2) if order == 2 else f)(EDGES)
 
-    got = slope(lambda p: jnp.log(clipped(p)))
+    got = slope(lambda p: jnp.log(clip_probability(p)))
     np.testing.assert_allclose(got, slope(lambda p: jnp.log(clip(p))), rtol=1e-5)
-    assert np.isnan(jax.grad(clipped)(jnp.nan))
+    assert np.isnan(jax.grad(clip_probability)(jnp.nan))

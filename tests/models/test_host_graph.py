@@ -54,7 +54,6 @@ def mapped(words):
     return L.StringLookup(vocabulary=VOCABULARY)(words[:, None])
 
 
-# ------------------------------------------------------------------- as if mapped
 MINE, THEIRS = [WORDS, NUMBERS], [mapped(WORDS), NUMBERS]
 
 
@@ -94,50 +93,12 @@ def test_operation_by_operation_too():
     assert runs[0] == runs[1]
 
 
-def batches(words, size=10):
-    for start in range(0, len(words), size):
-        part = slice(start, start + size)
-        yield (words[part], NUMBERS[part]), Y[part]
-
-
-def test_loaders_are_encoded_batch_by_batch():
-    runs = [
-        model.fit(batches(words), verbose=0, validation_data=(x, Y)).history
-        for model, words, x in (
-            (looking_up(), WORDS.astype("S"), MINE),
-            (plain(), mapped(WORDS), THEIRS),
-        )
-    ]
-    assert runs[0] == runs[1]
-
-
-class Loader(exburn.utils.PyDataset):
-    def __len__(self):
-        return 7
-
-    def __getitem__(self, index):
-        part = slice(10 * index, 10 * index + 10)
-        return {"word": WORDS[part].tolist(), "n": NUMBERS[part]}, Y[part]
-
-
-def test_loaders_may_give_lists_of_strings_by_name():
-    model = looking_up()
-    word, number = model.inputs
-    named = exburn.Model({"word": word, "n": number}, model.outputs[0])
-    expected = model.predict(MINE, verbose=0)
-    np.testing.assert_array_equal(named.predict(Loader(), verbose=0), expected)
-    only = exburn.Model(word, L.StringLookup(vocabulary=VOCABULARY)(word))
-    lists = (WORDS[i : i + 35].tolist() for i in (0, 35))
-    np.testing.assert_array_equal(only.predict(lists, verbose=0), mapped(WORDS))
-
-
 def test_one_program_serves_all_epochs():
     model = looking_up()
     model.fit([WORDS[:64], NUMBERS[:64]], Y[:64], epochs=3, verbose=0)
     assert model.trace_counts["train"] == 1
 
 
-# ------------------------------------------------------------- texts of any length
 def sentiment(begin):
     vectorize = L.TextVectorization()
     vectorize.adapt(TEXTS)
@@ -145,33 +106,6 @@ def sentiment(begin):
     model = exburn.Sequential([*begin, vectorize, *rest])
     model.compile(exburn.optimizers.Adam(0.05), "cross_entropy", seed=0)
     return model
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
-def test_a_batch_is_padded_to_its_own_longest_text():
-    model = sentiment([exburn.Input((), dtype="string")])
-    vectorize, *rest = model.layers
-    model.fit(TEXTS, LABELS, epochs=6, batch_size=6, verbose=0)
-    found = model.predict(TEXTS[:8], batch_size=2, verbose=0)
-    for start in range(0, 8, 2):  # a mean over the padding, too, as in Keras
-        x = vectorize(TEXTS[start : start + 2])
-        for layer in rest:
-            x = layer(x)
-        np.testing.assert_allclose(found[start : start + 2], x, rtol=1e-5)
-    good, bad = model.predict(["good", "bad"], verbose=0).argmax(-1)
-    assert (good, bad) == (1, 0)
-
-
-def test_the_order_of_rows_is_that_of_arrays():
-    model = sentiment([exburn.Input((), dtype="string")])
-    seen = []
-    model.layers[0].standardize = lambda texts: seen.append(texts) or texts
-    model.fit(TEXTS, LABELS, epochs=2, batch_size=12, verbose=0)
-    epochs = [np.concatenate(seen[-6:-3]), np.concatenate(seen[-3:])]
-    assert [sorted(epoch) for epoch in epochs] == [sorted(TEXTS)] * 2
-    assert list(epochs[0]) != list(epochs[1])
-    assert all(list(epoch) != list(TEXTS) for epoch in epochs)
 
 
 @pytest.mark.long
@@ -187,7 +121,6 @@ def test_a_stack_without_input_begins_with_the_data():
     np.testing.assert_allclose(whole.predict(TEXTS, verbose=0).sum(-1), 1, rtol=1e-5)
 
 
-# --------------------------------------------------------------------- where it cuts
 def test_what_lookups_need_runs_on_the_host():
     word, kind = (exburn.Input((1,), dtype="string", name=n) for n in ("word", "kind"))
     size = exburn.Input((1,), name="size")
@@ -252,7 +185,6 @@ def test_integers_that_no_program_can_look_up():
     assert exburn.Model(number, small(number)).host_graph is None
 
 
-# -------------------------------------------------------------- copies, files, serving
 def copies(model, folder):
     path = folder / "model.exburn"
     model.save(path)
@@ -323,7 +255,6 @@ def test_a_step_of_ones_own_gets_encoded_inputs():
     assert np.isfinite(model.fit([WORDS, NUMBERS], Y, verbose=0).history["loss"][0])
 
 
-# ------------------------------------------------------------------------- errors
 WORD = exburn.Input((1,), dtype="string", name="word")
 
 

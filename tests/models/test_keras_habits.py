@@ -16,7 +16,6 @@ import exburn
 from exburn import layers
 from exburn.errors import (
     ArgumentError,
-    DataError,
     MissingFileError,
     NotBuiltError,
     ShapeError,
@@ -42,7 +41,6 @@ def trained(**settings):
     return model
 
 
-# -------------------------------------------------------------------------- data
 def test_weights_of_any_dtype_share_programs():
     model = trained()
     weight = np.arange(64) % 3
@@ -54,24 +52,6 @@ def test_weights_of_any_dtype_share_programs():
     assert model.trace_counts["train"] == 2 and model.trace_counts["evaluate"] == 1
 
 
-def test_whole_floats_for_an_integer_input():
-    ids = np.array([[1.0, 2.0, 3.0], [4.0, 0.0, 4.0]])
-    x = exburn.Input((3,), dtype="int32")
-    model = exburn.Model(x, layers.Embedding(5, 2)(x))
-    model.compile("sgd", "mse")
-    y = model.predict(ids.astype(int), verbose=0)
-    assert np.array_equal(model.predict(ids, verbose=0), y)
-    assert np.array_equal(model(ids.astype("float16")), y)
-    assert model.train_on_batch(ids, y) == 0
-    for call in (model.predict, model, lambda bad: model.fit(bad, y, verbose=0)):
-        for bad in (0.5, np.nan, np.inf):
-            with pytest.raises(DataError, match="must hold|finite"):
-                call(ids + bad)
-    with pytest.raises(DataError, match="from 0 to 4"):
-        model.predict(ids + 1, verbose=0)
-
-
-# ------------------------------------------------------------------------ losses
 class Activity(layers.Layer):
     def call(self, x):
         self.add_loss(0.1 * jnp.mean(jnp.square(x)))
@@ -104,61 +84,6 @@ def test_losses_are_those_of_the_last_call_and_the_weights():
     assert all(not isinstance(v, jax.core.Tracer) for v in model.losses)
 
 
-# ---------------------------------------------------------------------- deepcopy
-def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
-    model = trained()
-    before = model.predict(X, verbose=0)
-    twin, again = copy.deepcopy([model, model])
-    assert twin is again
-    np.testing.assert_array_equal(twin.predict(X, verbose=0), before)
-    twin.compile("adam", "mse")
-    twin.fit(X, Y, verbose=0)
-    np.testing.assert_array_equal(model.predict(X, verbose=0), before)
-    part = exburn.Model(twin.input, twin.layers[0].output)
-    np.testing.assert_array_equal(part(X), twin.layers[0](X))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimizer": exburn.optimizers.SGD(0.1, momentum=0.9, use_ema=True)},
-        {"loss": lambda y, x: (y - x) ** 2, "warmup": 3, "clip_norm": 1.0},
-        {"accumulate_gradients": 2, "steps_per_execution": 1, "metrics": ["mae"]},
-    ],
-    ids=["ema", "lambda", "accumulated"],
-)
-def test_deepcopy_of_a_compiled_model_goes_on_as_it(settings):
-    model = trained(**settings)
-    model.optimizer.learning_rate = 0.02
-    twin = copy.deepcopy(model)
-    assert twin.optimizer.iterations == model.optimizer.iterations > 0
-    ran = [m.fit(X, Y, epochs=2, verbose=0).history for m in (model, twin)]
-    assert ran[0] == ran[1]
-    twin.optimizer.learning_rate = 0.5
-    twin.fit(X, Y, verbose=0)
-    assert model.optimizer.learning_rate == pytest.approx(0.02)
-    assert model.evaluate(X, Y, verbose=0) != twin.evaluate(X, Y, verbose=0)
-
-
-def test_deepcopy_of_a_model_that_is_compiled_before_it_is_built():
-    model = exburn.Sequential([layers.Dense(3), layers.Dense(1)])
-    model.compile("adam", "mse")
-    twin = copy.deepcopy(model)
-    twin.fit(X, Y, verbose=0)
-    assert twin.built and not model.built
-
-
-def test_deepcopy_of_a_layer_before_it_is_built():
-    layer = layers.Dense(3)
-    layer.note = "kept"
-    twin = copy.deepcopy(layer)
-    assert twin.note == "kept"
-    layer(X)
-    assert not twin.built
-    assert not np.array_equal(layer.kernel[...], copy.deepcopy(twin)(X)[:4, :3])
-
-
-# ---------------------------------------------------------------------- optimizer
 def test_numbers_of_an_optimizer_are_read_and_assigned():
     model = trained(optimizer=exburn.optimizers.Adam(0.01))
     optimizer = model.optimizer
@@ -206,7 +131,6 @@ def test_an_unknown_optimizer_names_where_it_was_looked_for():
     assert "Did you mean 'adam'" in text
 
 
-# -------------------------------------------------------------------------- others
 def test_a_missing_file_is_both_kinds_of_error(tmp_path):
     model = trained()
     for kind in (FileNotFoundError, ArgumentError, ValueError, MissingFileError):
@@ -256,7 +180,6 @@ def test_a_given_name_makes_one_by_place_give_way():
     assert [w.path for w in model.weights][0] == "dense_1/kernel"
 
 
-# ------------------------------------------------------------------------- names
 def functional():
     x = exburn.Input((4,))
     return exburn.Model(x, layers.Dense(1, name="out")(layers.Dense(3)(x)))
@@ -299,7 +222,6 @@ def test_renaming_makes_room_in_another_model():
     assert joined.output_names == ["out", "out_b"]
 
 
-# -------------------------------------------------------------------------- loss
 def test_a_loss_may_be_kept_in_the_model_and_is_that_of_compile_after_it():
     class Own(exburn.Model):
         def __init__(self):
@@ -334,7 +256,6 @@ def test_a_model_of_a_fixed_batch_takes_other_numbers_of_rows():
         model(X[:5, :3])
 
 
-# ----------------------------------------------------------- dropout at inference
 def dropping(kind, package):
     """A model that drops out whatever it is told."""
     drop = package.layers.Dropout(0.25)

@@ -12,7 +12,7 @@ import exburn
 from exburn import layers
 from exburn.errors import ArgumentError
 
-X = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+ROWS = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
 
 
 class Batches(exburn.utils.PyDataset):
@@ -49,14 +49,6 @@ def test_a_py_dataset_keeps_its_order_unless_training_shuffles_it():
     assert sorted(data.order) == sorted([*range(7), *range(7)]) != data.order
 
 
-def test_on_batch_methods_return_the_batchs_own_values():
-    model = line()
-    ones = np.ones((2, 1), np.float32)
-    assert model.train_on_batch(ones, ones * 3) == pytest.approx(4)
-    assert model.train_on_batch(ones, ones * 2) == pytest.approx(1)
-    assert model.test_on_batch(ones, ones * 4) == pytest.approx(9)
-
-
 def test_batch_sizes_that_the_model_or_the_steps_fix():
     model = exburn.Sequential(
         [exburn.Input(batch_shape=(3, 4, 2)), layers.LSTM(2, stateful=True)]
@@ -67,7 +59,7 @@ def test_batch_sizes_that_the_model_or_the_steps_fix():
     assert model.predict(x, verbose=0).shape == (9, 2)
     with pytest.raises(ArgumentError, match="batch_size must be 3"):
         model.predict(x, batch_size=4, verbose=0)
-    history = line().fit(X[:, :1], X[:, :1], steps_per_epoch=2, verbose=0)
+    history = line().fit(ROWS[:, :1], ROWS[:, :1], steps_per_epoch=2, verbose=0)
     assert history.params["batch_size"] == 10
 
 
@@ -76,7 +68,7 @@ def test_only_outputs_with_a_loss_need_targets():
     hidden = layers.Dense(2, name="hidden")(inputs)
     model = exburn.Model(inputs, [layers.Dense(1, name="out")(hidden), hidden])
     model.compile("sgd", loss=["mse", None])
-    history = model.fit(X, X[:, :1], verbose=0).history
+    history = model.fit(ROWS, ROWS[:, :1], verbose=0).history
     assert list(history) == ["loss"]  # not out_loss as well: it is the same
 
 
@@ -86,7 +78,7 @@ def test_weights_may_be_a_column_and_weighted_metrics_say_so():
     weights = np.arange(20.0)
     logs = [
         model.evaluate(
-            X[:, :1], X[:, 1:2], sample_weight=w, verbose=0, return_dict=True
+            ROWS[:, :1], ROWS[:, 1:2], sample_weight=w, verbose=0, return_dict=True
         )
         for w in (weights, weights[:, None])
     ]
@@ -118,46 +110,6 @@ def test_int64_inputs_do_not_warn(tmp_path):
             assert serving(x).shape == (1, 2, 2)
             with pytest.raises(exburn.errors.DTypeError):
                 serving(x << 40)
-
-
-def test_clone_function_replaces_layers():
-    model = exburn.Sequential(
-        [exburn.Input((3,)), layers.Dense(2), layers.Dropout(0.1)]
-    )
-    outer_input = exburn.Input((3,))
-    outer = exburn.Model(outer_input, layers.Dropout(0.2)(model(outer_input)) * 2)
-
-    def stronger(layer):
-        if isinstance(layer, layers.Dropout):
-            return layers.Dropout(0.9, name=layer.name)
-        return layer.from_config(layer.get_config())
-
-    copy = exburn.models.clone_model(outer, clone_function=stronger, recursive=True)
-    assert copy.layers[-1].rate == copy.layers[1].layers[-1].rate == 0.9
-    copy.set_weights(outer.get_weights())
-    np.testing.assert_array_equal(copy(X), outer(X))
-
-
-class Times(layers.Layer):
-    def __init__(self, by=2, **kwargs):
-        super().__init__(**kwargs)
-        self.by = by
-
-    def call(self, x):
-        return x * self.by
-
-    def get_config(self):
-        return {**super().get_config(), "by": self.by}
-
-
-def test_a_functional_model_goes_through_pickle_with_its_training():
-    inputs = exburn.Input((3,))
-    model = exburn.Model(inputs, layers.Dense(1)(Times(3)(inputs)))
-    model.compile("adam", "mse", seed=0)
-    model.fit(X, X[:, :1], verbose=0)
-    again = pickle.loads(pickle.dumps(model))
-    both = [m.fit(X, X[:, :1], verbose=0).history for m in (model, again)]
-    assert both[0] == both[1]
 
 
 def test_strings_that_a_reader_yields_are_adapted_to(tmp_path):

@@ -136,5 +136,5 @@ def test_where_the_loss_is_not_at_hand_it_says_so(wrap, model):
     with pytest.raises(ArgumentError, match="line search"):
         made.compile(wrap(LBFGS()), "mse")
         made.fit(x, x[:, :1], verbose=0)
-    with pytest.raises(ArgumentError, match="at least 1"):
+    with pytest.raises(ArgumentError, match="≥ 1"):
         LBFGS(memory_size=0)

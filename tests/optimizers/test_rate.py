@@ -6,7 +6,7 @@ from tests.golden import keras
 from tests.optimizers.quadratic import ONES, PARAMS, Live, plain
 
 from exburn import optimizers
-from exburn.errors import ArgumentError, DTypeError, NotBuiltError, UnknownNameError
+from exburn.errors import ArgumentError, NotBuiltError, UnknownNameError
 from exburn.optimizers import (
     schedules,
 )
@@ -150,9 +150,9 @@ def test_rate_inside_a_program():
         ({"learning_rate": -1.0}, ArgumentError),
         ({"learning_rate": float("nan")}, ArgumentError),
         ({"learning_rate": [0.1, 0.2]}, ArgumentError),
-        ({"learning_rate": "fast"}, DTypeError),
+        ({"learning_rate": "fast"}, ArgumentError),
         ({"warmup_steps": -1}, ArgumentError),
-        ({"warmup_steps": 1.5}, DTypeError),
+        ({"warmup_steps": 1.5}, ArgumentError),
         ({"momentum": 0.5}, UnknownNameError),
     ],
 )

@@ -35,7 +35,7 @@ _IRREGULAR = frozenset(
     " won worn wound written".split()
 )
 _VERBS = frozenset("cut put read set shut split spread".split())  # imperatives, too
-_ADJECTIVES = frozenset("embed feed seed need speed".split())
+_ADJECTIVES = frozenset("embed feed seed reseed need speed".split())
 
 
 def sources(root: Path) -> list[Path]:

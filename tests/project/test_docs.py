@@ -84,6 +84,7 @@ def reader(tmp_path, monkeypatch):
     np.random.set_state(seeds[2])
 
 
+@pytest.mark.long
 def test_the_quickstart_of_the_readme_runs_as_printed(tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")

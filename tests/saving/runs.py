@@ -22,8 +22,8 @@ def make(seed=3, optimizer=None, dtype=None, **settings):
         MODELS[key] = model, {3: model.get_weights()}
     model, initial = MODELS[key]
     trainer = model._run.value.trainer
-    trainer.opt_state, trainer.step, trainer.epochs = None, 0, 0
-    trainer.reseed(seed)
+    trainer.holder.opt_state, trainer.holder.step, trainer.holder.epochs = None, 0, 0
+    trainer.holder.reseed(seed)
     if seed in initial:
         model.set_weights(initial[seed])
     else:
@@ -59,7 +59,7 @@ def outcome(model, history, *callbacks):
     """Everything that a run leaves behind, as bytes."""
     arrays = [
         *model.get_weights(),
-        *jax.tree.leaves(model._run.value.trainer.opt_state),
+        *jax.tree.leaves(model._run.value.trainer.holder.opt_state),
     ]
     states = [
         {k: v for k, v in c.state_dict().items() if k != "best_weights"}

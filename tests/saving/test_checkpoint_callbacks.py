@@ -29,6 +29,7 @@ from exburn.saving.checkpoint import CheckpointDirectory
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
+@pytest.mark.long_cases("4", "epoch")
 @pytest.mark.parametrize(
     "save_freq", ["epoch", pytest.param(1, marks=pytest.mark.slow), 4]
 )
@@ -56,6 +57,7 @@ def test_backup_and_restore(tmp_path, save_freq):
     assert len(os.listdir(tmp_path / "b")) == 1
 
 
+@pytest.mark.long
 def test_an_ended_run_stays_ended(tmp_path):
     """Stopped by a callback, within an epoch or at its end, or at the last epoch."""
     for stops in (Stops(1, 2), EarlyStopping("loss", baseline=0.0), Stops(9)):
@@ -71,6 +73,7 @@ def test_an_ended_run_stays_ended(tmp_path):
         assert outcome(model, history) == expected
 
 
+@pytest.mark.long
 def test_more_epochs_after_the_last(tmp_path):
     model = make()
     expected = outcome(model, fit(model, [StateCheckpoint(tmp_path / "a")], epochs=4))
@@ -83,6 +86,7 @@ def test_more_epochs_after_the_last(tmp_path):
     assert steps == [18, 24]
 
 
+@pytest.mark.long
 def test_a_second_fit_of_the_same_callbacks_begins_afresh(tmp_path):
     stopping = EarlyStopping("loss", patience=50)
     fit(make(), [stopping, StateCheckpoint(tmp_path)], epochs=2)
@@ -208,6 +212,7 @@ def test_files_of_the_newest_and_the_best(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["2.safetensors", "4.safetensors"]
 
 
+@pytest.mark.long
 def test_what_does_not_belong_together(tmp_path):
     saved = AtEveryPoint(tmp_path, keep=100)
     fit(make(steps_per_execution=2), [EarlyStopping("loss"), saved], epochs=2)

@@ -2,12 +2,21 @@
 
 from pathlib import Path
 
+import h5py
+import keras
 import numpy as np
 import pytest
 
 import exburn
-from exburn.errors import ArgumentError, FileFormatError, ShapeError
+from exburn import layers as exburn_layers
+from exburn.errors import (
+    ArgumentError,
+    FileFormatError,
+    ModelFormatError,
+    ShapeError,
+)
 
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
 X = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
 
 
@@ -188,3 +197,73 @@ def test_build_config_holds_the_shapes():
     model = exburn.Sequential([dense])
     model.build((None, 5))
     assert model.get_build_config() == {"input_shape": (None, 5)}
+
+
+def stack(k, shape, *layers):
+    return k.Sequential([k.Input(shape), *layers])
+
+
+def keeping(k, L):
+    """A model with layers that store more than weights, and under other names."""
+
+    class Table(L.Layer):
+        table = None
+
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
+            self.inner = L.Dense(2)
+
+        def call(self, x):
+            return self.inner(x * self.scale)
+
+        def save_own_variables(self, store):
+            super().save_own_variables(store)
+            store["table"] = self.table
+
+        def load_own_variables(self, store):
+            self.table = np.array(store["table"])
+            super().load_own_variables({"0": store["0"]})
+
+    class Named(L.Layer):
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+        def call(self, x):
+            return x * self.scale
+
+        def save_own_variables(self, store):
+            store["the_scale"] = np.array(self.scale)
+
+        def load_own_variables(self, store):
+            self.scale.assign(store["the_scale"])
+
+    return stack(k, (3,), Table(), L.Dense(4), Named())
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.weights.h5"])
+def test_layers_are_given_what_they_stored_in_files_of_keras(name, tmp_path):
+    theirs = keeping(keras, keras.layers)
+    theirs.layers[0].table = np.arange(5.0)
+    for weight in theirs.weights:
+        weight.assign(np.random.default_rng(0).random(tuple(weight.shape)))
+    write = theirs.save if name.endswith(".keras") else theirs.save_weights
+    write(tmp_path / name)
+    ours = keeping(exburn, exburn_layers)
+    report = ours.load_weights(tmp_path / name)
+    assert report.complete and len(report.loaded) == len(ours.weights)
+    np.testing.assert_array_equal(ours.layers[0].table, np.arange(5.0))
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(ours(x), theirs(x), rtol=1e-5)
+
+
+def test_what_a_layer_stored_may_not_grow_beyond_measure(tmp_path):
+    theirs = keeping(keras, keras.layers)
+    theirs.layers[0].table = np.zeros(1)
+    theirs.save_weights(path := tmp_path / "m.weights.h5")
+    with h5py.File(path, "a") as file:
+        group = next(g for g in file["layers"].values() if "table" in g["vars"])
+        del group["vars/table"]
+        chunks = {"chunks": (1 << 20,), "compression": "gzip"}
+        group["vars"].create_dataset("table", (1 << 27,), "f8", **chunks)
+    with pytest.raises(ModelFormatError, match="would take 1073741824 bytes"):
+        keeping(exburn, exburn_layers).load_weights(path)

@@ -48,6 +48,7 @@ def test_sigterm_is_handed_back_and_only_the_main_thread_takes_it(tmp_path):
     assert handlers[1] is before
 
 
+@pytest.mark.long_cases("batch")
 @pytest.mark.parametrize("where", ["batch", "validation", "epoch end", "train end"])
 def test_sigterm_saves_and_exits_with_143(tmp_path, where):
     """The signal comes at different moments of the third epoch."""
@@ -122,6 +123,7 @@ print("survived")
 """
 
 
+@pytest.mark.long
 def test_a_second_sigterm_ends_at_once():
     root = os.path.dirname(os.path.dirname(exburn.__file__))
     done = subprocess.run(

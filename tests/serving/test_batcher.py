@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from exburn import Serving
 from exburn.errors import (
     DeadlineExceededError,
     QueueFullError,
@@ -262,3 +263,15 @@ def test_pieces_are_joined_in_any_order_and_a_failure_ends_the_rest():
     assert queue.deliver(batch, part(0, 1, 2)) == []
     with pytest.raises(ValueError, match="boom"):
         request.answer.result(0)
+
+
+def test_a_full_queue_says_so(gate):
+    options = {"batch_size": 2, "batch_timeout": 0.0, "max_queue": 1}
+    with Serving(gate, example=gate.row(0), **options) as serving:
+        gate.block(serving)
+        waiting = serving.submit(gate.row(1.0))
+        with pytest.raises(QueueFullError, match="max_queue"):
+            serving(gate.row(2.0))
+        gate.open.set()
+        assert waiting.result(20).item() == 2
+        assert serving.statistics().requests["refused"] == 1

@@ -113,6 +113,7 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(compilations.note)
 
 
+@pytest.mark.long_cases("Rows-1000", "Trees-1000")
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
@@ -204,6 +205,7 @@ def test_the_count_of_compilations_counts(compilations):
     assert sum(compilations.seen.values()) >= 2
 
 
+@pytest.mark.long_cases("True")
 @pytest.mark.parametrize("drain", [True, False])
 def test_every_request_ends_whatever_happens_to_it(drain):
     """Cancelled, late, refused, or cut off by close: nobody waits for ever."""

@@ -13,7 +13,7 @@ import exburn
 from exburn import layers
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.training.feed.base import ArrayFeed, StreamFeed
-from exburn.training.feed.plan import grouped
+from exburn.training.feed.plan import fit_groups
 
 N = 4  # batches of a group; 203 rows in batches of 16 are 13 steps: 3 groups and 1
 
@@ -67,6 +67,7 @@ class Hooked(exburn.callbacks.Callback):
         self.seen.append(batch)
 
 
+@pytest.mark.long_cases("40")
 @pytest.mark.parametrize(  # 13 and 3 steps
     "rows", [pytest.param(203, marks=pytest.mark.slow), 40]
 )
@@ -119,6 +120,7 @@ def test_every_way_to_cut_the_steps_gives_the_same_bits(blobs):
     assert same_bits(streamed, whole)
 
 
+@pytest.mark.long
 def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     x, y = blobs
     whole, parts = network(), network()
@@ -156,10 +158,10 @@ def test_one_update_for_a_group_and_no_branch(blobs):
 
     plain = network(sgd(momentum=0.0), dropout=0.0)
     fit(plain, x, y, epochs=1)
-    trainer = plain._trainer("test")
+    trainer = plain._run.value.trainer
     batch = (jnp.zeros((2 * N, 16, 8)), jnp.zeros((2 * N, 16), jnp.int32), None)
-    state = trainer.initial_state()
-    programs = trainer.programs
+    state = trainer.preparer.initial_state()
+    programs = trainer.preparer.programs
     text = str(jax.make_jaxpr(programs.train_groups)(state, batch, None, None))
     assert "cond[" not in text
     assert text.count("scan[") == 2
@@ -184,6 +186,7 @@ class OwnStep(exburn.Sequential):
         return custom_step(state, data, self)
 
 
+@pytest.mark.long
 def test_own_steps_and_other_optimizers_accumulate_too(blobs):
     x, y = (v[:192] for v in blobs)
 
@@ -228,7 +231,7 @@ def test_feeds_cut_at_the_groups(steps, group, ragged):
     stream = StreamDataset(
         lambda *_: iter(batches), batches=None, reiterable=True, batch_size=4
     )
-    most, phase = grouped(16, group), 0
+    most, phase = fit_groups(16, group), 0
     feeds: list[ArrayFeed | StreamFeed] = [
         ArrayFeed(data, 4, most, group=group, exact_rows=exact, resident=resident)
         for exact in (False, True)

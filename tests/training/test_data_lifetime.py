@@ -37,6 +37,7 @@ def fail(*_):
     raise ValueError("told to")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "use",
     [
@@ -61,6 +62,7 @@ def test_loaders(no_collector, use):
     assert seen() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resident", [True, False])
 def test_arrays(no_collector, resident):
     model = classifier()

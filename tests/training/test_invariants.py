@@ -79,9 +79,9 @@ def test_models_give_the_same_numbers(call, monkeypatch):
         return model.predict(x, batch_size=8, verbose=0)
 
     moved = []
-    lightened = invariants._lightened
+    lightened = invariants._lighten
     monkeypatch.setattr(
-        invariants, "_lightened", lambda *a: moved.append(1) or lightened(*a)
+        invariants, "_lighten", lambda *a: moved.append(1) or lightened(*a)
     )
     found = run()
     assert moved

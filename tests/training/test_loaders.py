@@ -3,55 +3,16 @@
 import itertools
 import threading
 import warnings
-from typing import ClassVar
 
 import numpy as np
 import pytest
-from tests.training.batches import Batches, X, Y, threads
+from tests.training.batches import Batches, X, Y
+from tests.training.iterators import LABELS, ROWS, Restarting, classifier
 
 import exburn as keras
 from exburn.data import PyDataset, StreamDataset
-from exburn.errors import ArgumentError, RecompileWarning, ShapeError
+from exburn.errors import ArgumentError, RecompileWarning
 from exburn.training.feed.base import StreamFeed
-
-
-@pytest.mark.parametrize("op", ["fit", "validate", "evaluate", "predict", "hook"])
-def test_an_early_error_closes_the_loader_even_while_it_is_held(model, op):
-    class Rows(PyDataset):
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, index):
-            return (X[:4] if op == "hook" else X[:4, :3]), Y[:4]
-
-    def stop():
-        raise ShapeError("hook", "no")
-
-    rows = Rows(workers=2)
-    with pytest.raises(ShapeError) as caught:
-        if op == "validate":
-            model.fit(Batches(), validation_data=rows, verbose=0)
-        elif op == "hook":
-            begin = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: stop())
-            model.fit(rows, verbose=0, callbacks=begin)
-        else:
-            getattr(model, op)(rows, verbose=0)
-    assert threads() == [] and caught.value.__traceback__ is not None
-
-
-@pytest.mark.parametrize("where", ["epoch", "validation", "evaluation", "prediction"])
-def test_a_batch_of_another_width_is_told(model, where):
-    class Narrower(Batches):
-        def read(self, index):
-            x, y = super().read(index)
-            return x[:, : 3 if index == 7 else 4], y
-
-    options = {"validation_data": Narrower()} if where == "validation" else {}
-    method = {"evaluation": "evaluate", "prediction": "predict"}.get(where, "fit")
-    data = Batches() if where == "validation" else Narrower()
-    with pytest.raises(ShapeError) as caught:
-        getattr(model, method)(data, verbose=0, **options)
-    assert f"in batch 7 of the {where}, or after it" in caught.value.__notes__
 
 
 def test_one_generator_for_training_and_validation(model):
@@ -66,59 +27,6 @@ def test_one_generator_for_training_and_validation(model):
     batches = endless()  # as in Keras, each takes what comes next
     held = {"validation_data": batches, "validation_steps": 1}
     model.fit(batches, steps_per_epoch=2, verbose=0, **held)
-
-
-def test_what_measures_begins_with_the_first_batch_and_ends_with_the_last(model):
-    read = []
-
-    class Numbered(PyDataset):
-        def __len__(self):
-            return 5
-
-        def __getitem__(self, index):
-            read.append(index)
-            return X[index * 4 : index * 4 + 4], Y[index * 4 : index * 4 + 4]
-
-    loader = Numbered()
-    held = {"validation_data": loader, "validation_steps": 2, "epochs": 3}
-    history = model.fit(X, Y, verbose=0, **held).history
-    assert read == [0, 1] * 3
-    few = model.evaluate(X[:8], Y[:8], verbose=0, return_dict=True)
-    assert history["val_loss"][-1] == pytest.approx(few["loss"])
-    model.fit(loader, shuffle=False, steps_per_epoch=2, epochs=3, verbose=0)
-    assert read[6:] == [0, 1, 2, 3, 4, 0]  # training goes on
-    assert model.predict(loader, steps=9, verbose=0).shape[0] == 20
-    whole = model.evaluate(X[:20], Y[:20], verbose=0)
-    assert model.evaluate(loader, steps=9, verbose=0) == pytest.approx(whole)
-
-
-def test_what_never_ends_needs_steps(model):
-    class Endless(PyDataset):
-        def __getitem__(self, index):
-            return X[:4], Y[:4]
-
-    loader = Endless()
-    with pytest.raises(ArgumentError, match="steps_per_epoch must be given: the Endl"):
-        model.fit(loader, verbose=0)
-    with pytest.raises(ArgumentError, match="validation_steps must be given"):
-        model.fit(X, Y, validation_data=loader, verbose=0)
-    for op in ("evaluate", "predict"):
-        with pytest.raises(ArgumentError, match=f"{op}: steps must be given"):
-            getattr(model, op)(loader, verbose=0)
-    model.fit(loader, steps_per_epoch=2, verbose=0)
-
-
-def test_the_first_batch_of_a_loader_is_read_once(model):
-    class Loader(Batches):
-        opened = 0
-
-        def __iter__(self):
-            self.opened += 1
-            return super().__iter__()
-
-    loaders = Loader(), Loader()
-    model.fit(loaders[0], validation_data=loaders[1], epochs=2, verbose=0)
-    assert [loader.opened for loader in loaders] == [2, 2]
 
 
 FORMS = {  # lengths of the batches' rows, rows of a batch, steps and rows of the chunks
@@ -172,38 +80,6 @@ def test_a_short_batch_that_comes_first_is_padded_as_elsewhere(steps):
     assert model.trace_counts["train"] == 1
 
 
-class Restarting:
-    """An iterator that begins anew when it is asked for one."""
-
-    def __init__(self, column=False):
-        self.column = column
-
-    def __len__(self):
-        return 4
-
-    def __iter__(self):
-        self.at = 0
-        return self
-
-    def __next__(self):
-        if self.at == 4:
-            raise StopIteration
-        rows = slice(16 * self.at, 16 * self.at + 16)
-        self.at += 1
-        y = LABELS[rows]
-        return ROWS[rows], y[:, None] if self.column else y
-
-
-ROWS = np.random.default_rng(0).normal(size=(64, 5)).astype(np.float32)
-LABELS = (ROWS[:, 0] > 0).astype(np.int32)
-
-
-def classifier():
-    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])
-    model.compile("sgd", "cross_entropy", seed=0)
-    return model
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -218,30 +94,6 @@ def test_iterators_that_begin_anew_do_so_on_every_way(given):
     assert all(len(values) == 3 for values in history.values())
 
 
-def test_evaluation_of_fewer_batches_than_steps_warns_and_is_kept():
-    model = classifier()
-    with pytest.warns(UserWarning, match="ended after 4 of 10"):
-        made = model.predict((b for b in Restarting()), steps=10, verbose=0)
-    np.testing.assert_array_equal(made, model.predict(ROWS, batch_size=16, verbose=0))
-    with pytest.warns(UserWarning, match="ended after 4 of 10"):
-        loss = model.evaluate((b for b in Restarting()), steps=10, verbose=0)
-    assert loss == pytest.approx(model.evaluate(ROWS, LABELS, verbose=0))
-
-
-def test_the_first_epoch_is_the_one_that_is_looked_at():
-    class Told:
-        epochs: ClassVar = []
-
-        def __iter__(self):
-            return iter([(ROWS, LABELS)])
-
-        def set_epoch(self, epoch):
-            self.epochs.append(epoch)
-
-    classifier().fit(Told(), initial_epoch=3, epochs=5, verbose=0)
-    assert Told.epochs == [3, 4]
-
-
 def test_a_loader_that_keeps_its_workers_is_not_restarted_in_the_middle():
     stream = StreamDataset(
         lambda epoch: iter(Restarting()), batches=4, shared=True, name="DataLoader"
@@ -250,12 +102,6 @@ def test_a_loader_that_keeps_its_workers_is_not_restarted_in_the_middle():
     model.fit(stream, validation_data=stream, epochs=2, verbose=0)
     with pytest.raises(ArgumentError, match="steps_per_epoch"):
         model.fit(stream, validation_data=stream, steps_per_epoch=3, verbose=0)
-
-
-def test_nearly_endless_is_endless():
-    stream = StreamDataset(lambda epoch: iter(Restarting()), batches=2**59)
-    with pytest.raises(ArgumentError, match="never ends"):
-        classifier().fit(stream, verbose=0)
 
 
 @pytest.mark.parametrize("named", ["training", "validation"])

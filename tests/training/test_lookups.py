@@ -7,8 +7,9 @@ import pytest
 
 import exburn
 from exburn import layers
+from exburn.models.inspection import prepare_plan
 from exburn.training.memory import state_specs
-from exburn.training.prepare import Preparation
+from exburn.training.prepare import Preparer
 
 COLUMNS, ROWS = 5, 40
 X = np.random.default_rng(0).integers(0, ROWS, (48, COLUMNS)).astype("int32")
@@ -56,7 +57,7 @@ def in_loop():
 def trained(make, joins, monkeypatch):
     if not joins:
         never = property(lambda self: False)
-        monkeypatch.setattr(Preparation, "_repeats_lookups", never)
+        monkeypatch.setattr(Preparer, "_repeats_lookups", never)
     model = make()
     model.compile("adam", loss="mse")
     history = model.fit(X, Y, batch_size=20, epochs=2, verbose=0)
@@ -86,20 +87,22 @@ def test_training_is_as_with_a_gradient_for_each(make, monkeypatch):
 def test_a_step_adds_to_the_table_once():
     model = columns()
     model.compile("sgd", loss="mse")
-    trainer, _, batch = model._planned(8, X[:8], Y[:8])
+    trainer, _, batch = prepare_plan(model, 8, X[:8], Y[:8])
     chunk = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), batch)
-    program = trainer.programs.trace("train", state_specs(trainer, "train"), chunk)
+    program = trainer.preparer.programs.trace(
+        "train", state_specs(trainer.preparer, "train"), chunk
+    )
     assert str(program.jaxpr).count("scatter-add[") == 1
 
 
 def test_indices_of_no_row_are_those_of_the_nearest():
-    from exburn.training.lookups import with_gradients
+    from exburn.training.lookups import value_and_grad
 
     def loss(params, lookups):
         wrong = jnp.array([-3, 9])
         rows = [lookups.rows(params["t"], wrong + i) for i in (0, 1)]
         return sum(r.sum() for r in rows), None
 
-    _, grads = with_gradients(loss, {"t": jnp.ones((4, 2)), "unused": jnp.ones(3)})
+    _, grads = value_and_grad(loss)({"t": jnp.ones((4, 2)), "unused": jnp.ones(3)})
     assert grads["t"][:, 0].tolist() == [2, 0, 0, 2]
     assert grads["unused"].tolist() == [0, 0, 0]

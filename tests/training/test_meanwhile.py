@@ -1,7 +1,5 @@
 """What hooks do to the model while it trains, and what single batches compile."""
 
-import copy
-import pickle
 import threading
 
 import jax
@@ -12,8 +10,6 @@ import exburn as keras
 from exburn import layers
 from exburn.callbacks import LambdaCallback
 from exburn.errors import BusyError
-from exburn.training import trainer
-from exburn.training.feed.chunking import single_chunk
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((96, 4)).astype("float32")
@@ -26,19 +22,6 @@ def classifier(**options):
     )
     model.compile("adam", "cross_entropy", metrics=["accuracy"], seed=1, **options)
     return model
-
-
-@pytest.mark.parametrize("hook", ["on_train_begin", "on_epoch_begin"])
-def test_a_stop_before_the_first_batch_stops_after_the_first_chunk(hook):
-    model = classifier(steps_per_execution=2)
-
-    def stop(*_):
-        model.stop_training = True
-
-    callbacks = [LambdaCallback(**{hook: stop})]
-    history = model.fit(X, Y, batch_size=8, epochs=3, callbacks=callbacks, verbose=0)
-    assert history.epoch == [0]
-    assert int(model.optimizer.iterations) == 2
 
 
 @pytest.mark.parametrize(
@@ -65,51 +48,7 @@ def test_what_would_change_the_model_in_a_hook_is_refused(change):
     change(model)  # now it may
 
 
-@pytest.mark.parametrize("use", ["train", "test", "predict"])
-def test_single_batches_of_one_size_are_not_padded(use, monkeypatch):
-    model, taken = classifier(), []
-
-    def noted(batch, rows, *, exact):
-        taken.append(rows)
-        return single_chunk(batch, rows, exact=exact)
-
-    monkeypatch.setattr(trainer, "single_chunk", noted)
-
-    def run(rows):
-        if use == "predict":
-            return model.predict_on_batch(X[:rows])
-        return getattr(model, f"{use}_on_batch")(X[:rows], Y[:rows])
-
-    for rows in (33, 20, 3, 33, 2, 20, 3, 1):
-        run(rows)
-    assert taken == [33, 33, 3, 33, 3, 33, 3, 1]
-    for rows in range(65, 90):  # further sizes share a program
-        run(rows)
-    assert taken[8:] == [128] * 25
-    assert sum(model.trace_counts.values()) == 4
-    if use == "predict":
-        made = model.predict(X[:33], verbose=0)
-        np.testing.assert_allclose(run(33), made, atol=1e-6)
-
-
-def test_layers_and_optimizers_are_pickled_and_copied():
-    model = classifier()
-    model.fit(X, Y, verbose=0)
-    model.optimizer.learning_rate = 0.002
-    layer = pickle.loads(pickle.dumps(model.layers[0]))
-    np.testing.assert_array_equal(layer(X), model.layers[0](X))
-    for made in (
-        pickle.loads(pickle.dumps(model.optimizer)),
-        copy.deepcopy(model.optimizer),
-    ):
-        assert made.learning_rate == 0.002
-        other = classifier()
-        other.compile(made, "cross_entropy")
-        other.fit(X, Y, verbose=0)
-        other.optimizer.learning_rate = 0.1
-    assert model.optimizer.learning_rate == 0.002
-
-
+@pytest.mark.long_cases("adafactor", "adamw", "lion")
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lion", "adafactor"])
 def test_strict_promotion_of_dtypes(optimizer):
     with jax.numpy_dtype_promotion("strict"):

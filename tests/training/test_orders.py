@@ -33,6 +33,7 @@ def same(one, other):
     )
 
 
+@pytest.mark.long_cases("{'resident': False}")
 @pytest.mark.parametrize(
     "options",
     [{}, {"shuffle": "batch"}, {"steps_per_epoch": 3}, {"resident": False}],

@@ -4,12 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from flax import nnx
 
 import exburn
 from exburn import layers
+from exburn.models.preparing import prepare
 
 
+@pytest.mark.long
 def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     """One pure step, mapped over parameters and learning rates: sweeps stand on it."""
     x, y = blobs
@@ -18,16 +21,18 @@ def test_eight_models_train_side_by_side_under_vmap(blobs, classifier):
     states = []
     for i, rate in enumerate(rates):
         model = classifier(exburn.optimizers.Adam(float(rate)), seed=i, dropout=0.2)
-        model._prepare("fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
+        prepare(model, "fit", exburn.data.ArrayDataset(x[0], y[0]), train=True)
         trainer = model._run.value.trainer
-        states.append(jax.tree.map(jnp.copy, trainer.initial_state()))
-    single, singles = jax.jit(trainer.programs.step), []
+        states.append(jax.tree.map(jnp.copy, trainer.preparer.initial_state()))
+    single, singles = jax.jit(trainer.preparer.programs.steps.step), []
     for state in states:
         for bx, by in zip(x, y, strict=True):
             state = single(state, (bx, by, None), None)
         singles.append(state)
     stacked = jax.tree.map(lambda *v: jnp.stack(v), *states)
-    step = jax.jit(jax.vmap(trainer.programs.step, in_axes=(0, None, None)))
+    step = jax.jit(
+        jax.vmap(trainer.preparer.programs.steps.step, in_axes=(0, None, None))
+    )
     for bx, by in zip(x, y, strict=True):
         stacked = step(stacked, (bx, by, None), None)
     for i, single in enumerate(singles):
@@ -85,6 +90,7 @@ def test_nnx_jit_with_an_nnx_optimizer_trains_a_built_model(blobs):
     assert last < first
 
 
+@pytest.mark.long
 def test_nnx_modules_and_functions_stack(blobs):
     x, y = blobs
 

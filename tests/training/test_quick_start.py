@@ -9,17 +9,15 @@ import pytest
 
 import exburn
 from exburn import layers
-from exburn.core import forward_context
+from exburn.core import forward_context, quick_trace
 from exburn.initializers import GlorotUniform
-from exburn.kernels.bias_add import biased
 from exburn.kernels.max_pool import largest
 from exburn.kernels.padded_matmul import wide_product
-from exburn.kernels.relu import rectified
-from exburn.layers.normalization.batch import _normalized
+from exburn.layers.normalization.batch import _normalize
 from exburn.optimizers import Adam
 from exburn.optimizers.rules import bias_correction
 from exburn.random import SeedGenerator
-from exburn.training import memory
+from exburn.training import program
 
 X: Any = np.random.default_rng(0).standard_normal((4, 5, 5, 3)).astype(np.float32)
 ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
@@ -30,11 +28,11 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
 @pytest.mark.parametrize(
     "traced",
     [
-        lambda: jax.make_jaxpr(jax.grad(lambda x: rectified(x).sum()))(ROWS),
+        lambda: jax.make_jaxpr(jax.grad(lambda x: quick_trace.relu(x).sum()))(ROWS),
         lambda: jax.make_jaxpr(lambda x: wide_product(x, KERNEL, KERNEL[0]))(ROWS),
-        lambda: jax.make_jaxpr(lambda x: biased(x, V, 3))(X),
+        lambda: jax.make_jaxpr(lambda x: quick_trace.add_bias(x, V, 3))(X),
         lambda: jax.make_jaxpr(
-            lambda x: _normalized.__wrapped__(x, None, V, V, None, 3, 1e-3, ())
+            lambda x: _normalize.__wrapped__(x, None, V, V, None, 3, 1e-3, ())
         )(X),
         lambda: jax.make_jaxpr(Adam(0.1).apply_rule)(
             {"w": V}, {"w": {"m": V, "v": V}}, {"w": V}, np.float32(1), np.int32(0)
@@ -45,14 +43,14 @@ ROWS, KERNEL, V = X.reshape(-1, 3), jnp.eye(3, 6), X[0, 0, 0]
 def test_what_models_repeat_is_traced_without_inner_programs(traced):
     text = str(traced())
     inner = text.count(" jit[")
-    assert inner <= ("_adapted" in text)  # traced once for each shape
+    assert inner <= ("_adapt" in text)  # traced once for each shape
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
 def test_rectified_is_jax_nn_relu(dtype):
     odd = [] if dtype == "int32" else [jnp.nan, jnp.inf, -jnp.inf]
     x = jnp.array([-2.0, -0.0, 0.0, 1.5, *odd]).astype(dtype)
-    functions = [rectified, jax.nn.relu]
+    functions = [quick_trace.relu, jax.nn.relu]
     if odd:
         functions += [jax.grad(lambda x, f=f: f(x).sum()) for f in functions]
     ours, theirs, *slopes = (f(x) for f in functions)
@@ -118,7 +116,7 @@ def test_layers_that_share_a_seed_generator_draw_in_turn():
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5])
 def test_a_state_is_made_again_to_the_last_bit(value):
     array = jnp.full((3, 2), value)
-    remake = memory._kept(array)
+    remake = program._copy_to_host(array)
     copies = [c.cell_contents for c in remake.__closure__ or ()]
     held = any(isinstance(c, np.ndarray) for c in copies)
     array.delete()

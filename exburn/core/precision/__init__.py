@@ -2,15 +2,7 @@
 
 from exburn.core.precision.matmul import get_matmul_precision, set_matmul_precision
 from exburn.core.precision.names import is_float, lowest_of, standardize_dtype
-from exburn.core.precision.policies import (
-    CLASSES,
-    DTypePolicy,
-    FloatDTypePolicy,
-    Precision,
-    default_precision,
-    get_precision,
-    set_precision,
-)
+from exburn.core.precision.policies import *
 from exburn.core.precision.policy_map import DTypePolicyMap
 from exburn.core.precision.quantized import (
     AWQDTypePolicy,

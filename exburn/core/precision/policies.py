@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from exburn.core.precision.matmul import check_matmul
 from exburn.core.precision.names import DTYPES, is_float, standardize_dtype
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 
 __all__ = [
@@ -91,10 +91,10 @@ class DTypePolicy:
         name = policy if isinstance(policy, str) else getattr(policy, "name", None)
         if isinstance(name, str) and "_from_" in name:
             from exburn.core.precision.quantized import (
-                named,  # it derives from this class
+                parse_policy,  # it derives from this class
             )
 
-            return named(name)
+            return parse_policy(name)
         if isinstance(name, str) and name in _MIXED:
             policy = name
         return Precision(*_dtypes_of(policy))
@@ -302,8 +302,8 @@ def get_precision() -> DTypePolicy:
 
 
 def default_precision(policy: Any) -> AbstractContextManager[Any]:
-    """In the block, in this thread, new layers take this policy, not the process'."""
-    return scoped(_inside, Precision.of(policy))
+    """Gives new layers this policy, not the process', in the block and thread."""
+    return value_scope(_inside, Precision.of(policy))
 
 
 def set_precision(policy: Any) -> DTypePolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from exburn.core.checks import check_integer
 from exburn.core.precision.policies import DTypePolicy, Precision, get_precision
 from exburn.errors import ArgumentError, unknown_name
 
@@ -13,7 +14,7 @@ __all__ = [
     "Int4DTypePolicy",
     "QuantizedDTypePolicy",
     "QuantizedFloat8DTypePolicy",
-    "named",
+    "parse_policy",
 ]
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
@@ -103,13 +104,9 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
         self, mode: str, source_name: Any = None, amax_history_length: int = 1024
     ):
         super().__init__(mode, source_name)
-        if not isinstance(amax_history_length, int):
-            raise ArgumentError(
-                type(self).__name__,
-                "amax_history_length must be an integer, received "
-                f"{amax_history_length!r}",
-            )
-        self.amax_history_length = amax_history_length
+        self.amax_history_length = check_integer(
+            type(self).__name__, "amax_history_length", amax_history_length
+        )
 
     def get_config(self) -> dict[str, Any]:
         own = {"amax_history_length": self.amax_history_length}
@@ -233,7 +230,7 @@ class AWQDTypePolicy(_InBlocks):
         return self._size
 
 
-def named(name: str) -> QuantizedDTypePolicy:
+def parse_policy(name: str) -> QuantizedDTypePolicy:
     """The policy of a name such as ``"int4/64_from_float32"``.
 
     Raises:

@@ -8,16 +8,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_count, check_number
 from exburn.elixir.gradients.differences import coarsest, default_epsilon, numerical
 from exburn.elixir.gradients.programs import (
     gradients_of,
     loss_of,
     on_device,
     precise,
-    prepared,
+    prepare_batch,
 )
 from exburn.errors import ArgumentError
-from exburn.optimizers.arguments import real, whole
 
 __all__ = ["GradientCheck", "GradientRow", "check_gradients"]
 
@@ -126,13 +126,15 @@ def check_gradients(
             hint='Use method="numerical" or method="numerical_batch".',
         )
     if elements is not None:
-        elements = whole("check_gradients", "elements", elements, low=1)
+        elements = check_count("check_gradients", "elements", elements)
     if tolerance is not None:
-        tolerance = real("check_gradients", "tolerance", tolerance, open_low=True)
-    seed = whole("check_gradients", "seed", seed)
-    trainer, tree = prepared(model, batch, "check_gradients", method)
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+        tolerance = check_number(
+            "check_gradients", "tolerance", tolerance, open_low=True
+        )
+    seed = check_count("check_gradients", "seed", seed, 0)
+    trainer, tree = prepare_batch(model, batch, "check_gradients", method)
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     if not any(value.size for value in state.params.values()):
         raise ArgumentError(
             "check_gradients",
@@ -155,7 +157,7 @@ def check_gradients(
     loss = float(programs.further("loss", lambda: loss_of(programs))(state, data))
     step = default_epsilon(coarse, method)
     if epsilon is not None:
-        step = real("check_gradients", "epsilon", epsilon, open_low=True)
+        step = check_number("check_gradients", "epsilon", epsilon, open_low=True)
 
     def slopes(method: str, step: float) -> dict[str, np.ndarray]:
         found = numerical(
@@ -172,7 +174,7 @@ def check_gradients(
     wide, close = slopes(method, step), slopes(method, step / 4)
     allowed = {name: noise + tolerance / 5 * np.abs(c) for name, c in close.items()}
     corners = {n: np.abs(wide[n] - c) > allowed[n] for n, c in close.items()}
-    check = _compared(grads, close, corners, noise, tolerance)
+    check = _compare(grads, close, corners, noise, tolerance)
     if check.ok:
         return check
     # A corner at the weight itself bends both steps alike. There autodiff has the slope
@@ -184,10 +186,10 @@ def check_gradients(
             central, right = right, central
         between = np.abs(a - central) <= np.abs(right - central) + noise
         corners[name] |= between & (np.abs(a - close[name]) > allowed[name])
-    return _compared(grads, close, corners, noise, tolerance)
+    return _compare(grads, close, corners, noise, tolerance)
 
 
-def _compared(
+def _compare(
     grads: dict[str, np.ndarray],
     slopes: dict[str, np.ndarray],
     corners: dict[str, np.ndarray],

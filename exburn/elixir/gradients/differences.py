@@ -11,8 +11,8 @@ import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.core.checks import check_number
 from exburn.elixir.gradients.programs import loss_of, precise
-from exburn.optimizers.arguments import real
 from exburn.runtime.cost_model import count
 from exburn.training.memory import free_bytes
 from exburn.training.program import Programs
@@ -77,7 +77,7 @@ def numerical(
     """
     if epsilon is None:
         epsilon = default_epsilon(coarsest(state.params, compute), method)
-    epsilon = real("compute_gradients", "epsilon", epsilon, open_low=True)
+    epsilon = check_number("compute_gradients", "epsilon", epsilon, open_low=True)
     budget = free_bytes() // 8
     if jax.default_backend() == "cpu":
         budget = min(budget, _CPU_BYTES)
@@ -88,7 +88,7 @@ def numerical(
         for path, value in state.params.items()
     }
     # A program of its own, so that the moved values are rounded to their dtype.
-    high, low = programs.further("moved", lambda: _moved)(state.params, epsilon)
+    high, low = programs.further("moved", lambda: _step_ends)(state.params, epsilon)
     found = programs.further(
         f"{method} 2**{bits} bytes{' scaled' if scaled else ''}",
         lambda: _differences(programs, method, 2**bits, scaled),
@@ -98,7 +98,7 @@ def numerical(
     return {path: found[path].reshape(v.shape) for path, v in state.params.items()}
 
 
-def _moved(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
+def _step_ends(params: dict[str, jax.Array], epsilon: Any) -> tuple[Any, Any]:
     """Both ends of the step of every element; at least the numbers beside it."""
 
     def ends(step: Any, limit: float) -> dict[str, jax.Array]:

@@ -10,8 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.elixir.gradients.programs import gradients_of, loss_of, on_device, prepared
-from exburn.optimizers.arguments import whole
+from exburn.core.checks import check_count
+from exburn.elixir.gradients.programs import (
+    gradients_of,
+    loss_of,
+    on_device,
+    prepare_batch,
+)
 
 __all__ = ["profile_step"]
 
@@ -50,14 +55,14 @@ def profile_step(
 
     Source: ExBurn (Elixir), ``ExBurn.Training.profile_step``.
     """
-    runs = whole("profile_step", "runs", runs, low=1)
-    warmup = whole("profile_step", "warmup", warmup)
-    trainer, tree = prepared(model, batch, "profile_step", "autodiff")
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+    runs = check_count("profile_step", "runs", runs)
+    warmup = check_count("profile_step", "warmup", warmup, 0)
+    trainer, tree = prepare_batch(model, batch, "profile_step", "autodiff")
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     forward = programs.further("loss", lambda: loss_of(programs))
     both = programs.further("gradients", lambda: gradients_of(programs))
-    update = programs.further("update", lambda: programs.optimizer.update)
+    update = programs.further("update", lambda: programs.steps.optimizer.update)
     grads = both(state, data)
     chunk = jax.tree.map(lambda v: v[None], data)
     held = [jax.tree.map(jnp.copy, state)]  # each step consumes the one it is given

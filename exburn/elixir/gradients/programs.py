@@ -10,6 +10,8 @@ import jax
 from exburn.data import as_batch
 from exburn.errors import ArgumentError, DataError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.models.preparing import prepare
+from exburn.models.training_settings import require_trainer
 from exburn.training.overrides import overrides
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
@@ -21,14 +23,14 @@ __all__ = [
     "loss_of",
     "on_device",
     "precise",
-    "prepared",
+    "prepare_batch",
     "update_of",
 ]
 
 METHODS = ("autodiff", "numerical", "numerical_batch")
 
 
-def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
+def prepare_batch(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any]:
     """The model's trainer, ready for the batch, and the batch, checked."""
     check_model(op, model)
     if method not in METHODS:
@@ -40,7 +42,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
             f"a batch is (x, y) or (x, y, sample_weight), received {len(parts)} parts",
         )
     dataset = as_batch(*parts, op=op)
-    trainer = model._trainer(op)
+    trainer = require_trainer(model, op)
     own = overrides(model, "train_step")
     if own and not (op == "train_step" and method == "autodiff"):
         raise ArgumentError(
@@ -48,7 +50,7 @@ def prepared(model: Any, batch: Any, op: str, method: str) -> tuple[Trainer, Any
             f"{type(model).__name__} computes its gradients in its own train_step",
             hint="Use train_step(model, batch), or jax.grad on stateless_call.",
         )
-    model._prepare(op, dataset, train=True)
+    prepare(model, op, dataset, train=True)
     return trainer, dataset.tree
 
 
@@ -58,7 +60,7 @@ def on_device(tree: Any) -> Any:
 
 def loss_of(programs: Programs, scaled: bool = False) -> Callable:
     def loss(state: TrainState, batch: Any) -> jax.Array:
-        value, (plain, *_) = programs.loss(state.params, state, batch, None)
+        value, (plain, *_) = programs.steps.loss(state.params, state, batch, None)
         return value if scaled else plain
 
     return loss
@@ -67,7 +69,7 @@ def loss_of(programs: Programs, scaled: bool = False) -> Callable:
 def gradients_of(programs: Programs) -> Callable:
     def gradients(state: TrainState, batch: Any) -> dict[str, jax.Array]:
         def loss(params):
-            return programs.loss(params, state, batch, None)[1][0]
+            return programs.steps.loss(params, state, batch, None)[1][0]
 
         return jax.grad(loss)(state.params)
 
@@ -98,8 +100,8 @@ def update_of(programs: Programs) -> Callable:
     """One update from given gradients, everything else as in a training step."""
 
     def apply(state: TrainState, batch: Any, grads: Any) -> tuple[jax.Array, Any]:
-        _, (loss, _, others, *_) = programs.loss(state.params, state, batch, None)
-        params, opt_state = programs.optimizer.update(
+        _, (loss, _, others, *_) = programs.steps.loss(state.params, state, batch, None)
+        params, opt_state = programs.steps.optimizer.update(
             grads, state.opt_state, state.params
         )
         params = programs.split.constrain(params)

@@ -10,7 +10,7 @@ from exburn.elixir.gradients.differences import numerical
 from exburn.elixir.gradients.programs import (
     exact_gradients,
     on_device,
-    prepared,
+    prepare_batch,
     update_of,
 )
 from exburn.models.arguments import check_model
@@ -64,18 +64,18 @@ def train_step(
     with model.options(
         clip_norm=clip_norm, clip_value=clip_value, weight_decay=weight_decay
     ):
-        trainer, tree = prepared(model, batch, "train_step", method)
+        trainer, tree = prepare_batch(model, batch, "train_step", method)
         if method == "autodiff":
             logs = trainer.run_batch(tree, train=True)
             return logs.get("loss", float("nan")), model
-        programs, data = trainer.programs, on_device(tree)
-        state = trainer.initial_state()
+        programs, data = trainer.preparer.programs, on_device(tree)
+        state = trainer.preparer.initial_state()
         grads = numerical(
             programs, state, data, method, epsilon, model.compute_dtype, scaled=True
         )
         apply = programs.further("apply_gradients", lambda: update_of(programs))
         loss, state = apply(state, data, grads)
-        trainer.adopt(state, trainer.step + 1)
+        trainer.holder.adopt(state, trainer.holder.step + 1)
         return float(loss), model
 
 
@@ -123,9 +123,9 @@ def compute_gradients(
     Source: ExBurn (Elixir), ``ExBurn.Training.compute_gradients``, whose ``:autodiff``
     falls back to differences; here it is autodiff.
     """
-    trainer, tree = prepared(model, batch, "compute_gradients", method)
-    programs, data = trainer.programs, on_device(tree)
-    state = trainer.initial_state()
+    trainer, tree = prepare_batch(model, batch, "compute_gradients", method)
+    programs, data = trainer.preparer.programs, on_device(tree)
+    state = trainer.preparer.initial_state()
     if method == "autodiff":
         return exact_gradients(programs, state, data)
     return numerical(programs, state, data, method, epsilon, model.compute_dtype)

@@ -11,20 +11,9 @@ Example:
 
 from __future__ import annotations
 
-from exburn.elixir.management.files import (
-    deserialize_params,
-    export_params,
-    import_params,
-    serialize_params,
-)
+from exburn.elixir.management.files import *
 from exburn.elixir.management.running import compute_loss, forward, forward_pattern
-from exburn.elixir.management.values import (
-    clone,
-    info,
-    parameters,
-    to_device,
-    update_params,
-)
+from exburn.elixir.management.values import *
 
 __all__ = [
     "clone",

@@ -8,10 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_count
 from exburn.data import as_batch
 from exburn.models.arguments import check_model
+from exburn.models.inferring import require_predictor
+from exburn.models.preparing import on_device, prepare
+from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call
-from exburn.optimizers.arguments import whole
 
 __all__ = ["compute_loss", "forward", "forward_pattern"]
 
@@ -40,9 +43,9 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
     """
     check_model("forward", model)
     dataset = as_batch(x, op="forward")
-    trainer = model._predictor()
-    model._prepare("predict", dataset)
-    programs = trainer.programs
+    trainer = require_predictor(model)
+    prepare(model, "predict", dataset)
+    programs = trainer.preparer.programs
 
     def make() -> Callable:
         def forward(groups, x):
@@ -51,7 +54,7 @@ def forward(model: Any, x: Any, *, training: bool = False) -> Any:
 
         return forward
 
-    with model._on_device():
+    with on_device(model):
         program = programs.further(f"forward {training}", make)
         return program(programs.split.read(), dataset.tree[0])
 
@@ -83,7 +86,9 @@ def compute_loss(model: Any, predictions: Any, targets: Any) -> float:
     predictions, y, _ = as_batch(predictions, targets, op="compute_loss").tree
     loss = float(model.compute_loss(y=y, y_pred=predictions))
     if model.own_compute_loss is None:
-        model._trainer("compute_loss").objective.check_targets(y, predictions)
+        require_trainer(model, "compute_loss").preparer.objective.check_targets(
+            y, predictions
+        )
     return loss
 
 
@@ -107,7 +112,7 @@ def forward_pattern(model: Any, batch_size: int | None = None) -> dict[str, Any]
     """
     check_model("forward_pattern", model)
     if batch_size is not None:
-        batch_size = whole("forward_pattern", "batch_size", batch_size, low=1)
+        batch_size = check_count("forward_pattern", "batch_size", batch_size)
     called = inspect_call(model) if model.graph is None else None
     if called is None:
         outputs, fixed = model.output, True  # raises if there are none

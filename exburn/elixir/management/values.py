@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.core.precision import is_float
-from exburn.errors import DTypeError, NotBuiltError, ShapeError, unknown_name
+from exburn.errors import DTypeError, ShapeError, unknown_name
 from exburn.models.arguments import check_model
+from exburn.module.building import require_built
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
 
@@ -31,7 +32,7 @@ def parameters(model: Any) -> dict[str, jax.Array]:
         >>> {path: value.shape for path, value in parameters(model).items()}
         {'dense/kernel': (4, 3), 'dense/bias': (3,)}
     """
-    _built(model, "parameters")
+    _check_built(model, "parameters")
     return {path: weight.get_value() for path, weight, _ in iter_weights(model)}
 
 
@@ -55,7 +56,7 @@ def update_params(model: Any, params: Mapping[str, Any]) -> Any:
         [1.0, 1.0, 1.0]
     """
     op = "update_params"
-    _built(model, op)
+    _check_built(model, op)
     if not isinstance(params, Mapping):
         raise DTypeError(
             op, f"params must be a dict by path, received {type(params).__name__}"
@@ -154,10 +155,13 @@ def clone(model: Any) -> Any:
     }
     optimizer = type(run.optimizer).from_config(run.optimizer.get_config())
     twin.compile(optimizer, **settings)
-    if run.trainer.opt_state is not None:
+    if run.trainer.holder.opt_state is not None:
         trainer = twin._run.value.trainer
-        trainer.opt_state = jax.tree.map(jnp.copy, run.trainer.opt_state)
-        trainer.step, trainer.epochs = run.trainer.step, run.trainer.epochs
+        trainer.holder.opt_state = jax.tree.map(jnp.copy, run.trainer.holder.opt_state)
+        trainer.holder.step, trainer.holder.epochs = (
+            run.trainer.holder.step,
+            run.trainer.holder.epochs,
+        )
     return twin
 
 
@@ -174,12 +178,7 @@ def to_device(model: Any, device: Any) -> Any:
     return model.to_device(device)
 
 
-def _built(model: Any, op: str) -> None:
+def _check_built(model: Any, op: str) -> None:
     check_model(op, model)
-    if not model.built:
-        raise NotBuiltError(
-            op,
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, op)
     model._require_weights()

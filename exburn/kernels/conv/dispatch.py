@@ -26,7 +26,7 @@ import numpy as np
 from jax import lax
 
 from exburn.config import is_convolution_forms_enabled
-from exburn.core.scoped import scoped
+from exburn.core.scoped import value_scope
 from exburn.kernels.conv.cpu import cpu_form
 from exburn.kernels.conv.gpu import gpu_form
 from exburn.runtime.device import chosen_platform
@@ -119,7 +119,7 @@ def convolve(
 
 def for_other_platforms() -> AbstractContextManager[Any]:
     """Within the block convolutions are left to XLA: the program will run elsewhere."""
-    return scoped(_elsewhere, True)
+    return value_scope(_elsewhere, True)
 
 
 def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
@@ -128,7 +128,7 @@ def pointwise_products(wanted: bool | None) -> AbstractContextManager[Any]:
     With ``None``, and elsewhere, those in halves are. In float32 XLA takes longer to
     try kernels for them than for convolutions, unless it leaves Triton's out.
     """
-    return scoped(_products, wanted)
+    return value_scope(_products, wanted)
 
 
 def runs_on_cpu() -> bool:

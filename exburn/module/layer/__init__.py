@@ -7,6 +7,6 @@ same model has the same weights whatever the order in which it was built.
 
 from exburn.module.layer.layer import Layer
 from exburn.module.layer.signature import snake_case
-from exburn.module.layer.stateless import Bound, bound
+from exburn.module.layer.stateless import Bound, bind_arrays
 
-__all__ = ["Bound", "Layer", "bound", "snake_case"]
+__all__ = ["Bound", "Layer", "bind_arrays", "snake_case"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exburn.core import late_binding, registry
 from exburn.core.precision import DTypePolicy, DTypePolicyMap
@@ -10,15 +10,18 @@ from exburn.core.precision.policies import CLASSES
 from exburn.module.building import cast_weights
 from exburn.module.traversal import iter_modules
 
-__all__ = ["follow_map", "pack", "told"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["follow_map", "pack", "policy_for_keras", "quantize", "replace"]
 
 
 for _policy in CLASSES.values():
     registry.register_builtin(_policy)
 
 
-def told(layer: Any) -> DTypePolicy:
-    """A layer's policy as Keras tells it: a map, or with how weights are packed."""
+def policy_for_keras(layer: Any) -> DTypePolicy:
+    """A layer's policy as Keras has it: a map, or with how weights are packed."""
     if layer._given_policy is not None:
         return layer._given_policy
     packed = late_binding.apply("packed_policy", layer) if layer.built else None
@@ -53,6 +56,44 @@ def follow_map(layer: Any) -> None:
             cast_weights(part, part._policy)
 
 
+def quantize(
+    self: Layer,
+    mode: Any = None,
+    type_check: bool = True,
+    config: Any = None,
+    *,
+    block_size: int | None = None,
+) -> None:
+    """Stores the weights of the layer, and of those inside of it, in few bits.
+
+    In place; for a whole model there is ``model.quantize``, which returns another.
+
+    Args:
+        mode: ``"int8"``, ``"int8_dynamic"``, ``"int4"`` or ``"float8"``, as there.
+        type_check: For Keras code: classes derived from a layer's are quantized in
+            either case.
+        config: A configuration of ``exburn.quantizers`` instead of the mode.
+        block_size: Of int4: at least 2, or -1 for all that an output sums; 64 by
+            default.
+
+    Raises:
+        NotBuiltError: The layer has no weights yet.
+        UnknownNameError: There is no such mode.
+        ArgumentError: The layer is quantized already, has an adapter, or has no
+            weight that would get smaller; mode and configuration contradict each
+            other.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(64)
+        >>> layer.build((None, 32))
+        >>> layer.quantize("int8")
+        >>> layer.kernel.nbytes
+        2176
+    """
+    late_binding.apply("quantize", self, mode, config, block_size)
+
+
 @late_binding.supplies("pack")
 def pack(layer: Any) -> None:
     """Packs the weights of a layer that was given a quantized policy."""
@@ -62,7 +103,7 @@ def pack(layer: Any) -> None:
 
 
 def _own(layer: Any) -> DTypePolicy | None:
-    """What a layer was given for itself, if that is more than dtypes."""
+    """The policy that a layer was given for itself, if that is more than dtypes."""
     given = layer._given_policy
     return given[_path(layer)] if isinstance(given, DTypePolicyMap) else given
 

@@ -45,7 +45,7 @@ _made: weakref.WeakKeyDictionary[Any, SeedGenerator] = weakref.WeakKeyDictionary
 
 
 def iter_variables(root: Any) -> Iterator[tuple[str, Weight, bool]]:
-    """As ``iter_weights``, and after each layer's own weights the states of its seeds.
+    """``iter_weights``, and after each layer's own weights the states of its seeds.
 
     Args:
         root: A layer.

@@ -17,7 +17,7 @@ __all__ = ["CallInfo", "build_names", "check_name", "init_names", "snake_case"]
 
 
 class CallInfo:
-    """What a ``call`` method takes; looked up once a class.
+    """The arguments that a ``call`` method takes, looked up once a class.
 
     ``training`` is the default of its argument of that name, or ``None``; without a
     default it needs one.

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from exburn.core import forward_context
-from exburn.core.forward_context import advanced, key_of
+from exburn.core.forward_context import key_of, next_words
 from exburn.core.substitution import substituting
-from exburn.errors import DTypeError, ShapeError
+from exburn.errors import DTypeError, NotBuiltError, ShapeError
 from exburn.module.copying import paths_of, standing_for
 from exburn.module.layer.seeds import iter_variables
 from exburn.module.traversal import iter_weights
 
-__all__ = ["Bound", "bound", "stateless_call"]
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["Bound", "bind_arrays", "stateless_call"]
 
 
 @dataclasses.dataclass
@@ -40,13 +43,13 @@ class Bound:
         """Values of its ``non_trainable_variables`` now."""
         drew = self.ctx.drew
         return [
-            jnp.asarray(advanced(v) if drew else v) if is_seed else v.get_value()
+            jnp.asarray(next_words(v) if drew else v) if is_seed else v.get_value()
             for v, is_seed in self._rest
         ]
 
 
 @contextlib.contextmanager
-def bound(
+def bind_arrays(
     layer: Any, trained: Any, rest: Any, *, training: bool, op: str
 ) -> Iterator[Bound]:
     """A block within which a copy of a layer can be called on given arrays.
@@ -69,7 +72,7 @@ def bound(
         ("non_trainable_variables", rest, False),
     ):
         own = [(path, weight) for path, weight, learns in weights if learns is learned]
-        values |= _checked(f"{layer.name}.{op}", kind, own, list(given))
+        values |= _values_by_path(f"{layer.name}.{op}", kind, own, list(given))
     outer = forward_context.current()
     copy: Any = nnx.merge(*nnx.split(layer), copy=True)
     scope = standing_for(layer, copy)
@@ -99,28 +102,60 @@ def bound(
 
 
 def stateless_call(
-    layer: Any, trained: Any, rest: Any, args: tuple, kwargs: dict[str, Any]
-) -> tuple[Any, list, list]:
-    """Outputs, the other variables afterwards, and the losses that were added.
+    self: Layer,
+    trainable_variables,
+    non_trainable_variables,
+    *args,
+    return_losses: bool = False,
+    **kwargs,
+):
+    """A pure call: the weights come in as lists of arrays, and go out again.
 
     Args:
-        layer, trained, rest: As of ``bound``.
-        args, kwargs: What it is called with.
+        trainable_variables: Values in the order of ``trainable_variables``.
+        non_trainable_variables: The same for ``non_trainable_variables``.
+        *args: What the layer is called on.
+        return_losses: Whether the losses that layers added, and the penalties of
+            trained weights, are returned too.
+        **kwargs: More for the call, such as ``training=True``.
+
+    Returns:
+        ``(outputs, non_trainable_variables)``, and a list of losses if asked for.
 
     Raises:
+        NotBuiltError: The layer has no weights yet.
         ShapeError: The number of values or a shape differs.
+        DTypeError: The seed of a random layer is not of unsigned integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from exburn.layers import Dense
+        >>> layer = Dense(1)
+        >>> layer.build((None, 2))
+        >>> weights = [jnp.ones((2, 1)), jnp.ones(1)]
+        >>> y, _ = layer.stateless_call(weights, [], jnp.ones((1, 2)))
+        >>> y.tolist()
+        [[3.0]]
     """
-    outer, training = forward_context.current(), bool(kwargs.get("training"))
-    with bound(layer, trained, rest, training=training, op="stateless_call") as run:
-        run.ctx.asked = kwargs.get("training") is not None
+    if not self.built and not any(True for _ in iter_variables(self)):
+        raise NotBuiltError(
+            f"{self.name}.stateless_call",
+            "the layer must be built before its variables can be replaced",
+            hint="Call it once on data, or give the model an Input(shape).",
+        )
+    self._require_weights()
+    outer, training = forward_context.current(), kwargs.get("training")
+    given = trainable_variables, non_trainable_variables
+    with bind_arrays(self, *given, training=bool(training), op="stateless_call") as run:
+        run.ctx.asked = training is not None
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
     if outer is not None:  # a loss or a metric may follow
         outer.attach(outputs, run.ctx.attached(outputs)[1])
-    return result
+    return result if return_losses else result[:2]
 
 
-def _checked(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
+def _values_by_path(op: str, kind: str, own: list, given: list) -> dict[str, Any]:
     if len(own) != len(given):
         raise ShapeError(
             op,

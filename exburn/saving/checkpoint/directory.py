@@ -166,7 +166,7 @@ class CheckpointDirectory:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _refused(error, "cannot be listed", self.path) from error
+            raise _folder_error(error, "cannot be listed", self.path) from error
         return [self.path / name for name in names if _NAME.fullmatch(name)]
 
     # ------------------------------------------------------------------ writing
@@ -180,7 +180,7 @@ class CheckpointDirectory:
             return self
         with self._asking("cannot be opened"):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = self._locked()
+            self._lock = self._lock_folder()
             self._sweep()
         return self
 
@@ -196,7 +196,7 @@ class CheckpointDirectory:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _locked(self) -> int:
+    def _lock_folder(self) -> int:
         """A descriptor of the folder that holds its lock; a killed process loses it."""
         descriptor = os.open(self.path, os.O_RDONLY)
         end = time.monotonic() + _PATIENCE
@@ -324,7 +324,7 @@ class CheckpointDirectory:
         except CheckpointError:
             raise
         except Exception as error:
-            raise _refused(error, what, self.path) from error
+            raise _folder_error(error, what, self.path) from error
 
 
 def saved_at(place: str | os.PathLike[str]) -> Saved | None:
@@ -343,7 +343,7 @@ def saved_at(place: str | os.PathLike[str]) -> Saved | None:
     return CheckpointDirectory(path).latest()
 
 
-def _refused(error: Exception, what: str, path: Path) -> CheckpointError:
+def _folder_error(error: Exception, what: str, path: Path) -> CheckpointError:
     return CheckpointError(
         "checkpoint",
         f"the folder {what}: {error}",

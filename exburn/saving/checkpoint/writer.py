@@ -65,7 +65,7 @@ class CheckpointWriter:
 
     def open(self) -> None:
         """Takes the folder and removes what a killed process left in it."""
-        self._guarded(self.directory.open)
+        self._run_guarded(self.directory.open)
 
     def save(
         self,
@@ -97,7 +97,7 @@ class CheckpointWriter:
             self.damaged = set()
 
         if wait or not self.background:
-            self._guarded(write)
+            self._run_guarded(write)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="exburn-checkpoint")
@@ -113,12 +113,12 @@ class CheckpointWriter:
         """Returns when nothing is being written; tells the error of what was."""
         job, self._job = self._job, None
         if job is not None:
-            self._guarded(job.result)
+            self._run_guarded(job.result)
 
     def remove(self) -> None:
         """Deletes all checkpoints, and the folder."""
         self.wait()
-        self._guarded(self.directory.remove)
+        self._run_guarded(self.directory.remove)
 
     def close(self) -> None:
         """Waits, and lets go of the folder."""
@@ -130,7 +130,7 @@ class CheckpointWriter:
                 pool.shutdown()
             self.directory.close()
 
-    def _guarded(self, call: Callable[[], object]) -> None:
+    def _run_guarded(self, call: Callable[[], object]) -> None:
         try:
             call()
         except CheckpointError as error:

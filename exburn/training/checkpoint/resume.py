@@ -103,13 +103,15 @@ class Resume:
             CallbackError: A callback of the saved run is missing.
         """
         trained = {k.removeprefix(_PARAMS) for k in self.saved.arrays if _PARAMS in k}
-        if trainer.freeze_as(trained):  # a callback of the saved run may have done that
+        if trainer.preparer.freeze_as(
+            trained
+        ):  # a callback of the saved run may have done that
             warn(
                 f"fit: layers are frozen as in the run that is resumed; {len(trained)} "
                 f"weights are trained. A callback had changed that, or the model is "
                 "frozen otherwise now: then start without resuming.",
             )
-        target: TrainState = trainer.initial_state()
+        target: TrainState = trainer.preparer.initial_state()
         arrays = {k: v for k, v in self.saved.arrays.items() if k.startswith("state/")}
         if not self.within:  # the next epoch begins with fresh totals
             totals = {k: v for k, v in flatten(target).items() if _is_total(k)}
@@ -121,12 +123,12 @@ class Resume:
             if name not in present:
                 self._callbacks.pop(name, None)
         callbacks.load_state_dict(self._callbacks)
-        trainer.adopt(state)
-        trainer.reseed(self.saved.run["seed"])
-        trainer.epochs = self.earlier + self.epoch + self.within
+        trainer.holder.adopt(state)
+        trainer.holder.reseed(self.saved.run["seed"])
+        trainer.holder.epochs = self.earlier + self.epoch + self.within
         self._state = state
 
-    def shown(self, state: TrainState) -> TrainState:
+    def state_for_hooks(self, state: TrainState) -> TrainState:
         """What hooks see before the restored state takes the place of the module's.
 
         It is in the same dictionaries: in others its arrays would seem to be somebody

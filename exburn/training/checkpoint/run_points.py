@@ -94,7 +94,9 @@ class Checkpointing:
         self.run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
-        self._before: int = trainer.step  # batches before this fit, or this epoch
+        self._before: int = (
+            trainer.holder.step
+        )  # batches before this fit, or this epoch
         self._snapshot = Snapshot()
         self._busy: list[CheckpointWriter] = []  # those that may read the snapshot
         self._logs: dict[str, Any] = {} if resume is None else resume.logs
@@ -113,7 +115,7 @@ class Checkpointing:
     def after_chunk(self, epoch: int, batch: int, readings: Readings) -> None:
         """A point within an epoch."""
         if self.active:
-            read = functools.partial(self.trainer.read_logs, readings)
+            read = functools.partial(self.trainer.preparer.read_logs, readings)
             self._offer(epoch, batch, read, ended=False)
 
     def after_epoch(self, epoch: int, batch: int, logs: dict[str, Any]) -> None:
@@ -135,7 +137,7 @@ class Checkpointing:
         point = RunPoint(epoch, batch, step, ended, last, read)
         # Whole states are saved from the trainer's arrays, the rest from the module's.
         light = not last and self.callbacks.light_in("on_checkpoint")
-        self.trainer.call_hook(self.callbacks.on_checkpoint, point, light=light)
+        self.trainer.holder.call_hook(self.callbacks.on_checkpoint, point, light=light)
         if point._requests:
             self._save(point, validating)
         if last:
@@ -147,7 +149,7 @@ class Checkpointing:
         self._busy = []
         extra: dict[str, np.ndarray] = {}
         run = self._describe(point, validating, extra)
-        arrays = flatten(self.trainer.state)
+        arrays = flatten(self.trainer.holder.state)
         place = {
             "step": point.step,
             "epoch": point.epoch + point.ended,
@@ -175,8 +177,8 @@ class Checkpointing:
         return {
             "versions": {"jax": jax.__version__, "numpy": np.__version__},
             "ended": point.ended,
-            "seed": self.trainer.seed,
-            "epochs": self.trainer.epochs,
+            "seed": self.trainer.holder.seed,
+            "epochs": self.trainer.holder.epochs,
             "stop": bool(self.owner.stop_training),
             "logs": encode(self._logs, arrays, "logs"),
             "plan": {"length": feed.length, "group": feed.group},

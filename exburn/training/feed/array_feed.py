@@ -15,10 +15,15 @@ from exburn.errors import ExBurnError
 from exburn.module.building import spec_like
 from exburn.runtime.device import chosen_platform
 from exburn.runtime.threads import Prefetch
-from exburn.runtime.transfer import kept
+from exburn.runtime.transfer import device_constant
 from exburn.training.feed.chunk import LITTLE, Chunk
 from exburn.training.feed.gather import HostGather
-from exburn.training.feed.plan import balanced, bucket, power_of_two, shared
+from exburn.training.feed.plan import (
+    balance_length,
+    bucket,
+    choose_length,
+    power_of_two,
+)
 
 __all__ = ["ArrayFeed", "row_order"]
 
@@ -91,9 +96,11 @@ class ArrayFeed:
         even = self.steps % group == 0
         groups = max((whole - (-phase % group if even else 0)) // group, 1)
         most = most_steps // group
-        self.length = min(groups, most) if fixed else balanced(groups, most)
+        self.length = min(groups, most) if fixed else balance_length(groups, most)
         if few_shapes:
-            self.length = min(bucket(groups), most) if fixed else shared(groups, most)
+            self.length = (
+                min(bucket(groups), most) if fixed else choose_length(groups, most)
+            )
         chunks = math.ceil(groups / self.length)
         padded = chunks * self.length != groups or not even
         self.length *= group
@@ -151,7 +158,7 @@ class ArrayFeed:
         alone = last and self.steps <= self.length
         if self._ahead is None and (alone or self._is_little()):
             # At once, by the program's call: there is nothing to overlap.
-            yield from self._streamed(*wanted, send=False)
+            yield from self._stream(*wanted, send=False)
             return
         if self._ahead is None or self._ahead[0] != wanted:
             self._drop_ahead()
@@ -199,7 +206,7 @@ class ArrayFeed:
 
     def _prefetch(self, seed: int, epoch: int, phase: int, start: int) -> Prefetch:
         return Prefetch(
-            lambda: self._streamed(seed, epoch, phase, start),
+            lambda: self._stream(seed, epoch, phase, start),
             waiting=lambda: self.waiting(),
         )
 
@@ -270,12 +277,14 @@ class ArrayFeed:
             tree = self.dataset.tree
             if chosen_platform() == "cpu":
                 # JAX takes some arrays as they are, and would see some changes.
-                tree = map_leaves(self._copied, tree, "")
+                tree = map_leaves(self._copy_rows, tree, "")
             self._device = jax.device_put(tree)
         for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
-            yield Chunk(self._device, index, _sent(count), steps, samples, grouped)
+            yield Chunk(
+                self._device, index, _send_count(count), steps, samples, grouped
+            )
 
-    def _copied(self, _: str, leaf: Any) -> Any:
+    def _copy_rows(self, _: str, leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
             return leaf
         out = self._gatherer.empty(leaf.shape, leaf.dtype)
@@ -292,7 +301,7 @@ class ArrayFeed:
             self.dataset.check(self.dataset.tree)  # tells the rows by their own numbers
             raise
 
-    def _streamed(
+    def _stream(
         self, seed: int, epoch: int, phase: int, begin: int, *, send: bool = True
     ) -> Iterator[Chunk]:
         rows, ordered = self._order(seed, epoch), not self.shuffle
@@ -303,7 +312,7 @@ class ArrayFeed:
                 straight = ordered and samples == len(flat)
                 straight = straight and flat[-1] - flat[0] == samples - 1
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
-                shape, count = index.shape, _sent(count)
+                shape, count = index.shape, _send_count(count)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if send:
                     data, count = jax.device_put((data, count))
@@ -343,8 +352,8 @@ def row_order(
     return rng.permutation(rows).astype(np.int32)
 
 
-def _sent(count: Any) -> Any:
+def _send_count(count: Any) -> Any:
     """Counts of few steps, which are the same ones for each epoch, are sent once."""
     if count is None or len(count[0]) > _FEW:
         return count
-    return tuple(kept(tuple(v.tolist()), v.dtype) for v in count)
+    return tuple(device_constant(tuple(v.tolist()), v.dtype) for v in count)

@@ -9,20 +9,20 @@ import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.module.building import spec_like
-from exburn.runtime.transfer import kept
+from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.feed.base import ArrayFeed, Chunk, Feed, StreamFeed
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.merged_batches import merged_batches
-from exburn.training.feed.plan import chunk_steps, grouped, loader_steps
-from exburn.training.prepare import Preparation
+from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
+from exburn.training.prepare import Preparer
 
 __all__ = ["make_feed", "phase_of", "single_chunk"]
 
 
 def make_feed(
-    prepared: Preparation,
+    prepared: Preparer,
     dataset: ArrayDataset | StreamDataset,
     batch_size: int,
     *,
@@ -59,7 +59,9 @@ def make_feed(
     allowed = training and most is None
     fixed = bool(most or plan) or prepared.steps_per_execution != "auto"
     if isinstance(dataset, StreamDataset):
-        seed = prepared.seed if shuffle else None  # without one, a loader keeps order
+        seed = (
+            prepared.holder.seed if shuffle else None
+        )  # without one, a loader keeps order
         dataset.earlier = earlier
         batch = dataset.peek(seed)
         x = jax.tree.map(spec_like, batch[0])
@@ -68,7 +70,7 @@ def make_feed(
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
-        longest, group = _grouped(prepared, longest, allowed, plan)
+        longest, group = _group_steps(prepared, longest, allowed, plan)
         return StreamFeed(
             dataset,
             longest,
@@ -90,7 +92,7 @@ def make_feed(
     )
     size = max(1, dataset.nbytes // dataset.size * rows)
     longest = most or _steps(prepared, x, size, resident, training, use)
-    longest, group = _grouped(prepared, longest, allowed, plan)
+    longest, group = _group_steps(prepared, longest, allowed, plan)
     return ArrayFeed(
         dataset,
         joined * batch_size,
@@ -125,7 +127,7 @@ def _place(dataset: ArrayDataset, asked: bool | None, reused: bool) -> tuple[boo
 
 
 def _steps(
-    prepared: Preparation,
+    prepared: Preparer,
     x: Any,
     batch_bytes: int,
     resident: bool,
@@ -142,28 +144,28 @@ def _steps(
     return chunk_steps(cost, platform, batch_bytes, resident, training, fetched)
 
 
-def _grouped(
-    prepared: Preparation, steps: int, allowed: bool, plan: dict[str, int] | None
+def _group_steps(
+    prepared: Preparer, steps: int, allowed: bool, plan: dict[str, int] | None
 ) -> tuple[int, int]:
     """Steps of a chunk, and of them those that make one update.
 
     A resumed run keeps its plan, and so its last bits.
     """
-    if plan is not None and plan["group"] in (1, prepared.optimizer.accumulate):
+    if plan is not None and plan["group"] in (1, prepared.holder.optimizer.accumulate):
         return plan["length"], plan["group"]
-    group = prepared.optimizer.accumulate if allowed else 1
-    state = prepared.opt_state
+    group = prepared.holder.optimizer.accumulate if allowed else 1
+    state = prepared.holder.opt_state
     missing = state is not None and "accumulated" not in state
     if group == 1 or missing or prepared.owns("train"):
         return steps, 1
-    whole = grouped(steps, group)
+    whole = fit_groups(steps, group)
     return (whole, group) if whole else (steps, 1)
 
 
-def phase_of(prepared: Preparation, group: int, done: int) -> int:
+def phase_of(prepared: Preparer, group: int, done: int) -> int:
     """Steps of a group of accumulated gradients that waited for its others when
     the epoch began, of which ``done`` steps are done."""
-    state = prepared.current_opt_state() if group > 1 else None
+    state = prepared.holder.current_opt_state() if group > 1 else None
     sums = None if state is None else state.get("accumulated")
     return 0 if sums is None else (int(sums["batches"]) - done) % group
 
@@ -182,4 +184,4 @@ def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
             batch = gatherer.take(batch, np.minimum(np.arange(rows), size - 1))
     # The program's call sends them: that costs less than ``jax.device_put``.
     data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
-    return Chunk(data, None, None if exact else (kept((size,)),), 1, size)
+    return Chunk(data, None, None if exact else (device_constant((size,)),), 1, size)

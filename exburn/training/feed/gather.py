@@ -192,11 +192,11 @@ class HostGather:
         """Memory that JAX's CPU backend can use as it is, to be filled."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        memory = self._taken(size + _ALIGNMENT)
+        memory = self._take(size + _ALIGNMENT)
         skip = -memory.ctypes.data % _ALIGNMENT
         return memory[skip : skip + size].view(dtype).reshape(shape)
 
-    def _taken(self, size: int) -> np.ndarray:
+    def _take(self, size: int) -> np.ndarray:
         """The memory that was used last: as little as possible is gone through."""
         while self._take_back():
             pass

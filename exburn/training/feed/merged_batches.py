@@ -11,8 +11,8 @@ from typing import Any
 import jax
 
 from exburn.data import ArrayDataset
-from exburn.training.feed.plan import joined
-from exburn.training.prepare import Preparation
+from exburn.training.feed.plan import choose_merged_batches
+from exburn.training.prepare import Preparer
 from exburn.training.prepared_cache import form_of
 
 __all__ = ["merged_batches"]
@@ -21,7 +21,7 @@ _MEANS = ("sum_over_batch_size", "mean")
 
 
 def merged_batches(
-    prepared: Preparation, dataset: ArrayDataset, rows: int, use: str
+    prepared: Preparer, dataset: ArrayDataset, rows: int, use: str
 ) -> int:
     """How many batches run as one.
 
@@ -46,30 +46,30 @@ def merged_batches(
 
     most = min(int(asked), batches) if asked != "auto" else None
     cost = prepared.cost(specs(rows)[0])
-    many = most or joined(cost, batches, jax.default_backend())
+    many = most or choose_merged_batches(cost, batches, jax.default_backend())
     return many if many > 1 and _adds_up(prepared, specs(many * rows), use) else 1
 
 
-def _adds_up(prepared: Preparation, batch: tuple, use: str) -> bool:
+def _adds_up(prepared: Preparer, batch: tuple, use: str) -> bool:
     """Whether a step of so many rows gives what its batches would, one by one."""
     programs = prepared.programs
     key = use, form_of(batch)
     if key not in programs.joins:
         try:
-            programs.joins[key] = _traced(prepared, batch, use)
+            programs.joins[key] = _trace_merged(prepared, batch, use)
         except Exception:  # whatever a user's code raises for other numbers of rows
             programs.joins[key] = False
     return programs.joins[key]
 
 
-def _traced(prepared: Preparation, batch: tuple, use: str) -> bool:
+def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
     """The same, by a trace of that step.
 
     It does not if random numbers are drawn, which each batch has of its own, if a
     variable changes (a batch normalization is told to train), if it calls functions of
     the host, or where the mean of a batch has another denominator than its rows.
     """
-    split, objective, told = prepared.split, prepared.objective, {}
+    split, objective, told = prepared.holder.split, prepared.objective, {}
 
     def step(groups: Any, totals: Any, batch: tuple) -> Any:
         x, y, w = batch

@@ -13,15 +13,15 @@ from exburn.runtime.cost_model import Cost
 __all__ = [
     "Decision",
     "as_it_ran",
-    "balanced",
+    "balance_length",
     "bucket",
     "chunk_steps",
-    "grouped",
-    "joined",
+    "fit_groups",
+    "choose_merged_batches",
     "loader_steps",
     "power_of_two",
-    "shared",
-    "unrolled",
+    "choose_length",
+    "choose_unroll",
 ]
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
@@ -141,10 +141,10 @@ def decisions(
     )
     if held is None or held.samples is None:
         return [*places, steps, turns]
-    return [*places, steps, turns, _joined(held.joined, join_asked)]
+    return [*places, steps, turns, _merging_decision(held.joined, join_asked)]
 
 
-def _joined(taken: int, asked: int | str) -> Decision:
+def _merging_decision(taken: int, asked: int | str) -> Decision:
     if asked in (1, taken):
         why = "join_batches was given"
     elif taken > 1:
@@ -235,7 +235,7 @@ def loader_steps(epoch: int | None) -> int:
     return min(max(best, _LOADER_FEWEST), _LOADER_STEPS)
 
 
-def unrolled(forward: Cost, platform: str, training: bool = True) -> int:
+def choose_unroll(forward: Cost, platform: str, training: bool = True) -> int:
     """Steps compiled into one turn of the chunk's loop.
 
     On a GPU four small steps in a row run 1.1 to 1.2 times as fast as one (design §1).
@@ -265,7 +265,7 @@ def unrolled(forward: Cost, platform: str, training: bool = True) -> int:
     return 4 if small else 1
 
 
-def joined(forward: Cost, batches: int, platform: str) -> int:
+def choose_merged_batches(forward: Cost, batches: int, platform: str) -> int:
     """Batches of ``evaluate`` or ``predict`` that run as one: a power of two.
 
     As many as make the fewest rows, with those that fill up the last step, and with
@@ -294,7 +294,7 @@ def joined(forward: Cost, batches: int, platform: str) -> int:
     return min([w for w in widths if w <= max(most, 1)], key=lambda w: (cost(w), -w))
 
 
-def balanced(steps: int, most: int) -> int:
+def balance_length(steps: int, most: int) -> int:
     """The length near ``most`` that cuts ``steps`` into equal chunks.
 
     A divisor from a quarter of ``most`` to twice as much is best: with empty steps at
@@ -314,7 +314,7 @@ def balanced(steps: int, most: int) -> int:
     return min(near, key=lambda k: (-steps % k, abs(k - most)))
 
 
-def shared(steps: int, most: int) -> int:
+def choose_length(steps: int, most: int) -> int:
     """A length out of a few that cuts ``steps`` into chunks with few empty steps.
 
     Data of many sizes share programs so. An empty step takes the time of a real one, a
@@ -337,7 +337,7 @@ def shared(steps: int, most: int) -> int:
     return min(sorted(lengths, reverse=True), key=cost)
 
 
-def grouped(steps: int, group: int) -> int:
+def fit_groups(steps: int, group: int) -> int:
     """Steps of a chunk near ``steps`` that holds whole groups of batches.
 
     Args:

@@ -19,7 +19,7 @@ from exburn.runtime.threads import Prefetch
 from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunk_builder import ChunkBuilder, leaves_of
 from exburn.training.feed.gather import HostGather
-from exburn.training.feed.plan import balanced, bucket, shared
+from exburn.training.feed.plan import balance_length, bucket, choose_length
 
 __all__ = ["StreamFeed"]
 
@@ -68,7 +68,7 @@ class StreamFeed:
         few = anew and not exact_rows  # data of many sizes share programs
         if self.steps is not None:
             groups = max(self.steps // group, 1)
-            cut = shared if few else balanced
+            cut = choose_length if few else balance_length
             most = min(groups, most) if fixed else cut(groups, most)
         self.length, self.group, self._fixed = most * group, group, fixed
         # Whether a chunk may have empty steps: a step then has to choose a state.
@@ -227,7 +227,7 @@ class StreamFeed:
                 # The first shorter batch may be the last one of the epoch.
                 varied = varied or now != shape or rows > size
                 if made is not None:
-                    yield from self._cut(made) if varied else self._finished(made)
+                    yield from self._cut(made) if varied else self._finish_groups(made)
                     lead = lead or -len(made.counts) % self.group
                 # Of sizes that grow, not each is to be another program.
                 often = grown and now == shape and not self.exact_rows
@@ -243,7 +243,7 @@ class StreamFeed:
             made.add(leaves, rows)
             done += 1
             if len(made.counts) == made.length:
-                yield from self._finished(made, made.length)
+                yield from self._finish_groups(made, made.length)
                 made = None
                 if lead:
                     lead -= 1
@@ -256,7 +256,7 @@ class StreamFeed:
             few = done == len(made.counts) and self.steps is None and self.group == 1
             few = few and not self._fixed
             length = min(bucket(done), self.length) if few else None
-            yield from self._finished(made, length)
+            yield from self._finish_groups(made, length)
 
     def _length_for(self, run: int, varied: bool) -> int:
         """Steps to make room for, where a form has lasted for so many batches.
@@ -277,7 +277,7 @@ class StreamFeed:
         part = -(-steps // parts)
         return ChunkBuilder(self._gatherer, like, rows, steps, part, **options)
 
-    def _finished(
+    def _finish_groups(
         self, made: ChunkBuilder, length: int | None = None
     ) -> Iterator[tuple[ChunkBuilder, int]]:
         """Whole groups as one chunk, and what is left one by one."""

@@ -13,13 +13,13 @@ from exburn.training.objective.arguments import as_list
 __all__ = [
     "arrays_by_output",
     "entries_by_output",
-    "flattened",
+    "flatten_nested",
     "is_nested",
     "losses_by_output",
     "metrics_by_output",
     "names_of",
     "nested_names",
-    "unused",
+    "unused_name",
 ]
 
 
@@ -64,7 +64,7 @@ def nested_names(form: Any, layers: list[str] | None) -> list[str]:
     return names
 
 
-def flattened(what: str, tree: Any, form: Any) -> list[Any]:
+def flatten_nested(what: str, tree: Any, form: Any) -> list[Any]:
     """What is given for nested outputs, for each of them, in the order of the leaves.
 
     Args:
@@ -94,10 +94,12 @@ def flattened(what: str, tree: Any, form: Any) -> list[Any]:
                 {"received": [*parts], "outputs": [*keys]},
                 hint="Use the keys of the outputs, or as many entries as there are.",
             )
-    return [leaf for key in keys for leaf in flattened(what, parts.get(key), form[key])]
+    return [
+        leaf for key in keys for leaf in flatten_nested(what, parts.get(key), form[key])
+    ]
 
 
-def unused(name: str, taken: set[str]) -> str:
+def unused_name(name: str, taken: set[str]) -> str:
     """The name, numbered if it is taken; it is from then on.
 
     Example:

@@ -72,4 +72,4 @@ class CompileMetrics(Metric):
 
     @property
     def _objective(self) -> Any:
-        return self._model._trainer("metrics").objective
+        return self._model._run.value.trainer.preparer.objective

@@ -16,7 +16,7 @@ from exburn.errors import DataError
 from exburn.kernels.cross_entropy import is_long, spare_after, weighing_rows
 from exburn.runtime.device import chosen_device
 from exburn.training.batch_mixing import loss_mixes_rows, metric_mixes_rows
-from exburn.training.check import noted, on_host
+from exburn.training.check import noting, on_host
 from exburn.training.objective.arguments import (
     check_metrics,
     check_scales,
@@ -25,13 +25,13 @@ from exburn.training.objective.arguments import (
 )
 from exburn.training.objective.by_output import (
     arrays_by_output,
-    flattened,
+    flatten_nested,
     is_nested,
     losses_by_output,
     metrics_by_output,
     names_of,
     nested_names,
-    unused,
+    unused_name,
 )
 from exburn.training.objective.stateful_metrics import OwnMetrics
 
@@ -211,7 +211,7 @@ class Objective:
                 continue
             given, ends = loss, bool(probabilities and probabilities[i])
             loss = _Term(i, label, given, place, ends).loss
-            with noted(f"in loss {loss.name!r}", targets[i], preds[i]):
+            with noting(f"in loss {loss.name!r}", targets[i], preds[i]):
                 loss.check_shapes(targets[i], preds[i])
                 values = jax.eval_shape(loss.call, targets[i], preds[i])
             whole = loss.per_sample is False and loss.masks_rows
@@ -220,7 +220,7 @@ class Objective:
             self.exact_rows |= loss_mixes_rows(loss, targets[i], preds[i])
             stem = self._stems[i]
             name = f"{stem + label if stem[-1:] in ('', '/') else stem}_loss"
-            terms.append(_Term(i, unused(name, taken), given, place, ends))
+            terms.append(_Term(i, unused_name(name, taken), given, place, ends))
             if weights[i] is not None and len(weights[i].shape) > len(values.shape) > 0:
                 raise DataError(
                     self._op,
@@ -243,7 +243,7 @@ class Objective:
                     label = getattr(identifier, "name", None) or getattr(
                         identifier, "__name__", identifier
                     )
-                    with noted(f"in metric {label!r}", targets[i], preds[i]):
+                    with noting(f"in metric {label!r}", targets[i], preds[i]):
                         metric = metrics.resolve(identifier, targets[i], preds[i])
                         metric.build(targets[i], preds[i])
                         jax.eval_shape(metric.compute, metric.init())
@@ -253,7 +253,7 @@ class Objective:
                     name = prefix + metric.name
                     if weighted and name in taken:
                         name = f"{prefix}weighted_{metric.name}"
-                    found.append(_Meter(i, unused(name, taken), metric, weighted))
+                    found.append(_Meter(i, unused_name(name, taken), metric, weighted))
         return found
 
     # ------------------------------------------------------------------ data
@@ -278,7 +278,7 @@ class Objective:
         """What was given for nested outputs, as a list; else as it is."""
         if self._form is None or not isinstance(tree, Mapping | list | tuple):
             return tree
-        return flattened(what, tree, self._form) if tree else tree
+        return flatten_nested(what, tree, self._form) if tree else tree
 
     def check_targets(self, y: Any, pred_spec: Any) -> None:
         """Checks the targets' values on the host."""
@@ -301,7 +301,7 @@ class Objective:
         for term in self.terms:
             i = term.output
             pred, classes = _seen_by(term.loss, targets[i], preds[i], filled[i])
-            place = noted(f"in loss {term.loss.name!r}", targets[i], pred)
+            place = noting(f"in loss {term.loss.name!r}", targets[i], pred)
             with place, spare_after(classes):
                 value = term.loss(
                     targets[i],
@@ -367,7 +367,7 @@ class Objective:
         for meter, weight in self._weighed(weights, masks, row_mask):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
-            place = noted(f"in metric {meter.name!r}", targets[i], pred)
+            place = noting(f"in metric {meter.name!r}", targets[i], pred)
             with place, spare_after(classes), weighing_rows(factors.get(i)):
                 totals[meter.name] = meter.metric.update(
                     totals[meter.name], targets[i], pred, sample_weight=weight
@@ -381,7 +381,7 @@ class Objective:
         for meter, weight in self._weighed(weights, masks, None):
             i = meter.output
             given = {} if weight is None else {"sample_weight": weight}
-            with noted(f"in metric {meter.name!r}", targets[i], preds[i]):
+            with noting(f"in metric {meter.name!r}", targets[i], preds[i]):
                 meter.metric.update_state(targets[i], preds[i], **given)
 
     def _weighed(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from exburn.runtime.transfer import brought
+from exburn.runtime.transfer import to_host_async
 
-__all__ = ["Readings", "packed"]
+__all__ = ["Readings", "pack"]
 
 
 @functools.partial(
@@ -40,7 +40,9 @@ class Readings:
 
     def sent(self) -> Readings:
         """The same, on their way to the host, where ``read`` waits for them."""
-        numbers, others = brought((self.numbers, self.others))  # one for all names
+        numbers, others = to_host_async(
+            (self.numbers, self.others)
+        )  # one for all names
         return Readings(numbers, others, self.names)
 
     def read(self) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class Readings:
         }
 
 
-def packed(values: Mapping[str, Any]) -> Readings:
+def pack(values: Mapping[str, Any]) -> Readings:
     """The values as a compiled program returns them.
 
     Example:

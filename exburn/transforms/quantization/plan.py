@@ -32,6 +32,7 @@ from exburn.layers.convolution.conv import Conv
 from exburn.layers.convolution.depthwise import DepthwiseConv, SeparableConv
 from exburn.layers.convolution.transposed import ConvTranspose
 from exburn.layers.recurrent.cell import RecurrentCell
+from exburn.module.building import require_built
 from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths, select_layers
 from exburn.module.traversal import iter_weights, own_weights
@@ -108,12 +109,7 @@ def make_plan(
         NotBuiltError: The model has no weights yet.
         ArgumentError: It has adapters, or no layer can be quantized.
     """
-    if not model.built:
-        raise NotBuiltError(
-            "quantize",
-            "the model has no weights before it is built",
-            hint="Give it an Input(shape), or call it on data first.",
-        )
+    require_built(model, "quantize")
     layers = layer_paths(model)
     targets, skipped = [], []
     for path, layer in layers.items():
@@ -197,11 +193,13 @@ def choose(model: Any, selection: Any, *, op: str) -> set[str]:
         listed = isinstance(selection, list | tuple | set)
         found = set()
         for pattern in selection if listed else (selection,):
-            found |= _named(model, pattern, layers, op)
+            found |= _select_named(model, pattern, layers, op)
     return {p for p in layers if any(within(p, outer) for outer in found)}
 
 
-def _named(model: Any, pattern: Any, layers: dict[str, Any], op: str) -> set[str]:
+def _select_named(
+    model: Any, pattern: Any, layers: dict[str, Any], op: str
+) -> set[str]:
     """Paths of layers that ``freeze`` would find, else as Keras finds them in names."""
     try:
         return set(select_layers(model, (pattern,), op=op))

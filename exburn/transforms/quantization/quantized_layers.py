@@ -129,7 +129,7 @@ class EinsumDenseStandIn(EinsumDense):
     def _multiply(self, x, kernel: QuantizedWeight):
         letters, weight, result = self._terms
         kept = [c for c in weight if c not in letters]
-        out = _expand(result, _hidden(self, x))
+        out = _expand(result, _dotted_axes(self, x))
         x, rest = _summed_last(self, x)
         y = kernel.multiply(x)
         sizes = [kernel.shape[weight.index(c)] for c in kept]
@@ -201,13 +201,13 @@ def _summed_last(layer: EinsumDense, x: Any) -> tuple[Any, list[str]]:
     """The input as ``[…, columns]``, and the labels of the axes that are not summed."""
     letters, weight, _ = layer._terms
     summed = [c for c in weight if c in letters]
-    labels = _expand(letters, _hidden(layer, x))
+    labels = _expand(letters, _dotted_axes(layer, x))
     rest = [label for label in labels if label not in summed]
     x = x.transpose([labels.index(label) for label in rest + summed])
     return x.reshape(*x.shape[: len(rest)], -1), rest
 
 
-def _hidden(layer: EinsumDense, x: Any) -> int:
+def _dotted_axes(layer: EinsumDense, x: Any) -> int:
     """The number of axes that the dots stand for."""
     return x.ndim - len(layer._terms[0].replace("...", ""))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from typing import Any
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
+
+from exburn.core.printing import page_text
 
 __all__ = ["LayerReport", "QuantizationReport", "relative_errors"]
 
@@ -102,11 +103,7 @@ class QuantizationReport:
         yield Text(" Errors are relative to the root mean square of the exact values.")
 
     def __str__(self) -> str:
-        console = Console(
-            force_jupyter=False, file=io.StringIO(), width=110, color_system=None
-        )
-        console.print(self)
-        return console.file.getvalue()  # type: ignore[attr-defined]
+        return page_text(self, 110)
 
     __repr__ = __str__
 

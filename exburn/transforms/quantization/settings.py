@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn.core.precision import DTypePolicy, QuantizedDTypePolicy
-from exburn.core.precision.quantized import named
+from exburn.core.precision.quantized import parse_policy
 from exburn.errors import ArgumentError, unknown_name
 from exburn.quantizers import (
     AbsMaxQuantizer,
@@ -265,7 +265,7 @@ def policy_of(scheme: Scheme, source: DTypePolicy) -> QuantizedDTypePolicy:
         mode = f"{mode}/{scheme.bits}/{scheme.block_size}"
     elif mode == "int4":
         mode = f"int4/{scheme.block_size}"
-    policy = named(f"{mode}_from_float32")
+    policy = parse_policy(f"{mode}_from_float32")
     return type(policy)(mode, source)
 
 

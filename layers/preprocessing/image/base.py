@@ -15,12 +15,12 @@ import jax.numpy as jnp
 from flax import nnx
 
 from exburn.core import forward_context
-from exburn.core.checks import check_seed
+from exburn.core.checks import check_choice, check_optional, check_seed
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.layout import check_format
 from exburn.layers.preprocessing.image.boxes import (
-    check_box_format,
+    FORMATS,
     clip_to_image_size,
     convert_format,
 )
@@ -62,11 +62,10 @@ class ImageLayer(Layer):
     def __init__(self, data_format=None, bounding_box_format=None, **kwargs):
         super().__init__(**kwargs)
         self.data_format = check_format(type(self).__name__, data_format)
-        self.bounding_box_format = bounding_box_format
-        if bounding_box_format is not None:
-            self.bounding_box_format = check_box_format(
-                type(self).__name__, "bounding_box_format", bounding_box_format
-            )
+        op, name = type(self).__name__, "bounding_box_format"
+        self.bounding_box_format = check_optional(
+            check_choice, op, name, bounding_box_format, FORMATS
+        )
         self._autocast = False  # casting is the last step
 
     # ------------------------------------------------------------------ to override
@@ -299,7 +298,7 @@ def _augment(graphdef, key, inputs):
 
 
 def as_float(images):
-    """At least 32 bits, so that colours keep their digits until the end."""
+    """Images in at least 32 bits, so that colours keep their digits until the end."""
     return images.astype(jnp.promote_types(images.dtype, jnp.float32))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from exburn.config import epsilon
+from exburn.core.checks import check_choice
 from exburn.core.precision import standardize_dtype
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
@@ -41,16 +42,6 @@ FORMATS = (
     "rel_center_xywh",
 )
 _ENCODINGS = ("center_xywh", "center_yxhw")
-
-
-def check_box_format(op: str, argument: str, value: Any) -> str:
-    """The name of a format in lower case."""
-    lower = value.lower() if isinstance(value, str) else value
-    if lower not in FORMATS:
-        raise ArgumentError(
-            op, f"{argument} is one of {', '.join(FORMATS)}, received {value!r}"
-        )
-    return lower
 
 
 def _check_boxes(op: str, boxes: Any, dtype: Any = None) -> Any:
@@ -108,8 +99,8 @@ def convert_format(boxes, source, target, height=None, width=None, dtype="float3
         return {**boxes, "boxes": moved}
     dtype = standardize_dtype(dtype)
     boxes = _check_boxes(op, boxes, dtype)
-    source = check_box_format(op, "source", source)
-    target = check_box_format(op, "target", target)
+    source = check_choice(op, "source", source, FORMATS)
+    target = check_choice(op, "target", target, FORMATS)
     was_relative, is_relative = source.startswith("rel_"), target.startswith("rel_")
     if (was_relative or is_relative) and (height is None or width is None):
         raise ArgumentError(
@@ -216,7 +207,7 @@ def _without_empty(boxes: Any, labels: Any) -> Any:
 
 
 def _area(boxes: Any) -> Any:
-    """Of boxes ``[..., n, 4]``, whichever of x and y comes first: ``[..., n]``."""
+    """Areas ``[..., n]`` of boxes ``[..., n, 4]``, x or y first."""
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
@@ -390,14 +381,6 @@ def _check_variance(op: str, variance: Any) -> Any:
     return variance
 
 
-def _check_encoding(op: str, argument: str, value: Any) -> str:
-    if value not in _ENCODINGS:
-        raise ArgumentError(
-            op, f"{argument} is one of {', '.join(_ENCODINGS)}, received {value!r}"
-        )
-    return value
-
-
 def encode_box_to_deltas(
     anchors,
     boxes,
@@ -439,7 +422,7 @@ def encode_box_to_deltas(
     """
     op = "encode_box_to_deltas"
     variance = _check_variance(op, variance)
-    encoding = _check_encoding(op, "encoding_format", encoding_format)
+    encoding = check_choice(op, "encoding_format", encoding_format, _ENCODINGS)
     height, width = _size(image_shape)
     anchors = convert_format(anchors, anchor_format, encoding, height, width)
     boxes = convert_format(boxes, box_format, encoding, height, width)
@@ -485,7 +468,7 @@ def decode_deltas_to_boxes(
     """
     op = "decode_deltas_to_boxes"
     variance = _check_variance(op, variance)
-    encoding = _check_encoding(op, "encoded_format", encoded_format)
+    encoding = check_choice(op, "encoded_format", encoded_format, _ENCODINGS)
     height, width = _size(image_shape)
 
     def decode(anchors, deltas):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import check_rate
 from exburn.core.registry import register_builtin
-from exburn.errors import ArgumentError, ShapeError
+from exburn.errors import ShapeError
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
@@ -31,7 +32,9 @@ _UNIT = (0.0, 1.0)
 class ColourAugmentation(ImageAugmentation):
     """A random change of the colours of images with three channels."""
 
-    def __init__(self, factor, value_range, data_format, seed, **kwargs):
+    def __init__(
+        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
+    ):
         super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
         self.factor = check_interval(op, "factor", factor)
@@ -89,11 +92,6 @@ class RandomHue(ColourAugmentation):
         [[[0.0, 255.0, 255.0]]]
     """
 
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
-
     def draw(self, key, shape):
         first, second = jax.random.split(key)
         sign = jnp.where(jax.random.bernoulli(first), 0.5, -0.5)
@@ -130,11 +128,6 @@ class RandomSaturation(ColourAugmentation):
         [[[200.0, 200.0, 200.0]]]
     """
 
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
-
     def draw(self, key, shape):
         share = uniform(key, self.factor)
         return share / (1 - share + 1e-7)
@@ -170,11 +163,6 @@ class RandomColorDegeneration(ColourAugmentation):
         [[[30.0, 30.0, 30.0]]]
     """
 
-    def __init__(
-        self, factor, value_range=(0, 255), data_format=None, seed=None, **kwargs
-    ):
-        super().__init__(factor, value_range, data_format, seed, **kwargs)
-
     def draw(self, key, shape):
         return uniform(key, self.factor)
 
@@ -206,11 +194,7 @@ class RandomGrayscale(ImageAugmentation):
 
     def __init__(self, factor=0.5, data_format=None, seed=None, **kwargs):
         super().__init__(seed, data_format, **kwargs)
-        if not isinstance(factor, int | float) or not 0 <= factor <= 1:
-            raise ArgumentError(
-                "RandomGrayscale", f"factor is in [0, 1], received {factor!r}"
-            )
-        self.factor = float(factor)
+        self.factor = check_rate("RandomGrayscale", "factor", factor)
 
     def parameters(self, images, training):
         check_rgb(self.name, images)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_float
+from exburn.core.checks import check_choice, check_float, check_rate
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
@@ -68,9 +67,7 @@ class RandomPerspective(ImageAugmentation):
         super().__init__(seed, data_format, **kwargs)
         op = "RandomPerspective"
         self.factor = check_interval(op, "factor", factor)
-        if not isinstance(scale, int | float) or not 0 <= scale <= 1:
-            raise ArgumentError(op, f"scale is in [0, 1], received {scale!r}")
-        self.scale = float(scale)
+        self.scale = check_rate(op, "scale", scale)
         self.interpolation = check_choice(
             op, "interpolation", interpolation, INTERPOLATIONS
         )

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy import ndimage
 
-from exburn.core.checks import check_float
+from exburn.core.checks import check_choice, check_float
+from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
@@ -70,8 +70,10 @@ def affine_boxes(boxes, matrix):
 class AffineAugmentation(ImageAugmentation):
     """A random affine map of each image; a subclass draws its matrix."""
 
-    def __init__(self, *, fill_mode, interpolation, fill_value, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(
+        self, fill_mode, interpolation, fill_value, seed, data_format, **kwargs
+    ):
+        super().__init__(seed, data_format, **kwargs)
         op = type(self).__name__
         self.fill_mode = check_choice(op, "fill_mode", fill_mode, FILL_MODES)
         self.interpolation = check_choice(
@@ -134,14 +136,7 @@ class RandomRotation(AffineAugmentation):
         data_format=None,
         **kwargs,
     ):
-        super().__init__(
-            fill_mode=fill_mode,
-            interpolation=interpolation,
-            fill_value=fill_value,
-            seed=seed,
-            data_format=data_format,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.factor = check_interval(
             "RandomRotation", "factor", factor, -1, 1, symmetric=True
         )
@@ -191,14 +186,7 @@ class RandomZoom(AffineAugmentation):
         data_format=None,
         **kwargs,
     ):
-        super().__init__(
-            fill_mode=fill_mode,
-            interpolation=interpolation,
-            fill_value=fill_value,
-            seed=seed,
-            data_format=data_format,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.height_factor = _check_zoom("height_factor", height_factor)
         self.width_factor = None
         if width_factor is not None:
@@ -260,14 +248,7 @@ class RandomTranslation(AffineAugmentation):
         data_format=None,
         **kwargs,
     ):
-        super().__init__(
-            fill_mode=fill_mode,
-            interpolation=interpolation,
-            fill_value=fill_value,
-            seed=seed,
-            data_format=data_format,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         op = "RandomTranslation"
         self.height_factor = check_interval(
             op, "height_factor", height_factor, -1, 1, symmetric=True
@@ -318,14 +299,7 @@ class RandomShear(AffineAugmentation):
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            fill_mode=fill_mode,
-            interpolation=interpolation,
-            fill_value=fill_value,
-            seed=seed,
-            data_format=data_format,
-            **kwargs,
-        )
+        super().__init__(**arguments_for(AffineAugmentation, locals()), **kwargs)
         self.x_factor = check_interval("RandomShear", "x_factor", x_factor)
         self.y_factor = check_interval("RandomShear", "y_factor", y_factor)
 

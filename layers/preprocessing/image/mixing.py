@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.checks import check_number
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DTypeError
@@ -127,9 +128,7 @@ class MixUp(Mixing):
 
     def __init__(self, alpha=0.2, data_format=None, seed=None, **kwargs):
         super().__init__(seed, data_format, **kwargs)
-        if not isinstance(alpha, int | float) or alpha <= 0:
-            raise ArgumentError("MixUp", f"alpha is positive, received {alpha!r}")
-        self.alpha = float(alpha)
+        self.alpha = check_number("MixUp", "alpha", alpha, open_low=True)
 
     def draw(self, key, shape):
         return beta(key, self.alpha)

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count, check_number
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     check_interval,
@@ -236,9 +235,7 @@ class AugMix(Policy):
         )
         self.num_chains = check_count("AugMix", "num_chains", num_chains)
         self.chain_depth = check_count("AugMix", "chain_depth", chain_depth)
-        if not isinstance(alpha, int | float) or alpha <= 0:
-            raise ArgumentError("AugMix", f"alpha is positive, received {alpha!r}")
-        self.alpha = float(alpha)
+        self.alpha = check_number("AugMix", "alpha", alpha, open_low=True)
         self.all_ops = bool(all_ops)
 
     def draw(self, key, shape):

@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count
 from exburn.core.registry import register_builtin
-from exburn.layers.layout import check_choice
 from exburn.layers.preprocessing.image.base import (
     ImageAugmentation,
     ImageLayer,
     as_float,
 )
 from exburn.ops import image as ops
-from exburn.ops.warping import rounded
+from exburn.ops.warping import round_to
 
 __all__ = ["CenterCrop", "RandomCrop", "Resizing"]
 
@@ -81,7 +80,7 @@ class Resizing(ImageLayer):
         resized = self._resize(images, self.interpolation)
         if jnp.issubdtype(images.dtype, jnp.floating):
             return self.cast(resized)
-        return rounded(resized, images.dtype)
+        return round_to(resized, images.dtype)
 
     def transform_masks(self, masks, parameters):
         return self._resize(masks, "nearest").astype(masks.dtype)

@@ -11,8 +11,8 @@ import pytest
 from tests.datasets.adapters.squares import Squares, values
 
 from exburn.data import as_dataset
-from exburn.datasets.adapters.workers import Threads
 from exburn.errors import DataError
+from exburn.runtime.threads import Threads
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,7 +99,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_a_thread_at_its_batch_keeps_no_program_alive():
-    code = "import time; from exburn.datasets.adapters.workers import Threads\n"
+    code = "import time; from exburn.runtime.threads import Threads\n"
     code += "Threads(2, 'batch').submit(time.sleep, 600)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

@@ -87,6 +87,7 @@ def test_multi_head(case):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]

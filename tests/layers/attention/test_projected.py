@@ -11,6 +11,7 @@ from exburn.layers.attention import projected
 X = data(4, 6, 8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["MultiHeadAttention", "GroupedQueryAttention"])
 def test_an_overridden_computation_is_called(kind):
     """As Keras calls it: it gets the heads, and all masks of the call as one."""

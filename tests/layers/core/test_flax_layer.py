@@ -27,6 +27,7 @@ def doubled(inputs):
     return 2 * inputs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
 def test_they_learn_and_come_back_from_files(name, tmp_path):
     check_they_learn_and_come_back_from_files(MAKERS[name], tmp_path)

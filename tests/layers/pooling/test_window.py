@@ -149,8 +149,10 @@ def test_means_of_overlapping_windows_are_sums_along_one_axis_after_the_other():
     [
         (layers.MaxPooling2D(2), "tiles"),
         (layers.AveragePooling2D(2), "tiles"),
-        (layers.AveragePooling2D(3, 2), "summed"),
-        pytest.param(layers.MaxPooling2D(3, 2), "shifted", marks=pytest.mark.cpu),
+        (layers.AveragePooling2D(3, 2), "sum_windows"),
+        pytest.param(
+            layers.MaxPooling2D(3, 2), "entries_by_place", marks=pytest.mark.cpu
+        ),
     ],
 )
 def test_eager_gradients_are_traced_once(monkeypatch, pool, part):

@@ -106,9 +106,9 @@ def test_plot_without_matplotlib_names_the_install(monkeypatch):
     [
         (lambda: schedules.ExponentialDecay(0.1, 0, 0.5), ArgumentError, "decay_steps"),
         (lambda: schedules.CosineDecay(-0.1, 10), ArgumentError, "initial_learning"),
-        (lambda: schedules.CosineDecay(math.nan, 10), ArgumentError, "finite"),
-        (lambda: schedules.CosineDecay("0.1", 10), DTypeError, "'0.1'"),
-        (lambda: schedules.CosineDecay(0.1, 1.5), DTypeError, "1.5"),
+        (lambda: schedules.CosineDecay(math.nan, 10), ArgumentError, "nan"),
+        (lambda: schedules.CosineDecay("0.1", 10), ArgumentError, "'0.1'"),
+        (lambda: schedules.CosineDecay(0.1, 1.5), ArgumentError, "1.5"),
         (
             lambda: schedules.PiecewiseConstantDecay([1], [0.1]),
             ArgumentError,

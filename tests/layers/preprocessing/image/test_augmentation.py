@@ -40,6 +40,7 @@ IDLE = [
 ]
 
 
+@pytest.mark.long_cases("AugMix", "RandAugment")
 @pytest.mark.parametrize("name", EVERY)
 def test_shape_dtype_and_values(name):
     y = augment(one(name), BATCH)
@@ -52,6 +53,7 @@ def test_shape_dtype_and_values(name):
         assert not np.allclose(y, BATCH)
 
 
+@pytest.mark.long_cases("AugMix")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_image_has_its_own_parameters(name):
     same = np.repeat(BATCH[:1], 6, 0)

@@ -43,6 +43,9 @@ def test_flips_as_in_keras_for_the_same_flips(golden):
     )
 
 
+@pytest.mark.long_cases(
+    "RandomRotation-args0-reflect-bilinear", "RandomRotation-args1-constant-nearest"
+)
 @pytest.mark.parametrize(
     ("name", "args", "fill_mode", "interpolation"),
     [

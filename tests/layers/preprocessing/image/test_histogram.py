@@ -27,6 +27,7 @@ def test_colours_as_in_keras(name, options, highest):
     check_colours_as_in_keras(name, options, highest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bins", [40])
 def test_equalization_as_in_keras(bins, golden):
     def of_keras():
@@ -62,6 +63,7 @@ def test_equalization_of_tiles_as_in_keras(options, golden):
     np.testing.assert_allclose(jax.jit(first)(channels_first(X)), moved, atol=1e-5)
 
 
+@pytest.mark.long_cases("Equalization")
 @pytest.mark.parametrize("name", ["AutoContrast", "Equalization", CLAHE])
 def test_corrections_are_made_in_inference_too(name):
     layer = make(name)

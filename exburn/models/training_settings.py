@@ -1,0 +1,74 @@
+"""What a model holds for training, and whether it may be used now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from exburn.callbacks.contract import History
+from exburn.errors import NotCompiledError
+from exburn.metrics import Mean
+from exburn.training.objective.compile_metrics import CompileMetrics
+from exburn.training.objective.objective import Objective
+from exburn.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from exburn.models.model import Model
+
+__all__ = [
+    "TrainingSettings",
+    "require_hook",
+    "require_idle",
+    "require_trainer",
+]
+
+
+class TrainingSettings:
+    """What a model holds for training: nothing of it is part of the module's state."""
+
+    def __init__(self):
+        self.settings: dict[str, Any] | None = None
+        self.trainer: Trainer | None = None
+        self.optimizer: Any = None
+        self.loss: Any = None
+        self.history: History | None = None
+        self.stop = {"training": False, "evaluating": False, "predicting": False}
+        self.check_numerics = True
+        self.compile_metrics: CompileMetrics | None = None
+        self._trackers: dict[str, Mean] = {}
+        self.variants: dict[Any, Any] = {}
+        self.warmup: Any = None
+        self.device: Any = None
+        self.output_axes: Any = None
+
+    def loss_trackers(self, objective: Objective) -> dict[str, Mean]:
+        """A metric for the loss and, if there are several, for each of them."""
+        names = ["loss", *objective.parts]
+        return {n: self._trackers.setdefault(n, Mean(name=n)) for n in names}
+
+    def reset(self) -> None:
+        """Forgets everything compiled; settings stay."""
+        if self.trainer is not None:
+            self.trainer.preparer.forget()
+
+
+def require_idle(model: Model, op: str) -> None:
+    """Raises a BusyError if the model is being trained, also in its hooks."""
+    if (trainer := model._run.value.trainer) is not None:
+        trainer.holder.check_free(op, train=True)
+
+
+def require_hook(model: Model, op: str) -> None:
+    """Raises a BusyError if the model is being trained, but for its hooks."""
+    if (trainer := model._run.value.trainer) is not None:
+        trainer.holder.check_free(op)
+
+
+def require_trainer(model: Model, op: str) -> Trainer:
+    trainer = model._run.value.trainer
+    if trainer is None or model._run.value.settings is None:
+        raise NotCompiledError(
+            op,
+            "the model must be compiled first",
+            hint='model.compile(optimizer="adam", loss="cross_entropy")',
+        )
+    return trainer

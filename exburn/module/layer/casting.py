@@ -1,0 +1,143 @@
+"""What a layer is called on, as arrays of its policy's dtype; and what it returns."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from exburn.core.forward_context import Context
+from exburn.core.precision import is_float
+from exburn.core.symbolic_shapes import describe
+from exburn.errors import DTypeError
+from exburn.module.layer.symbols import hint_for_strings
+
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["cast", "cast_inputs", "cast_outputs"]
+
+
+def cast(self: Layer, value, dtype=None):
+    """A weight or array in the compute dtype."""
+    read = getattr(value, "get_value", None)  # of a variable, or what stands for it
+    value, dtype = value if read is None else read(), dtype or self.compute_dtype
+    if isinstance(value, jax.Array) and value.dtype == dtype:
+        if not value.weak_type:
+            return value  # as ``jnp.asarray`` would, ten times as slowly
+    return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
+
+
+def cast_inputs(
+    layer: Any, args: tuple, kwargs: dict[str, Any], ctx: Context
+) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a call as arrays, floats in the layer's compute dtype.
+
+    Raises:
+        DTypeError: One of them is no array, or an array of something else.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(layer.compute_dtype)
+    cast = layer._autocast
+    done: dict[int, Any] = {}  # one array given twice stays one array
+
+    def convert(value):
+        if id(value) not in done:
+            done[id(value)] = convert_one(value)
+        return done[id(value)]
+
+    def convert_one(value):
+        if not _has_shape(value):
+            return value
+        if isinstance(value, nnx.Variable):
+            value = value.get_value()
+        if not isinstance(value, jax.Array | np.ndarray | np.generic):
+            value = _array_of(layer, value)
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return value
+        if cast and is_float(value.dtype) and value.dtype != dtype:
+            before, value = value, jnp.asarray(value, dtype)
+            ctx.set_source(value, before)
+            if (mask := ctx.mask_of(before)) is not None:
+                ctx.set_mask(value, mask)
+            return value
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.dtype.kind in "OUSTmM":
+            raise _no_numbers(layer, value)
+        return jnp.asarray(value)
+
+    missing = bool(args) and args[0] is None and not layer.built
+    for value in [None] if missing else jax.tree.leaves(args[:1]):
+        if not _has_shape(value):
+            hint = "Look for a missing `return` in what computed it."
+            raise _no_array(layer, value, args[0], hint if missing else None)
+    args = jax.tree.map(convert, args)
+    return args, {
+        k: v if k in ("mask", "training") else jax.tree.map(convert, v)
+        for k, v in kwargs.items()
+    }
+
+
+def cast_outputs(outputs: Any, dtype: Any, ctx: Context) -> Any:
+    """The outputs in the policy's output dtype, with what is known of them."""
+    dtype = jnp.dtype(dtype)
+
+    def cast(value):
+        floating = hasattr(value, "dtype") and is_float(value.dtype)
+        if not floating or value.dtype == dtype:
+            return value
+        mask, filled = ctx.mask_of(value), ctx.filled(value)
+        value = value.astype(dtype)
+        if mask is not None:
+            ctx.set_mask(value, mask)
+        if filled is not None:
+            narrower = jnp.promote_types(dtype, filled.dtype) != dtype
+            ctx.set_filled(value, filled.astype(dtype) if narrower else filled)
+        return value
+
+    return jax.tree.map(cast, outputs)
+
+
+def _has_shape(value: Any) -> bool:
+    try:
+        return hasattr(value, "shape") and hasattr(value, "dtype")
+    except Exception:  # rows of different lengths: torch's nested tensors raise here
+        return False
+
+
+def _array_of(layer: Any, value: Any) -> np.ndarray:
+    """Another library's array, such as a tensor, as NumPy's."""
+    if not hasattr(value, "__array__"):
+        dense = hasattr(value, "toarray")
+        hint = "Make it dense: x.toarray()." if dense else None
+        raise _no_array(layer, value, value, hint)
+    try:
+        return np.asarray(value)
+    except Exception as error:  # whatever it refuses with
+        raise _no_array(layer, value, value) from error
+
+
+def _no_array(
+    layer: Any, value: Any, received: Any, hint: str | None = None
+) -> DTypeError:
+    return DTypeError(
+        layer.name,
+        f"a layer is called on arrays or symbols, received {type(value).__name__}",
+        {"received": reprlib.repr(received)},
+        hint=hint or "Make an array of it: np.array(…).",
+    )
+
+
+def _no_numbers(layer: Any, value: np.ndarray) -> DTypeError:
+    text = value.dtype.kind in "UST"
+    return DTypeError(
+        layer.name,
+        f"arrays must hold numbers, received {describe(value)}",
+        hint=hint_for_strings(layer)
+        if text
+        else "Convert it: np.asarray(values, dtype=np.float32).",
+    )

@@ -1,0 +1,129 @@
+"""A layer's configuration: what its constructor was given, and what was set since."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from exburn import activations, constraints, initializers, regularizers
+from exburn.core import registry
+from exburn.core.batch_independence import is_foreign, our_class
+from exburn.module.layer.signature import init_names
+
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = ["arguments_from", "get_config", "init_config"]
+
+# Arguments with short forms, whose attributes hold what Keras' configurations hold.
+_SETTLED = frozenset(
+    "kernel_size pool_size output_size strides dilation_rate padding cropping size"
+    " data_format value_dim target_shape dims".split()
+)
+# What the names of objects stand for, by the last word of the argument.
+_CATALOGUES = {
+    "activation": lambda value: activations.serialize(activations.get(value)),
+    "initializer": lambda value: registry.serialize(initializers.get(value)),
+    "regularizer": lambda value: registry.serialize(regularizers.get(value)),
+    "constraint": lambda value: registry.serialize(constraints.get(value)),
+}
+
+
+def get_config(self: Layer) -> dict[str, Any]:
+    """The constructor's arguments; the input of ``from_config``.
+
+    They are JSON-able, but for functions that have no name in files (see
+    ``register``), which stand for themselves.
+
+    Called as ``super().get_config()`` by a class of the user's, it returns those
+    that the built-in class under it was given, with all defaults.
+    """
+    config = self._init_config()
+    with registry.leaving_functions():
+        if _is_described_by_its_own(type(self)):
+            return registry.serialize(config)
+        for key, value in config.items():
+            if describe := _CATALOGUES.get(key.rpartition("_")[2]):
+                config[key] = describe(value)
+        config = registry.serialize(config)
+    settled = {key for key in config.keys() & _SETTLED if hasattr(self, key)}
+    return config | {key: getattr(self, key) for key in settled}
+
+
+def init_config(self: Layer) -> dict[str, Any]:
+    """The constructor's arguments as they were given, and the settings as they are."""
+    meta, penalty = self._meta.value, self.activity_regularizer
+    if _is_described_by_its_own(type(self)):
+        return _arguments(self, type(self), meta.args, meta.kwargs)
+    if meta.given is not None and not self.is_model:
+        return _arguments(self, *meta.given)
+    penalty = {} if penalty is None else {"activity_regularizer": penalty}
+    return penalty | _settings(self)
+
+
+def arguments_from(
+    cls: type, config: dict[str, Any], custom_objects: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """A constructor's arguments in a configuration; see ``Layer.from_config``."""
+    left_out = {*init_names(our_class(cls))}.difference(init_names(cls))
+    if not is_foreign(cls):
+        off = {k for k, v in config.items() if v is None or v is False}
+        left_out |= off.difference(init_names(cls))
+    with registry.custom_objects(custom_objects):
+        config = {
+            key: registry.deserialize(value)
+            for key, value in config.items()
+            if key not in left_out
+        }
+    varargs = [
+        p.name
+        for p in inspect.signature(cls.__init__).parameters.values()
+        if p.kind is inspect.Parameter.VAR_POSITIONAL
+    ]
+    args = config.pop(varargs[0], []) if varargs else []
+    return args, config
+
+
+def _settings(layer: Any) -> dict[str, Any]:
+    """The arguments that every layer takes, as they are now."""
+    dtype = layer.dtype_policy.identifier
+    if layer._given_policy is not None:
+        dtype = layer._given_policy.identifier
+    return {"name": layer.name, "trainable": layer.trainable, "dtype": dtype}
+
+
+def _arguments(layer: Any, cls: type, args: tuple, kwargs: dict) -> dict[str, Any]:
+    """The arguments of a class's constructor, with the settings as they are now."""
+    signature = inspect.signature(cls.__init__)
+    try:
+        bound = signature.bind(layer, *args, **kwargs)
+    except TypeError:  # a subclass whose own __init__ takes other arguments
+        return {"name": layer.name}
+    bound.apply_defaults()
+    config: dict[str, Any] = {}
+    for key, value in list(bound.arguments.items())[1:]:
+        kind = signature.parameters[key].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            config.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            config[key] = list(value)
+        else:
+            config[key] = value
+    changed = config.keys() & layer._meta.value.changed
+    config |= {key: getattr(layer, key) for key in changed}
+    settings = _settings(layer)
+    return config | {k: settings[k] for k in settings.keys() & init_names(cls)}
+
+
+def _definer(cls: type, method: str) -> type:
+    return next(base for base in cls.__mro__ if method in vars(base))
+
+
+def _is_described_by_its_own(cls: type) -> bool:
+    """Whether a user's class is described by its own arguments.
+
+    Else there are none, or a ``get_config`` of the user's goes with its constructor.
+    """
+    described, made = _definer(cls, "get_config"), _definer(cls, "__init__")
+    own = is_foreign(described) and issubclass(described, made)
+    return is_foreign(made) and not own

@@ -1,0 +1,152 @@
+"""A layer's call on symbols, which stand for arrays that a model will be given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from exburn.core.symbolic_shapes import (
+    describe,
+    is_shape,
+    is_text,
+    meeting,
+    public_shape,
+)
+from exburn.errors import ArgumentError, DTypeError
+from exburn.module.building import infer, with_masks
+from exburn.module.symbolic_tensor import (
+    Symbol,
+    as_places,
+    as_strings,
+    is_whole,
+    record,
+    with_given_mask,
+)
+from exburn.module.traversal import iter_modules
+
+if TYPE_CHECKING:
+    from exburn.module.layer.layer import Layer
+
+__all__ = [
+    "call_symbols",
+    "compute_output_shape",
+    "compute_output_spec",
+    "hint_for_strings",
+    "symbolic_call",
+]
+
+
+def call_symbols(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The symbols of a layer's outputs; it notes the call, and is built for it."""
+    leaves, treedef = jax.tree.flatten((args, kwargs), is_leaf=is_whole)
+    leaves = [with_given_mask(v) if isinstance(v, Symbol) else v for v in leaves]
+    args, kwargs = jax.tree.unflatten(treedef, leaves)
+    is_symbol = [isinstance(leaf, Symbol) for leaf in leaves]
+    given = [v for v in leaves if isinstance(v, Symbol)]
+
+    def rebuild(values):
+        values = iter(values)
+        full = [
+            next(values) if s else v for s, v in zip(is_symbol, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(treedef, full)
+
+    if text := any(map(is_text, given)):
+        _require_moves(self, given)
+    specs, masks = [as_places(v.spec) for v in given], [v.mask for v in given]
+    outputs, found = meeting(
+        lambda specs: infer(self, *with_masks(rebuild, specs, masks)), specs, []
+    )
+    symbols = record(self, args, kwargs, as_strings(outputs) if text else outputs)
+    if made := jax.tree.leaves(symbols):  # `rebuild` still needs the leaves
+        self._meta.value.calls.append(made[0].call)
+    for symbol, mask in zip(made, found, strict=True):
+        symbol.mask = mask
+    return symbols
+
+
+def symbolic_call(self: Layer, *args, **kwargs):
+    """The call on symbols, which ``__call__`` leads to if an argument is one."""
+    return self._call_symbols(args, kwargs)
+
+
+def compute_output_spec(self: Layer, *args, **kwargs):
+    """The outputs as ``KerasTensor``, which have shapes and dtypes, not values.
+
+    Inputs may be ``KerasTensor`` or ``jax.ShapeDtypeStruct``.
+
+    Example:
+        >>> import exburn
+        >>> layer = exburn.layers.Dense(2)
+        >>> layer.compute_output_spec(exburn.KerasTensor((None, 3))).shape
+        (None, 2)
+    """
+
+    def symbol(v):
+        if not isinstance(v, jax.ShapeDtypeStruct):
+            return v
+        return Symbol(public_shape(v.shape), v.dtype)
+
+    return self._call_symbols(*jax.tree.map(symbol, (args, kwargs)))
+
+
+def compute_output_shape(self: Layer, *shapes, **named):
+    """Output shape for input shapes (tuples with ``None``).
+
+    By name they are Keras': ``input_shape``, or that of an argument of ``call``, as
+    ``query_shape``.
+
+    Raises:
+        ArgumentError: Another name is given.
+
+    Example:
+        >>> from exburn.layers import Dense
+        >>> Dense(2).compute_output_shape(input_shape=(None, 3))
+        (None, 2)
+    """
+    order = type(self)._call_info.order or ["input"]
+    first = order[0]
+    names = dict.fromkeys(("input_shape", "sequences_shape"), first)
+    names |= {f"{name}_shape": name for name in order}
+    if unknown := named.keys() - names:
+        raise ArgumentError(
+            f"{self.name}.compute_output_shape",
+            f"unknown argument {min(unknown)!r}",
+            {"known": ", ".join(names)},
+        )
+    given = {names[key]: shape for key, shape in named.items()}
+    if not shapes and first in given:
+        shapes = (given.pop(first),)
+    args, kwargs = jax.tree.map(
+        lambda s: Symbol(s, self.compute_dtype), (shapes, given), is_leaf=is_shape
+    )
+    out = self.compute_output_spec(*args, **kwargs)
+    return jax.tree.map(lambda s: s.shape, out)
+
+
+def _require_moves(layer: Any, given: list[Symbol]) -> None:
+    """Refuses strings that would be computed with, not only moved."""
+    if layer.moves_text and all(map(is_text, given)):
+        return
+    raise DTypeError(
+        layer.name,
+        f"{type(layer).__name__} computes with numbers, but is given strings",
+        {"received": ", ".join(map(describe, given))},
+        hint=hint_for_strings(layer),
+    )
+
+
+def hint_for_strings(layer: Any) -> str:
+    """Advice about strings that a layer is given, for errors."""
+    layers = (m for _, m in iter_modules(layer) if getattr(m, "on_host", False))
+    if (lookup := next(layers, None)) is None:
+        return (
+            "Make numbers of them first: StringLookup, Hashing or "
+            "TextVectorization, called on the input."
+        )
+    return (
+        f"Its call becomes a program, which has no strings: call {lookup.name!r} "
+        "in front, word = Input((1,), dtype='string'); Model(word, "
+        f"{layer.name}(lookup(word))), or map the data: lookup(x)."
+    )

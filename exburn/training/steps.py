@@ -1,0 +1,419 @@
+"""One step of training, evaluation or prediction, and the loops over a chunk."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from exburn.core import forward_context
+from exburn.core.jax_dispatch import original
+from exburn.core.substitution import substituting
+from exburn.errors import ShapeError
+from exburn.kernels.conv.dispatch import pointwise_products
+from exburn.module.building import untouched_metrics
+from exburn.training import invariants
+from exburn.training.custom_step import LOGS, CustomSteps, own_steps
+from exburn.training.lookups import Lookups, value_and_grad
+from exburn.training.module import SplitModule
+from exburn.training.numbers import holding
+from exburn.training.objective.objective import Objective
+from exburn.training.objective.readings import Readings, pack
+from exburn.training.state import TrainState
+
+__all__ = ["Steps", "one_number", "own_loss"]
+
+
+class Steps:
+    """Pure functions of (state, data), which programs are compiled of.
+
+    Args:
+        split: The module.
+        objective: Losses and metrics.
+        optimizer: The optimizer, or ``None`` for a model that is only evaluated.
+        counts: Traces of each program so far; incremented here, read by users.
+        custom: Steps that the model's class defines itself, if any.
+        unroll: Steps of a chunk that are compiled into one iteration of the loop, of
+            the programs that train, and of others.
+        pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
+        joins_lookups: Whether the gradients of lookups are summed at once: ``lookups``.
+        eager: Whether they run without being compiled, and are not counted.
+        compiling: Called with a program's name before it is compiled.
+    """
+
+    def __init__(
+        self,
+        split: SplitModule,
+        objective: Objective,
+        optimizer: Any,
+        counts: Counter[str],
+        *,
+        custom: CustomSteps | None = None,
+        unroll: Callable[[bool], int] = lambda training: 1,
+        pointwise: bool | None = None,
+        joins_lookups: bool = False,
+        eager: bool = False,
+        compiling: Callable[[str], None] | None = None,
+    ):
+        self.split, self.objective, self.optimizer = split, objective, optimizer
+        self.counts, self.custom, self.unroll = counts, custom, unroll
+        self._pointwise, self._joins_lookups = pointwise, joins_lookups
+        self.eager, self._compiling = eager, compiling
+
+    @contextlib.contextmanager
+    def tracing(self, name: str) -> Iterator[None]:
+        """Counts the trace of a program, and has JAX promote dtypes as it does.
+
+        Losses, optax and the optimizers promote; layers were traced before.
+        """
+        if self.eager:
+            yield
+            return
+        self.counts[name] += 1
+        if self._compiling is not None:
+            self._compiling(name)
+        standard = jax.numpy_dtype_promotion("standard")
+        with standard, pointwise_products(self._pointwise):
+            yield
+
+    # ------------------------------------------------------------------ one step
+    def step(self, state: TrainState, batch: Any, row_mask: Any) -> TrainState:
+        """One update: a pure function, fit for ``jax.vmap`` and ``jax.lax.scan``."""
+        with holding(self.split.numbers, state.others):
+            if own := own_steps(self.custom, "train"):
+                return own.train(state, batch)
+            differentiate = self._gradient_of_loss()
+            (_, seen), grads = differentiate(state.params, state, batch, row_mask)
+            new = self._after_batch(state, batch, row_mask, seen)
+            search = {}
+            if self.optimizer.searches:
+                search["value_fn"] = lambda p: self.loss(p, state, batch, row_mask)[0]
+            update = self.optimizer.update(
+                grads, state.opt_state, state.params, **search
+            )
+            return self._after_update(state, new, update)
+
+    def _gradient_of_loss(self) -> Callable:
+        """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
+        if self._joins_lookups:
+            return value_and_grad(self.loss)
+        return jax.value_and_grad(self.loss, has_aux=True)
+
+    def _after_batch(
+        self, state: TrainState, batch: Any, row_mask: Any, seen: tuple
+    ) -> TrainState:
+        """The state with all that a batch changes but an update.
+
+        Args:
+            state: The state before it.
+            batch, row_mask: The batch, and which of its rows are real.
+            seen: What came with its loss.
+        """
+        x, y, w = batch
+        loss, outputs, others, parts, masks, own = seen
+        outputs = jax.lax.stop_gradient(outputs)
+        given = y, outputs, w, masks, row_mask, _count_rows(x, row_mask)
+        totals = self.objective.with_states(state.metrics, own)
+        draws = forward_context.key_scope(lambda: _key_of_metrics(state.key()))
+        values = self.split.reading(state.params, state.frozen, state.others)
+        with draws, substituting(values):
+            totals = self.objective.update(
+                totals, loss, parts, *given, graded=bool(parts)
+            )
+        new = state.assigned(others)
+        return new.replace(metrics=totals, step=state.step + 1)
+
+    def _after_update(
+        self, before: TrainState, new: TrainState, update: tuple
+    ) -> TrainState:
+        """The state after an update; if that was left out, statistics stay, too."""
+        params, opt_state = update
+        left_out = self.optimizer.skips(before.opt_state, opt_state)
+        frozen = {n: new.frozen[n] for n in before.assigned_frozen(new)}
+        new = new.assigned(before.others_after(frozen | new.others, left_out))
+        params = self.split.constrain(params)
+        return new.replace(params=params, opt_state=opt_state)
+
+    def _group(self, state: TrainState, data: Any, items: tuple) -> TrainState:
+        """One update from the mean gradient of a group of batches."""
+
+        assigned: set[str] = set()  # the others come out of the loop as they were
+
+        def micro_step(state, item):
+            with holding(self.split.numbers, state.others):
+                batch, row_mask = _batch(data, item)
+                differentiate = self._gradient_of_loss()
+                (_, seen), grads = differentiate(state.params, state, batch, row_mask)
+                new = self._after_batch(state, batch, row_mask, seen)
+            assigned.update(state.assigned_frozen(new))
+            sums = self.optimizer.accumulate_batch(grads, state.opt_state)
+            with holding(self.split.numbers, new.others):
+                params = self._between_updates(state.params, item)
+            return new.replace(params=params, opt_state=sums), None
+
+        unroll = min(self.unroll(True), len(items[2]))
+        new, _ = jax.lax.scan(micro_step, state, items, unroll=unroll)
+        frozen = {n: new.frozen[n] for n in assigned}
+        new = new.replace(frozen=state.frozen | frozen)
+        update = self.optimizer.update_accumulated(new.opt_state, new.params)
+        with holding(self.split.numbers, new.others):
+            return self._after_update(state, new, update)
+
+    def _between_updates(self, params: Any, item: tuple) -> Any:
+        """Parameters after a batch of a group: constraints hold after every batch.
+
+        As in Keras, which matters if they move in steps, or from the first weights. The
+        last batch of a group is followed by its update, and only then by them.
+        """
+        last = item[2] % self.optimizer.accumulate == self.optimizer.accumulate - 1
+        constrained = self.split.constrain(params)
+        changed = {n: p for n, p in constrained.items() if p is not params[n]}
+        return params | {n: jnp.where(last, params[n], p) for n, p in changed.items()}
+
+    def loss(
+        self,
+        params: Any,
+        state: TrainState,
+        batch: Any,
+        row_mask: Any,
+        tables: Lookups | None = None,
+    ) -> Any:
+        """What a step minimizes: the loss at ``params``, in a training pass.
+
+        Returns:
+            The loss, scaled as the optimizer wants it, and what came with it: the loss
+            itself, the outputs (and those with spare classes), the other variables, the
+            losses by name, the masks, the states of the model's own metrics.
+        """
+        states = self.objective.states(state.metrics)
+        with self.objective.own.working_on(states) as own:
+            groups = params, state.frozen, state.others
+            options = {"key": state.key(), "row_mask": row_mask, "tables": tables}
+            with self.split.running(groups, training=True, **options) as (call, ctx):
+                preds = call((batch[0],), {})
+            others = self.split.others_of(ctx.root, *groups)
+            filled, masks = ctx.attached(preds)
+            outputs = preds, filled
+            with substituting(ctx.scope):
+                loss, parts = self._loss(batch, outputs, ctx, masks, row_mask, params)
+            if getattr(ctx.root, "own_compute_loss", None):  # which may assign, too
+                others = self.split.others_of(ctx.root, *groups)
+        scaled = one_number(loss)
+        if self.optimizer.scales_loss:
+            scaled = self.optimizer.scale_loss(loss, state.opt_state)
+        return scaled, (loss, outputs, others, parts, masks, own)
+
+    def eval_step(
+        self, arrays: tuple, totals: Any, batch: Any, row_mask: Any, key: Any
+    ) -> Any:
+        """The totals after evaluating one batch."""
+        x, y, w = batch
+        with holding(self.split.numbers, arrays[2]):
+            if custom := own_steps(self.custom, "test"):
+                return custom.test(arrays, totals, batch, key)
+            with self.objective.own.working_on(self.objective.states(totals)) as own:
+                preds, _, ctx = self.split.forward(
+                    arrays, x, training=False, key=key, row_mask=row_mask
+                )
+                filled, masks = ctx.attached(preds)
+                out = preds, filled
+                with substituting(ctx.scope):
+                    loss, parts = self._loss(
+                        batch, out, ctx, masks, row_mask, arrays[0]
+                    )
+            totals = self.objective.with_states(totals, own)
+            draws = forward_context.key_scope(lambda: _key_of_metrics(key))
+            seen = y, out, w, masks, row_mask, _count_rows(x, row_mask)
+            with draws, substituting(self.split.reading(*arrays)):
+                return self.objective.update(totals, loss, parts, *seen)
+
+    def _loss(self, batch, outputs, ctx, masks, row_mask, params):
+        """The loss with everything that layers and regularizers add to it."""
+        x, y, w = batch
+        own = getattr(ctx.root, "own_compute_loss", None)
+        if own is not None:  # what layers add it adds itself, or leaves out
+            with forward_context.forward(ctx):
+                given = {"x": x, "y": y, "y_pred": outputs[0], "sample_weight": w}
+                return own_loss(own, ctx.training, **given), ctx.parts
+        with forward_context.key_scope(ctx.key):  # of a loss that draws
+            loss, parts = self.objective.loss(y, outputs, w, masks, row_mask)
+        penalty = self.split.penalty(params)
+        for extra in [*ctx.losses, *([] if penalty is None else [penalty])]:
+            loss = loss + jnp.sum(jnp.asarray(extra, jnp.float32))
+        return loss, parts
+
+    # ------------------------------------------------------------------ chunks
+    def train(self, state, totals, data, index, count):
+        """The state after a chunk of batches, each of which makes an update."""
+
+        def body(state, item):
+            batch, row_mask = _batch(data, item)
+            return _if_active(item, self.step(state, batch, row_mask), state), None
+
+        with self.tracing("train"):
+            items = _items(data, index, count)
+            scan = self._scan_over(items, original(jax.lax.scan), training=True)
+            state, _ = scan(body, state.replace(metrics=totals), items)
+            return state, self.results(state.metrics)
+
+    def train_groups(self, state, totals, data, index, count):
+        """As ``train``, for whole groups of batches, each of which makes one update."""
+        size = self.optimizer.accumulate
+
+        def body(state, items):
+            new = self._group(state, data, items)
+            return _if_active(jax.tree.map(lambda v: v[0], items), new, state), None
+
+        with self.tracing("train"):
+            groups = jax.tree.map(
+                lambda v: v.reshape(-1, size, *v.shape[1:]), _items(data, index, count)
+            )
+            state, _ = jax.lax.scan(body, state.replace(metrics=totals), groups)
+            return state, self.results(state.metrics)
+
+    def evaluate(self, arrays, totals, data, index, count, start):
+        """The totals after a chunk of batches, and the means so far."""
+
+        def one(totals, batch, row_mask, rows, key):
+            return self.eval_step(arrays, totals, batch, row_mask, key)
+
+        with self.tracing("evaluate"):
+            totals = self.over_batches(one, totals, data, index, count, start)
+            return totals, self.results(totals)
+
+    def over_batches(self, one, totals, data, index, count, start):
+        """``totals = one(totals, batch, row_mask, rows, key)`` for every batch."""
+
+        def body(totals, item):
+            batch, row_mask = _batch(data, item)
+            key = jax.random.fold_in(_eval_key(), start + item[2])
+            new = one(totals, batch, row_mask, _count_rows(batch[0], row_mask), key)
+            return _if_active(item, new, totals), None
+
+        items = _items(data, index, count)
+        return self._scan_over(items, invariants.scan, training=False)(
+            body, totals, items
+        )[0]
+
+    def predict(self, arrays, data, index, start):
+        """The outputs for a chunk of batches."""
+
+        def one(item):
+            (x, _, _), _ = _batch(data, item)
+            key = jax.random.fold_in(_eval_key(), start + item[2])
+            numbers = holding(self.split.numbers, arrays[2])
+            with untouched_metrics(self.split.module), numbers:
+                if own := own_steps(self.custom, "predict"):
+                    return own.predict(arrays, x, key)
+                return self.split.forward(arrays, x, training=False, key=key)[0]
+
+        def body(carry, item):
+            return carry, one(item)
+
+        with self.tracing("predict"):
+            items = _items(data, index, None)
+            scan = self._scan_over(items, invariants.scan, training=False)
+            return scan(body, None, items)[1]
+
+    def results(self, totals: Any) -> Readings:
+        """The means of losses and metrics so far."""
+        own = totals.get(LOGS)
+        return pack(self.objective.results(totals) if own is None else own)
+
+    def _scan_over(self, items: tuple, scan: Callable, training: bool) -> Callable:
+        """What runs a body for every step: a scan, or a single call for one step."""
+        length = len(items[2])
+        if length == 1:
+            return _run_once
+        return functools.partial(scan, unroll=min(self.unroll(training), length))
+
+    def without_counting(self) -> Steps:
+        """The same functions, whose traces nobody counts or is told of."""
+        steps = copy.copy(self)
+        steps.counts, steps._compiling = Counter(), None
+        return steps
+
+
+def own_loss(own: Callable, training: bool, **given: Any) -> jax.Array:
+    """The scalar of a ``compute_loss``; it need not take ``training``."""
+    kinds = inspect.signature(own).parameters.values()
+    if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in kinds):
+        given["training"] = training
+    return jnp.asarray(own(**given), jnp.float32)
+
+
+def one_number(loss: jax.Array) -> jax.Array:
+    """The loss, if it is one number: nothing else can be minimized."""
+    if loss.ndim:
+        raise ShapeError(
+            "fit",
+            f"what is minimized must be one number, the loss has shape {loss.shape}",
+            hint="Leave out reduction='none'; a compute_loss returns ops.mean(loss).",
+        )
+    return loss
+
+
+def _eval_key() -> jax.Array:
+    """Key of layers that draw at inference, too: the same at every evaluation.
+
+    With the number of the batch, which each ``predict`` begins to count elsewhere.
+    """
+    return jax.random.key(0)
+
+
+def _key_of_metrics(key: jax.Array) -> jax.Array:
+    """That of what metrics draw in a step with this key."""
+    return jax.random.fold_in(key, forward_context.path_hash("metrics"))
+
+
+def _items(data: Any, index: Any, count: Any) -> tuple[Any, Any, jax.Array]:
+    """What differs between the steps of a chunk: rows, their count, the step."""
+    source = index if index is not None else _join_parts(data)
+    return source, count, jnp.arange(jax.tree.leaves(source)[0].shape[0])
+
+
+def _join_parts(data: Any) -> Any:
+    """A chunk's batches, which may have come in parts."""
+    if not isinstance(data, list):
+        return data
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *data)
+
+
+def _run_once(body: Callable, carry: Any, items: tuple) -> tuple[Any, Any]:
+    """As ``jax.lax.scan`` over one item."""
+    carry, out = body(carry, jax.tree.map(lambda v: v[0], items))
+    return carry, jax.tree.map(lambda v: v[None], out)
+
+
+def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
+    """The batch of one step, and which of its rows are real (``None``: all)."""
+    source, count, _ = item
+    if not isinstance(source, tuple):  # row numbers into resident data
+        batch = jax.tree.map(lambda v: v[source], data)
+    else:
+        batch = source
+    if count is None:
+        return batch, None
+    size = jax.tree.leaves(batch)[0].shape[0]
+    return batch, jnp.arange(size) < jnp.maximum(count[0], 1)
+
+
+def _if_active(item: tuple, new: Any, old: Any) -> Any:
+    """The new carry; the old one after a step of no rows, which fills up a chunk."""
+    count = item[1]
+    if count is None or len(count) < 2:
+        return new
+    return jax.tree.map(lambda n, o: jnp.where(count[1], n, o), new, old)
+
+
+def _count_rows(x: Any, row_mask: Any) -> Any:
+    if row_mask is None:
+        return float(jax.tree.leaves(x)[0].shape[0])
+    return row_mask.sum(dtype=jnp.float32)

@@ -1,0 +1,125 @@
+"""Data for a model that begins on the host."""
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers as L
+
+RNG = np.random.default_rng(0)
+WORDS = RNG.choice(["ant", "bee", "cow", "yak"], 70)
+NUMBERS = RNG.normal(size=(70, 2)).astype(np.float32)
+Y = RNG.normal(size=(70, 1)).astype(np.float32)
+VOCABULARY = ["bee", "ant", "cow"]
+TEXTS = np.array(["so good", "a good and funny film", "bad", "how very bad"] * 9)
+LABELS = np.array([1, 1, 0, 0] * 9)
+
+
+def fill(model):
+    """Gives weights that models of equal shapes share."""
+    rng = np.random.default_rng(1)
+    model.set_weights([rng.normal(size=w.shape) * 0.3 for w in model.get_weights()])
+    return model
+
+
+def head(ids, numbers):
+    flat = L.Flatten()(L.Embedding(4, 3)(ids))
+    return L.Dense(1)(L.Dropout(0.3)(L.Concatenate()([flat, numbers])))
+
+
+def compiled(inputs, outputs, **options):
+    model = exburn.Model(inputs, outputs)
+    model.compile("adam", "mse", metrics=["mae"], seed=3, **options)
+    return fill(model)
+
+
+def looking_up(**options):
+    word = exburn.Input((1,), dtype="string", name="word")
+    number = exburn.Input((2,), name="n")
+    lookup = L.StringLookup(vocabulary=VOCABULARY)
+    return compiled([word, number], head(lookup(word), number), **options)
+
+
+def plain(**options):
+    ids, number = exburn.Input((1,), dtype="int32"), exburn.Input((2,))
+    return compiled([ids, number], head(ids, number), **options)
+
+
+def mapped(words):
+    return L.StringLookup(vocabulary=VOCABULARY)(words[:, None])
+
+
+MINE, THEIRS = [WORDS, NUMBERS], [mapped(WORDS), NUMBERS]
+
+
+def batches(words, size=10):
+    for start in range(0, len(words), size):
+        part = slice(start, start + size)
+        yield (words[part], NUMBERS[part]), Y[part]
+
+
+def test_loaders_are_encoded_batch_by_batch():
+    runs = [
+        model.fit(batches(words), verbose=0, validation_data=(x, Y)).history
+        for model, words, x in (
+            (looking_up(), WORDS.astype("S"), MINE),
+            (plain(), mapped(WORDS), THEIRS),
+        )
+    ]
+    assert runs[0] == runs[1]
+
+
+class Loader(exburn.utils.PyDataset):
+    def __len__(self):
+        return 7
+
+    def __getitem__(self, index):
+        part = slice(10 * index, 10 * index + 10)
+        return {"word": WORDS[part].tolist(), "n": NUMBERS[part]}, Y[part]
+
+
+def test_loaders_may_give_lists_of_strings_by_name():
+    model = looking_up()
+    word, number = model.inputs
+    named = exburn.Model({"word": word, "n": number}, model.outputs[0])
+    expected = model.predict(MINE, verbose=0)
+    np.testing.assert_array_equal(named.predict(Loader(), verbose=0), expected)
+    only = exburn.Model(word, L.StringLookup(vocabulary=VOCABULARY)(word))
+    lists = (WORDS[i : i + 35].tolist() for i in (0, 35))
+    np.testing.assert_array_equal(only.predict(lists, verbose=0), mapped(WORDS))
+
+
+def sentiment(begin):
+    vectorize = L.TextVectorization()
+    vectorize.adapt(TEXTS)
+    rest = [L.Embedding(16, 4), L.GlobalAveragePooling1D(), L.Dense(2)]
+    model = exburn.Sequential([*begin, vectorize, *rest])
+    model.compile(exburn.optimizers.Adam(0.05), "cross_entropy", seed=0)
+    return model
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
+def test_a_batch_is_padded_to_its_own_longest_text():
+    model = sentiment([exburn.Input((), dtype="string")])
+    vectorize, *rest = model.layers
+    model.fit(TEXTS, LABELS, epochs=6, batch_size=6, verbose=0)
+    found = model.predict(TEXTS[:8], batch_size=2, verbose=0)
+    for start in range(0, 8, 2):  # a mean over the padding, too, as in Keras
+        x = vectorize(TEXTS[start : start + 2])
+        for layer in rest:
+            x = layer(x)
+        np.testing.assert_allclose(found[start : start + 2], x, rtol=1e-5)
+    good, bad = model.predict(["good", "bad"], verbose=0).argmax(-1)
+    assert (good, bad) == (1, 0)
+
+
+def test_the_order_of_rows_is_that_of_arrays():
+    model = sentiment([exburn.Input((), dtype="string")])
+    seen = []
+    model.layers[0].standardize = lambda texts: seen.append(texts) or texts
+    model.fit(TEXTS, LABELS, epochs=2, batch_size=12, verbose=0)
+    epochs = [np.concatenate(seen[-6:-3]), np.concatenate(seen[-3:])]
+    assert [sorted(epoch) for epoch in epochs] == [sorted(TEXTS)] * 2
+    assert list(epochs[0]) != list(epochs[1])
+    assert all(list(epoch) != list(TEXTS) for epoch in epochs)

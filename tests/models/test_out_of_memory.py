@@ -1,0 +1,103 @@
+"""A device that runs out of memory: an error with figures, and the model goes on."""
+
+import jax
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.errors import OutOfMemoryError
+from exburn.models import planning
+from exburn.training import memory
+
+X = np.random.default_rng(0).standard_normal((96, 6)).astype(np.float32)
+Y = np.arange(96) % 3
+
+
+def network(compiled=True, **settings):
+    model = exburn.Sequential(
+        [exburn.Input((6,)), layers.Dense(8, "relu"), layers.Dense(3)]
+    )
+    if compiled:
+        settings = {"loss": "cross_entropy", "metrics": ["accuracy"]} | settings
+        model.compile("adam", seed=0, **settings)
+    return model
+
+
+def exhausted(*_, **__):
+    raise jax.errors.JaxRuntimeError(
+        "RESOURCE_EXHAUSTED: Out of memory allocating 9999999999 bytes."
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "run"),
+    [
+        ("train", lambda m: m.fit(X, Y, verbose=0)),
+        ("evaluate", lambda m: m.evaluate(X, Y, verbose=0)),
+        ("evaluate", lambda m: m.test_on_batch(X, Y)),
+        ("predict", lambda m: m.predict(X, verbose=0)),
+    ],
+)
+def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeypatch):
+    model = network()
+    model.fit(X, Y, verbose=0)
+    model.evaluate(X, Y, verbose=0)
+    before = model.get_weights()
+    programs = model._run.value.trainer.preparer.programs
+    monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 10)
+    monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
+    with monkeypatch.context() as patch:
+        patch.setattr(programs, program, exhausted)
+        with pytest.raises(OutOfMemoryError, match="that fits: 7") as caught:
+            run(model)
+    assert isinstance(caught.value, MemoryError)
+    assert caught.value.plan.batch_size in (32, 96)
+    assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    run(model)
+
+
+def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
+    model = network()
+    monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
+    model.train_on_batch(X[:32], Y[:32])
+    before, step = model.get_weights(), model.optimizer.iterations
+    programs = model._run.value.trainer.preparer.programs
+
+    def consume(state, *_):
+        for leaf in jax.tree.leaves(state):
+            if isinstance(leaf, jax.Array):
+                leaf.delete()
+        exhausted()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(programs.train, "_call", consume)
+        with pytest.raises(OutOfMemoryError):
+            model.fit(X, Y, verbose=0)
+    assert model.optimizer.iterations == step
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    model.fit(X, Y, verbose=0)
+    assert model.optimizer.iterations == step + 3
+
+
+def test_other_errors_stay_what_they_are(monkeypatch):
+    model = network()
+
+    def fail(logs):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        model.fit(X, Y, verbose=0, callbacks=[fail])
+
+    def filled(logs):
+        raise MemoryError("Unable to allocate 1 TiB for an array")  # NumPy's words
+
+    with pytest.raises(MemoryError, match="1 TiB") as caught:
+        model.fit(X, Y, verbose=0, callbacks=[filled])
+    assert type(caught.value) is MemoryError
+    assert memory.is_exhausted(MemoryError("std::bad_alloc"))
+    tuning = "NOT_FOUND: All configs failed: RESOURCE_EXHAUSTED: Out of memory while …"
+    assert memory.is_exhausted(jax.errors.JaxRuntimeError(tuning))

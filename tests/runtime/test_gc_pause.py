@@ -1,0 +1,35 @@
+"""Python's garbage collector while a process starts."""
+
+import gc
+
+import pytest
+
+from exburn.runtime import gc_pause
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, frozen):
+    monkeypatch.setattr(gc_pause, "_started", False)
+    if frozen:
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: 3)
+        monkeypatch.setattr(gc, "unfreeze", None)  # somebody else's stay frozen
+    with gc_pause.starting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), gc_pause.starting():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+    gc_pause.has_started()
+    with gc_pause.starting():
+        assert gc.isenabled()
+
+
+def test_a_collector_that_the_user_has_switched_off_stays_off(monkeypatch):
+    monkeypatch.setattr(gc_pause, "_started", False)
+    gc.disable()
+    try:
+        with gc_pause.starting():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

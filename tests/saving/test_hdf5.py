@@ -1,0 +1,193 @@
+"""HDF5 files that attack, that are damaged, and without h5py."""
+
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers as exburn_layers
+from exburn.errors import FileFormatError, MissingDependencyError
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras
+
+
+def stack(k, shape, *layers):
+    return k.Sequential([k.Input(shape), *layers])
+
+
+def dense(k, L):
+    return stack(
+        k,
+        (8,),
+        L.Dense(4, name="foo"),
+        L.BatchNormalization(),
+        L.Dropout(0.2),
+        L.PReLU(),
+        L.Dense(3),
+    )
+
+
+def pair(make):
+    """The model in Keras, with weights of its own, and in ExBurn."""
+    theirs, ours = make(keras, keras.layers), make(exburn, exburn_layers)
+    rng = np.random.default_rng(0)
+    fresh = [
+        w if "uint" in str(w.dtype) else rng.random(w.shape).astype(w.dtype)
+        for w in theirs.get_weights()
+    ]
+    theirs.set_weights(fresh)
+    return theirs, ours
+
+
+def test_h5py_is_named_when_it_is_missing(tmp_path, monkeypatch):
+    import sys
+
+    theirs, ours = pair(dense)
+    theirs.save_weights(tmp_path / "m.weights.h5")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingDependencyError, match=r"exburn\[keras\]"):
+        ours.load_weights(tmp_path / "m.weights.h5")
+
+
+@pytest.fixture(scope="module")
+def good_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "m.weights.h5"
+    L = keras.layers
+    stack(keras, (8,), L.Dense(4), L.Dense(3)).save_weights(path)
+    return path.read_bytes()
+
+
+KERNEL = "layers/dense/vars/0"
+
+
+def external(file, secret):
+    del file[KERNEL]
+    file[KERNEL] = h5py.ExternalLink(str(secret), "/x")
+
+
+def soft(file, secret):
+    del file[KERNEL]
+    file[KERNEL] = h5py.SoftLink("/layers/dense/vars/1")
+
+
+def external_storage(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), "f4", external=[(str(secret), 0, 128)])
+
+
+def virtual(file, secret):
+    del file[KERNEL]
+    layout = h5py.VirtualLayout((8, 4), "f4")
+    layout[:] = h5py.VirtualSource(str(secret), "x", shape=(8, 4))
+    file.create_virtual_dataset(KERNEL, layout)
+
+
+def objects(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), h5py.special_dtype(vlen=bytes))
+
+
+def compound(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), [("a", "f4"), ("b", "f4")])
+
+
+def huge(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (10**9, 10**9), "f4", chunks=(1024, 1024))
+
+
+def bomb(file, secret):
+    del file[KERNEL]
+    file.create_dataset(
+        KERNEL, (8, 4), "f4", maxshape=(None, None), chunks=(8192, 8192), compression=9
+    )
+
+
+def cycle(file, secret):
+    file["layers/dense/again"] = file["layers"]
+
+
+def unknown_filter(file, secret):
+    del file[KERNEL]
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_chunk((8, 4))
+    plan.set_filter(32_001, h5py.h5z.FLAG_OPTIONAL, (1,))
+    space = h5py.h5s.create_simple((8, 4))
+    group = file["layers/dense/vars"]
+    h5py.h5d.create(group.id, b"0", h5py.h5t.IEEE_F32LE, space, plan)
+
+
+def named_type(file, secret):
+    file["layers/type"] = np.dtype("f4")
+
+
+def region(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), h5py.ref_dtype)
+
+
+def opaque(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, (8, 4), "V4")
+
+
+def empty(file, secret):
+    del file[KERNEL]
+    file.create_dataset(KERNEL, dtype="f4", data=h5py.Empty("f4"))
+
+
+def many_groups(file, secret):
+    for number in range(5200):
+        file.create_group(f"layers/x{number}")
+
+
+def fan(file, secret):
+    """2**40 paths through 40 groups."""
+    file.create_group("fan/0")
+    for number in range(1, 41):
+        for name in "ab":
+            file[f"fan/{number}/{name}"] = file[f"fan/{number - 1}"]
+
+
+ATTACKS = (external, soft, external_storage, virtual, objects, compound, huge, bomb)
+ATTACKS += (cycle, unknown_filter, named_type, region, opaque, empty, many_groups, fan)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("form", ["h5", "keras"])
+def test_hostile_hdf5_is_refused(attack, form, good_file, tmp_path):
+    ours = stack(exburn, (8,), exburn_layers.Dense(4), exburn_layers.Dense(3))
+    path, secret = tmp_path / "m.weights.h5", tmp_path / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file["x"] = np.ones((8, 4), np.float32)
+    path.write_bytes(good_file)
+    with h5py.File(path, "a") as file:
+        attack(file, secret)
+    if form == "keras":
+        data, path = path.read_bytes(), tmp_path / "m.keras"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("model.weights.h5", data)
+    before = ours.get_weights()
+    for strict in (True, False) if attack is not huge else (True,):
+        with pytest.raises((FileFormatError, ValueError)):
+            ours.load_weights(path, strict=strict)
+    assert all(map(np.array_equal, before, ours.get_weights()))
+
+
+def test_damaged_hdf5_is_refused_or_read_whole(good_file, tmp_path):
+    ours = stack(exburn, (8,), exburn_layers.Dense(4), exburn_layers.Dense(3))
+    path = tmp_path / "m.weights.h5"
+    data, rng = good_file, np.random.default_rng(0)
+    for _ in range(60):
+        bad = bytearray(data)
+        for place in rng.integers(0, min(len(bad), 4096), 3):
+            bad[place] = rng.integers(256)
+        path.write_bytes(bad)
+        try:
+            ours.load_weights(path, strict=False)
+        except (FileFormatError, ValueError) as error:
+            assert type(error).__module__ == "exburn.errors"

@@ -1,0 +1,89 @@
+"""What a caller of a serving sees: answers, batches, programs, processing."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import Serving, layers
+from exburn.errors import (
+    ArgumentError,
+    ShapeError,
+    UnknownNameError,
+)
+
+
+def close(a, b):
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 9, 50])
+def test_an_answer_is_what_predict_gives(serving, mlp, rows, n):
+    x = rows(n)
+    expected = mlp.predict(x, verbose=0)
+    answer = serving(x)
+    close(answer, expected)
+    assert type(answer) is np.ndarray and answer.flags.writeable
+    close(serving.run(x), expected)
+    close(serving.submit(x).result(), expected)
+    close(asyncio.run(serving.arun(x)), expected)
+
+
+def test_every_program_is_there_before_the_first_request(serving):
+    assert serving.buckets == (1, 2, 4, 8)
+    sizes = {("default", n) for n in (1, 2, 4, 8)}
+    assert sizes <= set(serving.trace_counts)  # and, measured, bursts
+    assert set(serving.trace_counts.values()) == {1}
+
+
+def test_rows_of_many_callers_share_batches(mlp, rows):
+    with Serving(mlp, batch_size=8, batch_timeout="500 ms") as serving:
+        x = rows(8)
+        answers = [serving.submit(x[i : i + 1]) for i in range(8)]
+        close(np.concatenate([a.result() for a in answers]), mlp.predict(x, verbose=0))
+        statistics = serving.statistics()
+        assert (statistics.batches, statistics.rows, statistics.fill) == (1, 8, 1.0)
+
+
+def test_a_batch_grows_while_all_partitions_are_busy(gate):
+    with Serving(gate, batch_size=4, batch_timeout=0.0, example=gate.row(0)) as serving:
+        gate.block(serving)
+        answers = []
+        for value in (1.0, 2.0, 3.0):  # each would be due at once
+            answers.append(serving.submit(gate.row(value)))
+            time.sleep(0.01)
+        assert serving.status()["queue_depth"] == 3
+        gate.open.set()
+        assert [a.result(20).item() for a in answers] == [2, 4, 6]
+        assert [sorted(set(b)) for b in gate.batches] == [[1, 2, 3]]
+
+
+def test_a_full_batch_is_dispatched_behind_the_one_that_runs(gate):
+    with Serving(gate, batch_size=2, batch_timeout=0.0, example=gate.row(0)) as serving:
+        gate.block(serving)
+        answers = [serving.submit(gate.row(v)) for v in (1.0, 2.0, 3.0)]
+        gate.open.set()
+        assert [a.result(20).item() for a in answers] == [2, 4, 6]
+        assert gate.batches == [[1, 2], [3]]
+
+
+def test_batch_keys_have_programs_of_their_own():
+    model = exburn.Sequential(
+        [exburn.Input((None, 2)), layers.GlobalAveragePooling1D(), layers.Dense(3)]
+    )
+    with pytest.raises(ArgumentError, match="batch_keys"):
+        Serving(model)
+    shapes = {5: np.zeros((1, 5, 2)), "long": np.zeros((1, 9, 2))}
+    options = {"batch_size": 2, "batch_timeout": 0.0, "batch_keys": shapes, "burst": 1}
+    with Serving(model, **options) as serving:
+        for length, key in ((5, 5), (9, "long")):
+            x = np.random.default_rng(0).random((3, length, 2), np.float32)
+            close(serving(x, key=key), model(x))
+            close(serving(x), model(x))  # the key is found by the shape
+        with pytest.raises(UnknownNameError, match="batch key"):
+            serving(x, key="short")
+        with pytest.raises(ShapeError, match="none of the batch keys"):
+            serving(np.zeros((1, 7, 2)))
+        assert set(serving.trace_counts) == {(5, 1), (5, 2), ("long", 1), ("long", 2)}

@@ -1,0 +1,41 @@
+"""Values of real data that a compiled program could not complain about."""
+
+import numpy as np
+import pytest
+
+from exburn.errors import DataError
+from exburn.training.check import check_ids, in_batch, noting
+
+IDS = np.array([[0, 1], [2, 9]])
+
+
+def test_ids_beyond_the_table_have_a_place():
+    check_ids([IDS], ((0, 10, "embedding"),), "fit")
+    check_ids([IDS], (), "fit")
+    with pytest.raises(DataError, match=r"from 0 to 8") as caught:
+        check_ids({"a": IDS}, ((0, 9, "embedding"),), "fit")
+    text = str(caught.value)
+    assert "x['a']" in text and "9 at row 1, position (1, 1)" in text
+    assert "bad values: 1 of 4" in text and "layer: embedding" in text
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.5, np.nan, np.inf])
+def test_numbers_that_are_no_ids(bad):
+    ids = np.array([1.0, bad])
+    with pytest.raises(DataError, match="whole numbers from 0 to 2"):
+        check_ids(ids, ((0, 3, "table"),), "fit")
+
+
+def test_an_input_of_integers_without_a_table_takes_any_whole_number():
+    check_ids(np.array([-5.0, 1e6]), ((0, None, "count"),), "fit")
+    with pytest.raises(DataError, match="the input 'count' is of integers"):
+        check_ids(np.array([0.5]), ((0, None, "count"),), "fit")
+
+
+def test_errors_say_where():
+    with pytest.raises(KeyError) as caught, noting("the loss f", IDS, IDS):
+        raise KeyError("x")
+    assert caught.value.__notes__ == ["the loss f: received int64[2, 2], int64[2, 2]"]
+    with pytest.raises(DataError) as caught, in_batch(3, "loader"):
+        raise DataError("fit", "bad")
+    assert caught.value.__notes__ == ["in batch 3 of the loader, or after it"]
