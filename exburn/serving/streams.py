@@ -93,7 +93,7 @@ class Streams:
             timeout: Seconds for each part.
             ahead: Parts under way at once, by default two a device.
         """
-        x, info = self._prepared(x)
+        x, info = self._prepare(x)
         data = ArrayDataset(x, op="serving")
         size = self.batch_size
 
@@ -130,7 +130,7 @@ class Streams:
                     if not waiting:
                         raise
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            under_way.append(asyncio.ensure_future(self._awaited(answer)))
+            under_way.append(asyncio.ensure_future(self._await_answer(answer)))
             await line.put(under_way[-1])
 
         async def feed() -> None:
