@@ -35,9 +35,9 @@ class Streams:
     batch_size: int
     devices: list[Any]
     submit: Callable
-    _awaited: Callable
+    _await_answer: Callable
     _hooks: Any
-    _prepared: Callable
+    _prepare: Callable
     _queue: Callable
     _request: Callable
 
