@@ -25,19 +25,6 @@ from exburn.training.steps import one_number, own_loss
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "metrics_with_names",
-    "compute_loss",
-    "compute_loss_and_updates",
-    "compute_metrics",
-    "get_metrics_result",
-    "match_objective",
-    "predict_step",
-    "stateless_compute_loss",
-    "test_step",
-    "train_step",
-]
-
 
 @built_in
 def train_step(self: Model, state: tuple, data: Any) -> tuple[dict[str, Any], tuple]:

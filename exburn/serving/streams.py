@@ -26,8 +26,6 @@ from exburn.errors import ArgumentError, QueueFullError
 from exburn.models.arguments import positive
 from exburn.serving.answer import Answer
 
-__all__ = ["Streams"]
-
 
 class Streams:
     """The part of a ``Serving`` that streams."""
