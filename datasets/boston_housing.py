@@ -7,6 +7,8 @@ import os
 from exburn.datasets.files import Split, keras_npz
 from exburn.datasets.sequences import seeded_split
 
+__all__ = ["load_data"]
+
 DIGEST = "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5"
 
 

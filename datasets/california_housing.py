@@ -8,6 +8,8 @@ from exburn.datasets.files import Split, keras_npz
 from exburn.datasets.sequences import seeded_split
 from exburn.errors import unknown_name
 
+__all__ = ["load_data"]
+
 DIGEST = "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f"
 
 

@@ -7,6 +7,8 @@ import os
 from exburn.datasets.download import fetch, locate
 from exburn.datasets.files import Split, read_records, shuffled
 
+__all__ = ["CLASSES", "load_data"]
+
 CLASSES = (
     "airplane",
     "automobile",

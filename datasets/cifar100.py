@@ -8,6 +8,8 @@ from exburn.datasets.download import fetch, locate
 from exburn.datasets.files import Split, read_records, shuffled
 from exburn.errors import unknown_name
 
+__all__ = ["load_data"]
+
 ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 DIGEST = "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
 

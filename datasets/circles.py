@@ -10,6 +10,8 @@ from exburn.datasets.generated import Split, check_samples, scattered
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
+__all__ = ["generate", "load_data"]
+
 
 def generate(
     samples: int = 1000,

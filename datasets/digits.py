@@ -6,6 +6,8 @@ import numpy as np
 
 from exburn.datasets.scikit import Split, load
 
+__all__ = ["load_data"]
+
 
 def load_data(test_split: float = 0.2, *, seed: int | None = 0) -> Split:
     """Handwritten digits with pixels from 0 to 16.

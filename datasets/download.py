@@ -15,6 +15,8 @@ from typing import IO
 
 from exburn.errors import DataError, FileFormatError
 
+__all__ = ["KERAS_FOLDER", "cache_folder", "digest_of", "fetch", "locate"]
+
 KERAS_FOLDER = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
 TIMEOUT = 30.0
 _BLOCK = 1 << 20

@@ -11,6 +11,8 @@ from exburn.datasets.download import KERAS_FOLDER, cache_folder, fetch
 from exburn.datasets.files import Split, read_idx, shuffled
 from exburn.errors import DataError, FileFormatError
 
+__all__ = ["CLASSES", "load_data"]
+
 CLASSES = (
     "T-shirt/top",
     "Trouser",

@@ -17,6 +17,8 @@ from exburn.datasets.download import KERAS_FOLDER, fetch, locate
 from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
 
+__all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffled"]
+
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

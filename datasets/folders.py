@@ -18,6 +18,8 @@ from exburn.datasets.generated import Split
 from exburn.datasets.prepare import train_test
 from exburn.errors import ArgumentError, DataError, require
 
+__all__ = ["image_folder", "text_folder"]
+
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 

@@ -7,6 +7,8 @@ import numpy as np
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 
+__all__ = ["Split", "check_samples", "scattered"]
+
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from exburn.datasets import sequences
 from exburn.datasets.files import Split
 
+__all__ = ["get_word_index", "load_data"]
+
 DIGEST = "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"
 INDEX_DIGEST = "bfafd718b763782e994055a2d397834f"
 

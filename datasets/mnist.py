@@ -6,6 +6,8 @@ import os
 
 from exburn.datasets.files import Split, keras_npz, shuffled
 
+__all__ = ["load_data"]
+
 DIGEST = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
 

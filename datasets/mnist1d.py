@@ -10,6 +10,8 @@ from exburn.core.checks import check_number
 from exburn.datasets.generated import Split, check_samples
 from exburn.errors import require
 
+__all__ = ["load_data"]
+
 
 def load_data(
     samples: int = 5000, *, test_split: float = 0.2, seed: int | None = 42

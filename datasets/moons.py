@@ -9,6 +9,8 @@ import numpy as np
 from exburn.datasets.generated import Split, check_samples, scattered
 from exburn.datasets.prepare import generator, train_test
 
+__all__ = ["generate", "load_data"]
+
 
 def generate(
     samples: int = 1000, *, noise: float = 0.1, seed: int | None = 0

@@ -20,6 +20,16 @@ from exburn.data import (
 )
 from exburn.errors import ArgumentError, DataError, DTypeError
 
+__all__ = [
+    "Loader",
+    "generator",
+    "loader",
+    "one_hot",
+    "split",
+    "stats",
+    "train_test",
+]
+
 
 def generator(seed: Any, op: str) -> np.random.Generator:
     """NumPy's generator for a seed, or a fresh one for None.

@@ -9,6 +9,8 @@ import numpy as np
 from exburn.datasets import sequences
 from exburn.datasets.files import Split
 
+__all__ = ["get_label_names", "get_word_index", "load_data"]
+
 DIGEST = "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916"
 INDEX_DIGEST = "4d44cc38712099c9e383dc6e5f11a921"
 _LABELS = (

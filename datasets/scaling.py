@@ -11,6 +11,8 @@ import numpy as np
 from exburn.data import ArrayDataset, check_finite
 from exburn.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 
+__all__ = ["normalize", "normalize_with_stats"]
+
 METHODS = ("standard", "minmax", "l2")
 
 

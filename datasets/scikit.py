@@ -7,6 +7,8 @@ import numpy as np
 from exburn.datasets.prepare import train_test
 from exburn.errors import require
 
+__all__ = ["Split", "load"]
+
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 

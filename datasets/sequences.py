@@ -14,6 +14,17 @@ from exburn.datasets.download import KERAS_FOLDER, digest_of, fetch, locate
 from exburn.datasets.files import Split, read_npz
 from exburn.errors import ArgumentError, DataError, FileFormatError
 
+__all__ = [
+    "check_options",
+    "mark",
+    "read_pickled",
+    "replace_rare",
+    "seeded_order",
+    "seeded_split",
+    "shorter",
+    "word_index",
+]
+
 
 def seeded_order(rows: int, rng: np.random.RandomState) -> np.ndarray:
     """A permutation drawn as Keras draws it, so that its splits are the same."""
