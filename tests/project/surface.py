@@ -4,7 +4,7 @@
     python tests/project/surface.py --against before.txt   # in the other
 
 Public is what the namespaces below ``exburn`` name in ``__all__`` (or, where there is
-no such list, have of the package's own without an underscore), and the public methods
+no such list, define without an underscore), and the public methods
 of the classes there.
 """
 
@@ -28,21 +28,24 @@ def members(module: ModuleType) -> dict[str, Any]:
         return {name: getattr(module, name) for name in module.__all__}
     names = [name for name in dir(module) if not name.startswith("_")]
     found = {name: getattr(module, name) for name in names}
-    return {name: value for name, value in found.items() if ours(value)}
-
-
-def ours(value: Any) -> bool:
-    """Whether a value is a module of the package, or defined in one."""
-    home = "__name__" if inspect.ismodule(value) else "__module__"
-    return getattr(value, home, "").startswith("exburn.")
+    home = module.__name__
+    return {
+        name: value
+        for name, value in found.items()
+        if getattr(value, "__module__", "") == home
+    }
 
 
 def signature(value: Any) -> str:
-    """The parameters of something callable, without addresses of default objects."""
+    """The parameters of something callable, without addresses of default objects.
+
+    Nor with the type of ``self``, which a method has that is a function of its file.
+    """
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return "(?)"
+    text = re.sub(r"^\(self: '?\w+'?", "(self", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
