@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from exburn.datasets.download import fetch, locate
-from exburn.datasets.files import Split, read_records, shuffled
+from exburn.datasets.files import Split, read_records, shuffle_rows
 
 __all__ = ["CLASSES", "load_data"]
 
@@ -47,7 +47,7 @@ def load_data(
     op = "cifar10.load_data"
     file = locate(path) or fetch(os.fspath(path), ORIGIN, DIGEST, op=op)
     train = [f"data_batch_{number}.bin" for number in range(1, 6)]
-    return shuffled(
+    return shuffle_rows(
         read_records(file, train, 1, op=op),
         read_records(file, ["test_batch.bin"], 1, op=op),
         seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from exburn.datasets.download import fetch, locate
-from exburn.datasets.files import Split, read_records, shuffled
+from exburn.datasets.files import Split, read_records, shuffle_rows
 from exburn.errors import unknown_name
 
 __all__ = ["load_data"]
@@ -47,4 +47,4 @@ def load_data(
     for member in ("train.bin", "test.bin"):
         x, labels = read_records(file, [member], 2, op=op)
         parts.append((x, labels[:, column : column + 1].copy()))
-    return shuffled(parts[0], parts[1], seed)
+    return shuffle_rows(parts[0], parts[1], seed)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples, scattered
+from exburn.datasets.generated import Split, check_samples, scatter_points
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
@@ -46,7 +46,7 @@ def generate(
     angle = rng.uniform(0, 2 * math.pi, samples)
     radius = np.where(y == 0, 1.0, factor)
     x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return scattered(x, y, noise, rng)
+    return scatter_points(x, y, noise, rng)
 
 
 def load_data(

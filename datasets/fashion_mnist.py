@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from exburn.datasets.download import KERAS_FOLDER, cache_folder, fetch
-from exburn.datasets.files import Split, read_idx, shuffled
+from exburn.datasets.files import Split, read_idx, shuffle_rows
 from exburn.errors import DataError, FileFormatError
 
 __all__ = ["CLASSES", "load_data"]
@@ -93,7 +93,7 @@ def load_data(
         ]
     arrays = [read_idx(file, op=op) for file in files]
     train, test = _pair(arrays[0], arrays[1], op), _pair(arrays[2], arrays[3], op)
-    return shuffled(train, test, seed)
+    return shuffle_rows(train, test, seed)
 
 
 def _pair(x: np.ndarray, y: np.ndarray, op: str) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from exburn.datasets.download import KERAS_FOLDER, fetch, locate
 from exburn.datasets.prepare import generator
 from exburn.errors import FileFormatError
 
-__all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffled"]
+__all__ = ["Split", "keras_npz", "read_idx", "read_npz", "read_records", "shuffle_rows"]
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -132,7 +132,7 @@ def read_records(
     return np.ascontiguousarray(images), rows[:, :labels].copy()
 
 
-def shuffled(train: tuple, test: tuple, seed: int | None) -> Split:
+def shuffle_rows(train: tuple, test: tuple, seed: int | None) -> Split:
     """Both parts in a seeded order of rows; in the file's order if seed is None."""
     if seed is None:
         return train, test

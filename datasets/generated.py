@@ -7,7 +7,7 @@ import numpy as np
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError
 
-__all__ = ["Split", "check_samples", "scattered"]
+__all__ = ["Split", "check_samples", "scatter_points"]
 
 Split = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -19,7 +19,7 @@ def check_samples(op: str, samples: int, least: int, noise: float = 0.0) -> None
         raise ArgumentError(op, "noise must not be negative", {"received": noise})
 
 
-def scattered(
+def scatter_points(
     x: np.ndarray, y: np.ndarray, noise: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points with noise on every coordinate, in a random order, and their labels."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from exburn.datasets.files import Split, keras_npz, shuffled
+from exburn.datasets.files import Split, keras_npz, shuffle_rows
 
 __all__ = ["load_data"]
 
@@ -33,4 +33,4 @@ def load_data(
     names = ("x_train", "y_train", "x_test", "y_test")
     arrays = keras_npz(path, "mnist.npz", DIGEST, names, op="mnist.load_data")
     x_train, y_train, x_test, y_test = arrays
-    return shuffled((x_train, y_train), (x_test, y_test), seed)
+    return shuffle_rows((x_train, y_train), (x_test, y_test), seed)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples, scattered
+from exburn.datasets.generated import Split, check_samples, scatter_points
 from exburn.datasets.prepare import generator, train_test
 
 __all__ = ["generate", "load_data"]
@@ -39,7 +39,7 @@ def generate(
     upper = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     lower = np.stack([1 - np.cos(angle), 0.5 - np.sin(angle)], axis=1)
     x = np.where(y[:, None] == 0, upper, lower)
-    return scattered(x, y, noise, rng)
+    return scatter_points(x, y, noise, rng)
 
 
 def load_data(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exburn.datasets.generated import Split, check_samples, scattered
+from exburn.datasets.generated import Split, check_samples, scatter_points
 from exburn.datasets.prepare import generator, train_test
 from exburn.errors import ArgumentError
 
@@ -48,7 +48,7 @@ def generate(
     radius = np.sqrt(rng.uniform(0.01, 1, samples))  # evenly spread along the arm
     angle = 2 * math.pi * (turns * radius + y / classes)
     x = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return scattered(x, y, noise, rng)
+    return scatter_points(x, y, noise, rng)
 
 
 def load_data(

@@ -33,10 +33,10 @@ class Masking(Layer):
         self.supports_masking = True
 
     def call(self, inputs):
-        return jnp.where(self._used(inputs)[..., None], inputs, 0)
+        return jnp.where(self._used_steps(inputs)[..., None], inputs, 0)
 
     def compute_mask(self, inputs, mask=None):
-        return self._used(inputs)
+        return self._used_steps(inputs)
 
-    def _used(self, inputs):
+    def _used_steps(self, inputs):
         return jnp.any(inputs != jnp.asarray(self.mask_value, inputs.dtype), axis=-1)

@@ -60,7 +60,7 @@ def buffer(
         if dtype is None:  # as JAX: Python floats are float32
             dtype = _dtype(jax.dtypes.canonicalize_dtype(data.dtype))
     if dtype is not None and data.dtype != dtype:
-        data = _converted(data, dtype)
+        data = _convert(data, dtype)
     if shape is not None:
         if math.prod(shape) != data.size or any(n < 0 for n in shape):
             raise ShapeError(
@@ -86,7 +86,7 @@ def _from_bytes(data: Any, dtype: np.dtype | None) -> np.ndarray:
     return np.frombuffer(data, dtype)
 
 
-def _converted(data: Any, dtype: np.dtype) -> Any:
+def _convert(data: Any, dtype: np.dtype) -> Any:
     """The array in another dtype, in which only digits may be lost."""
     if data.dtype.kind == "c" and dtype.kind != "c":
         raise DTypeError("buffer", f"{dtype.name} cannot hold complex numbers")

@@ -79,9 +79,9 @@ def run_kernel(name: str, *inputs: Any, **params: Any) -> Any:
     """
     fn = kernel(name)
     try:
-        return _compiled(fn, tuple(params))(*inputs, **static(params))
+        return _compile(fn, tuple(params))(*inputs, **static(params))
     except (TypeError, ValueError) as error:
-        raise refused(name, inputs, params, error) from error
+        raise refusal(name, inputs, params, error) from error
 
 
 def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
@@ -94,13 +94,13 @@ def compile_kernel(name: str, *inputs: Any, **params: Any) -> Any:
     """
     fn = kernel(name)
     try:
-        program = _compiled(fn, tuple(params))
+        program = _compile(fn, tuple(params))
         return program.lower(*inputs, **static(params)).compile()
     except (TypeError, ValueError) as error:
-        raise refused(name, inputs, params, error) from error
+        raise refusal(name, inputs, params, error) from error
 
 
-def refused(name: str, inputs: Any, params: Any, error: Exception) -> ArgumentError:
+def refusal(name: str, inputs: Any, params: Any, error: Exception) -> ArgumentError:
     """The error for a kernel that was called with what it does not take."""
     if isinstance(error, ArgumentError):
         return error
@@ -113,7 +113,7 @@ def refused(name: str, inputs: Any, params: Any, error: Exception) -> ArgumentEr
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(fn: Callable, names: tuple[str, ...]) -> Any:
+def _compile(fn: Callable, names: tuple[str, ...]) -> Any:
     return jax.jit(fn, static_argnames=names)
 
 

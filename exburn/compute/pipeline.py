@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from exburn.compute.kernels import kernel, refused, static
+from exburn.compute.kernels import kernel, refusal, static
 from exburn.errors import ArgumentError
 
 
@@ -127,7 +127,7 @@ class Pipeline:
                 try:
                     values[slot.index] = fn(*arrays, **params)
                 except (TypeError, ValueError) as error:
-                    raise refused(slot.name, arrays, params, error) from error
+                    raise refusal(slot.name, arrays, params, error) from error
             return [values[index] for index in wanted]
 
         return jax.jit(program)

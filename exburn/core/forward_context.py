@@ -137,7 +137,7 @@ class Context:
             if mask is not None and not traced:
                 setattr(value, _MASK, mask)
 
-    def filled(self, scores: Any) -> Any:
+    def padded_logits(self, scores: Any) -> Any:
         """The array that scores were cut and cast from.
 
         Its rows lie on whole tiles, with spare classes after theirs. ``None`` if there
@@ -146,16 +146,18 @@ class Context:
         entry = self._filled.get(id(scores))
         return entry[1] if entry is not None and entry[0] is scores else None
 
-    def set_filled(self, scores: Any, filled: Any) -> None:
+    def set_padded_logits(self, scores: Any, filled: Any) -> None:
         self._filled[id(scores)] = (scores, filled)
 
-    def attached(self, outputs: Any) -> tuple[list[Any], list[Any]]:
-        """For each array of a tree the one it was cut from (``filled``), and its mask.
+    def attachments(self, outputs: Any) -> tuple[list[Any], list[Any]]:
+        """For each array of a tree its ``padded_logits`` and its mask.
 
         Both are lists in the order of the leaves, ``None`` where there is nothing.
         """
         leaves = jax.tree.leaves(outputs)
-        return [self.filled(v) for v in leaves], [self.mask_of(v) for v in leaves]
+        return [self.padded_logits(v) for v in leaves], [
+            self.mask_of(v) for v in leaves
+        ]
 
     def attach(self, outputs: Any, masks: Sequence[Any]) -> None:
         """Attaches masks to the arrays of a tree, in the order of its leaves."""

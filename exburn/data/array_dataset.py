@@ -70,7 +70,7 @@ class ArrayDataset:
         return all(on_host(leaf) is None for _, leaf in leaves(self.tree, ""))
 
     @property
-    def mapped(self) -> bool:
+    def is_memory_mapped(self) -> bool:
         """Whether an array is a file's, mapped into memory."""
         return any(_is_mapped(leaf) for _, leaf in leaves(self.tree, ""))
 

@@ -190,7 +190,7 @@ def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
     """The logarithm of each row's total, and whether its label ranks first."""
     rows, known, classes = _rows(scores, labels)
     total, first = read(rows, known, classes)
-    return _shaped(total, first, labels, classes)
+    return _shape_losses(total, first, labels, classes)
 
 
 @jax.custom_jvp
@@ -200,7 +200,7 @@ def _with_gradient(scores, labels, factors):
     factors = factors.reshape(-1)
     total, first, slope = read_with_gradient(rows, known, factors, classes)
     slope = slope.reshape(scores.shape)
-    return *_shaped(total, first, labels, classes), slope
+    return *_shape_losses(total, first, labels, classes), slope
 
 
 @_with_gradient.defjvp
@@ -228,7 +228,7 @@ def _rows(scores, labels):
     return scores.reshape(-1, columns), known, classes
 
 
-def _shaped(total, first, labels, classes):
+def _shape_losses(total, first, labels, classes):
     total, first = total.reshape(labels.shape), first.reshape(labels.shape)
     valid = (labels >= 0) & (labels < classes) & ~jnp.isnan(total)
     return total, (first > 0) & valid

@@ -53,7 +53,7 @@ def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array
         dropped, share = np.uint32(count), 1 - count / _WORDS
     words = jax.random.key_data(key)
     # Both differ from draw to draw, so that no mask is another one, moved.
-    one, two = _mixed(np.array([draw, draw + 1], np.uint32))
+    one, two = _mix(np.array([draw, draw + 1], np.uint32))
     first, second = words[..., 0] ^ one, words[..., -1] + two
     keep = exburn_keep_mask(first, second, dropped, shape=tuple(shape))
     return keep, share
@@ -65,11 +65,11 @@ def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array
 def exburn_keep_mask(first: Any, second: Any, dropped: Any, *, shape: tuple) -> Any:
     """The mask of two words, of which a share of ``dropped / 2³²`` is false."""
     places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
-    hashed = _mixed(_mixed(places * np.uint32(_GOLDEN) + first) + second)
+    hashed = _mix(_mix(places * np.uint32(_GOLDEN) + first) + second)
     return hashed >= dropped
 
 
-def _mixed(word: Any) -> Any:
+def _mix(word: Any) -> Any:
     """Each bit of what comes out depends on each of what goes in.
 
     Source: Wellons, *Prospecting for Hash Functions*, 2018: ``triple32``.

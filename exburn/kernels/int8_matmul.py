@@ -3,8 +3,8 @@
 Replaces: ``jnp.matmul`` and ``jnp.einsum``, which sum them in int8; both are called
 here, with int32 asked for, or with operands of int32.
 
-Runs: on every device, where all operands are int8. `filled` adds zeros behind the last
-term on a GPU, where the number of terms is known and no multiple of four.
+Runs: on every device, where all operands are int8. `pad_to_tiles` adds zeros behind the
+last term on a GPU, where the number of terms is known and no multiple of four.
 
 Gain: right results, not speed. XLA's Triton kernels (jax 0.11.2, H200) gave exactly
 twice the product at 235 of 507 shapes tried, and at none with a multiple of four terms.
@@ -37,7 +37,10 @@ def matmul(x1: Any, x2: Any) -> jax.Array:
     """
     if not _all_int8(x1, x2) or not (jnp.ndim(x1) and jnp.ndim(x2)):
         return jnp.matmul(x1, x2)
-    x1, x2 = filled(jnp.asarray(x1), -1), filled(jnp.asarray(x2), -min(2, x2.ndim))
+    x1, x2 = (
+        pad_to_tiles(jnp.asarray(x1), -1),
+        pad_to_tiles(jnp.asarray(x2), -min(2, x2.ndim)),
+    )
     return jnp.matmul(x1, x2, preferred_element_type=jnp.int32)
 
 
@@ -58,7 +61,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> jax.Array:
     return jnp.einsum(subscripts, *operands, **kwargs)
 
 
-def filled(x: jax.Array, axis: int) -> jax.Array:
+def pad_to_tiles(x: jax.Array, axis: int) -> jax.Array:
     """An array of int8 whose products along an axis are right on a GPU, too.
 
     XLA's kernels of Triton (jax 0.11.2, on an H200) give twice the product of two

@@ -4,7 +4,7 @@ Replaces: the derivative that JAX makes of `_plain`, beside it. `_frugal` keeps 
 numbers a sample, mean and scale, and `_shared` is `_plain`, traced once for a shape.
 
 Runs: on every device and dtype, where the kernels of `one_pass_norm` do not:
-`standardized` takes `_frugal` for arrays of 4 million elements or more, else `_shared`.
+`standardize` takes `_frugal` for arrays of 4 million elements or more, else `_shared`.
 
 Gain: `_frugal` saved 1.2 ms of GPT-2's step on an H200; small arrays it slows (see
 `memory_bound`). `_shared` saves the traces of dozens of layers, a quarter of a
@@ -22,7 +22,7 @@ from exburn.kernels.memory_bound import memory_bound
 from exburn.runtime.cached_trace import traced_once
 
 
-def standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
+def standardize(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
     """``(x - mean) / sqrt(variance + epsilon)``, in float32.
 
     Args:

@@ -80,7 +80,7 @@ def _lanes(features: int) -> int | None:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def normalized(
+def normalize(
     x: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float
 ) -> jax.Array:
     """``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` over the last axis.
@@ -107,7 +107,7 @@ def _backward(epsilon, kept, dy):
     return _gradients(*kept, dy)
 
 
-normalized.defvjp(_forward, _backward)
+normalize.defvjp(_forward, _backward)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -116,7 +116,7 @@ def _values(x, gamma, beta, epsilon):
     """The output, and of each sample its mean and one over its deviation."""
     from jax.experimental import pallas as pl
 
-    rows = _grouped(x)
+    rows = _group(x)
     count, groups, _ = rows.shape
     step = _samples(_AHEAD, count, _lanes_of(groups))
     row, weight, number = _specs(step, groups)
@@ -128,7 +128,7 @@ def _values(x, gamma, beta, epsilon):
         in_specs=[row, weight, weight],
         out_specs=[row, number, number],
         out_shape=[jax.ShapeDtypeStruct(rows.shape, x.dtype), numbers, numbers],
-    )(rows, _grouped(gamma), _grouped(beta))
+    )(rows, _group(gamma), _group(beta))
     return tuple(
         a.reshape(s) for a, s in ((y, x.shape), (mean, _one(x)), (scale, _one(x)))
     )
@@ -140,7 +140,7 @@ def _gradients(x, gamma, mean, scale, dy):
     """The gradients of ``x``, ``gamma`` and ``beta``."""
     from jax.experimental import pallas as pl
 
-    rows = _grouped(x)
+    rows = _group(x)
     count, groups, _ = rows.shape
     step = _samples(_BACK, count, _lanes_of(groups))
     programs = count // step
@@ -155,7 +155,7 @@ def _gradients(x, gamma, mean, scale, dy):
             jax.ShapeDtypeStruct(rows.shape, x.dtype),
             jax.ShapeDtypeStruct((2 * programs, groups, _GROUP), jnp.float32),
         ],
-    )(rows, _grouped(dy), _grouped(gamma), mean.ravel(), scale.ravel())
+    )(rows, _group(dy), _group(gamma), mean.ravel(), scale.ravel())
     dgamma, dbeta = sums.reshape(programs, 2, -1).sum(0)
     return dx.reshape(x.shape), dgamma, dbeta
 
@@ -197,7 +197,7 @@ def _one(x):
     return (*x.shape[:-1], 1)
 
 
-def _grouped(x):
+def _group(x):
     """``[samples, groups, 8]`` of samples, ``[groups, 8]`` of a weight."""
     shape = (x.shape[-1] // _GROUP, _GROUP)
     return x.reshape(-1, *shape) if x.ndim > 1 else x.reshape(shape)

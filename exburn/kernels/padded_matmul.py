@@ -71,7 +71,7 @@ def wide_product(
         return y
     scores = y[..., :columns] if spare else y
     if (ctx := forward_context.current()) is not None:
-        ctx.set_filled(scores, y)
+        ctx.set_padded_logits(scores, y)
     return scores
 
 

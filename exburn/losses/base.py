@@ -21,7 +21,7 @@ from exburn.kernels.cross_entropy import (
     reduced_cross_entropy,
     row_factors,
 )
-from exburn.losses.reduction import blanked, reduce_values, standardize_reduction
+from exburn.losses.reduction import blank_out, reduce_values, standardize_reduction
 from exburn.losses.shapes import (
     as_arrays,
     as_float,
@@ -29,7 +29,7 @@ from exburn.losses.shapes import (
     class_labels,
     rank_for,
     stand_ins,
-    unsqueezed,
+    unsqueeze_to,
 )
 
 
@@ -142,8 +142,8 @@ class Loss:
             return reduced_cross_entropy(y_pred, labels, reduce)
         apart = self._keeps_apart(mask, y_true, y_pred)
         for valid in _booleans(mask if apart else None, row_mask):
-            y_true = blanked(y_true, valid, 0)
-            y_pred = blanked(y_pred, valid, self.fill)
+            y_true = blank_out(y_true, valid, 0)
+            y_pred = blank_out(y_pred, valid, self.fill)
         values = jnp.asarray(self.call(y_true, y_pred))
         self._note_rank(values)
         if values.ndim == 0:
@@ -187,7 +187,7 @@ class Loss:
         self, y_true, y_pred, sample_weight, mask, row_mask, values
     ) -> jax.Array:
         given = _booleans(mask, row_mask)
-        masks = [unsqueezed(self.name, "mask", m, values) for m in given]
+        masks = [unsqueeze_to(self.name, "mask", m, values) for m in given]
         ignored = self.ignored(y_true, y_pred)
         if ignored is not None:
             masks.append(~ignored)

@@ -21,7 +21,7 @@ from exburn.losses.shapes import (
     check_labels,
     check_one_hot,
     class_labels,
-    paired,
+    pair_dtypes,
 )
 from exburn.losses.targets import check_class_range, check_unit_interval
 
@@ -61,7 +61,7 @@ def binary_crossentropy(
         >>> round(float(binary_crossentropy([0.0, 1.0], [0.5, 0.5])), 4)
         0.6931
     """
-    y_true, y_pred = paired("binary_crossentropy", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("binary_crossentropy", y_true, y_pred)
     y_true = smooth_targets(y_true, label_smoothing, 2)
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from exburn.core.checks import check_number
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import EPSILON
-from exburn.losses.shapes import as_float, check_labels, class_labels, paired
+from exburn.losses.shapes import as_float, check_labels, class_labels, pair_dtypes
 from exburn.losses.targets import (
     check_class_range,
     check_not_below,
@@ -46,7 +46,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
         >>> round(float(kl_divergence([0.5, 0.5], [0.25, 0.75])), 4)
         0.1438
     """
-    y_true, y_pred = paired("kl_divergence", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("kl_divergence", y_true, y_pred)
     y_true = jnp.clip(y_true, EPSILON, 1)
     y_pred = jnp.clip(y_pred, EPSILON, 1)
     return jnp.sum(y_true * jnp.log(y_true / y_pred), axis=-1)
@@ -69,7 +69,7 @@ def poisson(y_true: Any, y_pred: Any) -> jax.Array:
         >>> round(float(poisson([1.0, 2.0], [1.0, 2.0])), 4)
         0.8069
     """
-    y_true, y_pred = paired("poisson", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("poisson", y_true, y_pred)
     return jnp.mean(y_pred - y_true * jnp.log(y_pred + EPSILON), axis=-1)
 
 

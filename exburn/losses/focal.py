@@ -15,7 +15,7 @@ from exburn.losses.probabilities import (
     smooth_targets,
     weighted_log,
 )
-from exburn.losses.shapes import as_float, check_one_hot, paired
+from exburn.losses.shapes import as_float, check_one_hot, pair_dtypes
 from exburn.losses.targets import check_unit_interval
 
 __all__ = [
@@ -60,7 +60,7 @@ def binary_focal_crossentropy(
         >>> round(float(binary_focal_crossentropy([1.0], [0.5])), 4)
         0.1733
     """
-    y_true, y_pred = paired("binary_focal_crossentropy", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("binary_focal_crossentropy", y_true, y_pred)
     y_true = smooth_targets(y_true, label_smoothing, 2)
     if from_logits:
         log_p, log_q = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.losses.base import FormulaLoss
-from exburn.losses.shapes import paired
+from exburn.losses.shapes import pair_dtypes
 from exburn.losses.targets import check_hinge_labels, check_unit_interval
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def _margins(op: str, y_true: Any, y_pred: Any) -> jax.Array:
-    y_true, y_pred = paired(op, y_true, y_pred)
+    y_true, y_pred = pair_dtypes(op, y_true, y_pred)
     signs = jnp.where(y_true == 0, -1, y_true)
     return jnp.maximum(1 - signs * y_pred, 0)
 
@@ -84,7 +84,7 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
         >>> float(categorical_hinge([[0.0, 1.0]], [[0.75, 0.5]])[0])
         1.25
     """
-    y_true, y_pred = paired("categorical_hinge", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("categorical_hinge", y_true, y_pred)
     right = jnp.sum(y_true * y_pred, axis=-1)
     wrong = jnp.max((1 - y_true) * y_pred, axis=-1)
     return jnp.maximum(1 + wrong - right, 0)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from exburn.errors import ShapeError
 from exburn.losses.base import FormulaLoss
 from exburn.losses.probabilities import EPSILON
-from exburn.losses.reduction import blanked
-from exburn.losses.shapes import paired
+from exburn.losses.reduction import blank_out
+from exburn.losses.shapes import pair_dtypes
 from exburn.losses.targets import check_unit_interval
 
 __all__ = ["Dice", "Tversky", "dice", "tversky"]
@@ -41,7 +41,7 @@ def dice(y_true: Any, y_pred: Any, axis: Axes = None) -> jax.Array:
         >>> round(float(dice([[1.0, 0.0]], [[0.5, 0.5]])), 4)
         0.5
     """
-    y_true, y_pred = paired("dice", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("dice", y_true, y_pred)
     axis = _axes(axis)
     both = jnp.sum(y_true * y_pred, axis=axis)
     sizes = jnp.sum(y_true, axis=axis) + jnp.sum(y_pred, axis=axis)
@@ -78,7 +78,7 @@ def tversky(
         >>> round(float(tversky([[1.0, 0.0]], [[0.5, 0.5]])), 4)
         0.5
     """
-    y_true, y_pred = paired("tversky", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("tversky", y_true, y_pred)
     axis = _axes(axis)
     both = jnp.sum(y_true * y_pred, axis=axis)
     missed = jnp.sum(y_true * (1 - y_pred), axis=axis)
@@ -112,10 +112,10 @@ class _OverlapLoss(FormulaLoss):
         y_true, y_pred = self._convert(y_true, y_pred)
         if mask is not None:
             mask = jnp.asarray(mask).astype(bool)
-            y_true, y_pred = blanked((y_true, y_pred), mask, 0)
+            y_true, y_pred = blank_out((y_true, y_pred), mask, 0)
         if row_mask is not None and self._over_batch:
             rows = jnp.asarray(row_mask).astype(bool)
-            y_true, y_pred = blanked((y_true, y_pred), rows, 0)
+            y_true, y_pred = blank_out((y_true, y_pred), rows, 0)
             row_mask = None
         if sample_weight is not None and self._over_batch:
             raise ShapeError(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
-from exburn.losses.shapes import unsqueezed
+from exburn.losses.shapes import unsqueeze_to
 
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none")
 
@@ -24,7 +24,7 @@ def standardize_reduction(reduction: str | None) -> str | None:
     )
 
 
-def blanked(tree: Any, valid: jax.Array, fill: float) -> Any:
+def blank_out(tree: Any, valid: jax.Array, fill: float) -> Any:
     """Replaces what ``valid`` rules out by ``fill``.
 
     Done to the inputs as well as to the results, because a NaN that is only masked
@@ -69,7 +69,7 @@ def reduce_values(
     weight = None
     if sample_weight is not None:
         weight = jnp.asarray(sample_weight).astype(values.dtype)
-        weight = unsqueezed(op, "sample_weight", weight, values)
+        weight = unsqueeze_to(op, "sample_weight", weight, values)
         values = values * weight
     if valid is not None:
         values = jnp.where(valid, values, 0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss
-from exburn.losses.shapes import paired
+from exburn.losses.shapes import pair_dtypes
 from exburn.losses.targets import check_not_below
 
 __all__ = [
@@ -49,7 +49,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
         >>> float(mean_squared_error([0.0, 1.0], [1.0, 3.0]))
         2.5
     """
-    y_true, y_pred = paired("mean_squared_error", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("mean_squared_error", y_true, y_pred)
     return jnp.mean(jnp.square(y_true - y_pred), axis=-1)
 
 
@@ -70,7 +70,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
         >>> float(mean_absolute_error([0.0, 1.0], [1.0, 3.0]))
         1.5
     """
-    y_true, y_pred = paired("mean_absolute_error", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("mean_absolute_error", y_true, y_pred)
     return jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
 
 
@@ -91,7 +91,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
         >>> float(mean_absolute_percentage_error([2.0, 4.0], [1.0, 4.0]))
         25.0
     """
-    y_true, y_pred = paired("mean_absolute_percentage_error", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("mean_absolute_percentage_error", y_true, y_pred)
     relative = (y_true - y_pred) / jnp.maximum(jnp.abs(y_true), EPSILON)
     return 100 * jnp.mean(jnp.abs(relative), axis=-1)
 
@@ -115,7 +115,7 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
         >>> round(float(mean_squared_logarithmic_error([1.0], [3.0])), 4)
         0.4805
     """
-    y_true, y_pred = paired("mean_squared_logarithmic_error", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("mean_squared_logarithmic_error", y_true, y_pred)
     log_pred = jnp.log1p(jnp.maximum(y_pred, EPSILON))
     log_true = jnp.log1p(jnp.maximum(y_true, EPSILON))
     return jnp.mean(jnp.square(log_pred - log_true), axis=-1)
@@ -142,7 +142,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
         >>> float(huber([0.0, 0.0], [1.0, 3.0]))
         1.5
     """
-    y_true, y_pred = paired("huber", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("huber", y_true, y_pred)
     error = jnp.abs(y_pred - y_true)
     near = jnp.minimum(error, delta)
     return jnp.mean(near * (error - 0.5 * near), axis=-1)
@@ -165,7 +165,7 @@ def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
         >>> round(float(log_cosh([0.0], [100.0])), 3)
         99.307
     """
-    y_true, y_pred = paired("log_cosh", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("log_cosh", y_true, y_pred)
     error = y_pred - y_true
     return jnp.mean(error + jax.nn.softplus(-2 * error) - jnp.log(2.0), axis=-1)
 
@@ -196,7 +196,7 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
         >>> round(float(cosine_similarity([0.0, 2.0], [0.0, 3.0])), 4)
         -1.0
     """
-    y_true, y_pred = paired("cosine_similarity", y_true, y_pred)
+    y_true, y_pred = pair_dtypes("cosine_similarity", y_true, y_pred)
     return -jnp.sum(_unit(y_true, axis) * _unit(y_pred, axis), axis=axis)
 
 

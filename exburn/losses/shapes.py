@@ -55,7 +55,7 @@ def _fits(a: tuple, b: tuple) -> bool:
     )
 
 
-def _described(y_true: Any, y_pred: Any) -> dict[str, str]:
+def _describe(y_true: Any, y_pred: Any) -> dict[str, str]:
     def text(spec: Any) -> str:
         sizes = ", ".join("batch" if n is None else str(n) for n in spec.shape)
         return f"{getattr(spec, 'dtype', '')}[{sizes}]"
@@ -92,7 +92,7 @@ def check_same(op: str, y_true: Any, y_pred: Any) -> None:
     else:
         hint = "Reshape the targets, or the model's output (Flatten, Reshape)."
     reason = "targets must have the shape of the predictions"
-    raise ShapeError(op, reason, _described(y_true, y_pred), hint=hint)
+    raise ShapeError(op, reason, _describe(y_true, y_pred), hint=hint)
 
 
 def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
@@ -103,7 +103,7 @@ def check_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
         ShapeError: The shapes do not fit, or there is a single class only.
     """
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
-    details = _described(y_true, y_pred)
+    details = _describe(y_true, y_pred)
     axis, rest = _class_axis(op, p, axis, details)
     if axis == 0 and len(p) > 1 and not _fits(t, p[:-1]):
         reason = "the batch is along axis 0: it holds no classes"
@@ -133,7 +133,7 @@ def check_one_hot(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> None:
         ShapeError: The shapes do not fit, or there is a single class only.
     """
     t, p = tuple(y_true.shape), tuple(y_pred.shape)
-    details = _described(y_true, y_pred)
+    details = _describe(y_true, y_pred)
     axis, rest = _class_axis(op, p, axis, details)
     if _fits(t, p):
         return
@@ -204,7 +204,7 @@ def _level(longer: jax.Array, shorter: jax.Array) -> tuple[jax.Array, jax.Array]
     return longer[..., 0], shorter
 
 
-def paired(op: str, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+def pair_dtypes(op: str, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
     """Targets and predictions as floats of one dtype and, once checked, one shape."""
     y_pred = as_float(y_pred)
     y_true = jnp.asarray(y_true).astype(y_pred.dtype)
@@ -221,7 +221,7 @@ def class_labels(op: str, y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array
     return y_true.astype(jnp.int32)
 
 
-def unsqueezed(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array:
+def unsqueeze_to(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array:
     """A weight or mask with trailing axes of size one, to fit ``like`` from the left.
 
     ``[batch]`` means rows, whatever the rank of ``like``; NumPy would align it with

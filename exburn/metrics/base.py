@@ -15,7 +15,7 @@ from exburn.core.checks import check_text
 from exburn.core.precision import standardize_dtype
 from exburn.core.registry import snake_case
 from exburn.errors import ArgumentError, NotBuiltError
-from exburn.losses.reduction import blanked
+from exburn.losses.reduction import blank_out
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
 
@@ -401,6 +401,6 @@ def without_rows(sample_weight: Any, y_true: Any, y_pred: Any) -> tuple[Any, Any
     counts = jnp.asarray(sample_weight) != 0
     if counts.ndim == 0:
         return y_true, y_pred
-    return blanked(as_arrays(y_true), counts, 0), blanked(
+    return blank_out(as_arrays(y_true), counts, 0), blank_out(
         as_arrays(y_pred), counts, 0.5
     )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
+from exburn.losses.shapes import as_float, check_same, same_rank, unsqueeze_to
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import ratio, zeros
 from exburn.metrics.variable import FromState
@@ -147,7 +147,7 @@ class ThresholdMetric(Metric):
             y_true, y_pred = without_rows(sample_weight, y_true, y_pred)
             weight = jnp.asarray(sample_weight).astype(self._dtype)
             if weight.ndim:
-                weight = unsqueezed(self.name, "sample_weight", weight, y_pred)
+                weight = unsqueeze_to(self.name, "sample_weight", weight, y_pred)
         weight = jnp.broadcast_to(weight, y_pred.shape)
         if self.class_id is not None:
             if y_pred.ndim < 2 or not 0 <= self.class_id < y_pred.shape[-1]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from exburn.core.checks import check_integer
 from exburn.errors import ShapeError
-from exburn.losses.shapes import paired
+from exburn.losses.shapes import pair_dtypes
 from exburn.metrics.base import State, without_rows
 from exburn.metrics.means import FormulaMetric, Mean, ratio, row_weights
 
@@ -27,7 +27,7 @@ def _moments(
     op: str, y_true: Any, y_pred: Any, axis: int, weight: jax.Array | None = None
 ) -> tuple[jax.Array, ...]:
     """Weighted means, variances and covariance along ``axis``."""
-    y_true, y_pred = paired(op, y_true, y_pred)
+    y_true, y_pred = pair_dtypes(op, y_true, y_pred)
     _check_axis(op, axis, y_true)
     size = y_true.shape[axis]
     if isinstance(size, int) and size < 2:
@@ -137,7 +137,7 @@ class _Correlation(FormulaMetric):
     def update(  # type: ignore[override]
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> State:
-        y_true, y_pred = paired(self.name, y_true, y_pred)
+        y_true, y_pred = pair_dtypes(self.name, y_true, y_pred)
         _check_axis(self.name, self.axis, y_pred)
         if self.axis % y_pred.ndim:
             return super().update(state, y_true, y_pred, sample_weight)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError
-from exburn.losses.shapes import as_float, check_same, unsqueezed
+from exburn.losses.shapes import as_float, check_same, unsqueeze_to
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import zeros
 
@@ -112,7 +112,7 @@ class FBetaScore(Metric):
         if sample_weight is not None:
             y_true, y_pred = without_rows(sample_weight, y_true, y_pred)
             weight = jnp.asarray(sample_weight).astype(y_pred.dtype)
-            weight = unsqueezed(self.name, "sample_weight", weight, y_pred)
+            weight = unsqueeze_to(self.name, "sample_weight", weight, y_pred)
         if self.threshold is None:
             best = jnp.max(y_pred, axis=-1, keepdims=True)
             # A row of zeros predicts nothing.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from exburn.core.checks import check_count, check_integer
 from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError, ShapeError
-from exburn.losses.shapes import as_float, check_same, same_rank, unsqueezed
+from exburn.losses.shapes import as_float, check_same, same_rank, unsqueeze_to
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import ratio, zeros
 from exburn.metrics.variable import variable
@@ -115,7 +115,7 @@ class IoU(Metric):
         if sample_weight is not None:
             weight = jnp.asarray(sample_weight).astype(self._dtype)
             if weight.ndim:
-                weight = unsqueezed(self.name, "sample_weight", weight, y_true)
+                weight = unsqueeze_to(self.name, "sample_weight", weight, y_true)
         n = self.num_classes
         counted = (y_true >= 0) & (y_true < n) & (y_pred >= 0) & (y_pred < n)
         if self.ignore_class is not None:

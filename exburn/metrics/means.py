@@ -18,7 +18,7 @@ from exburn.losses.base import (
     name_constructor,
     takes_predictions_first,
 )
-from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueezed
+from exburn.losses.shapes import as_arrays, as_float, rank_for, unsqueeze_to
 from exburn.metrics.base import Metric, State
 from exburn.metrics.variable import variable
 
@@ -76,7 +76,7 @@ class _Accumulator(Metric):
         if values.ndim == 0:
             values = jnp.broadcast_to(values, weight.shape)
         elif weight.ndim:
-            weight = unsqueezed(self.name, "sample_weight", weight, values)
+            weight = unsqueeze_to(self.name, "sample_weight", weight, values)
             weight = jnp.broadcast_to(weight, values.shape[:1] + weight.shape[1:])
         return weigh(values, weight), weight
 
@@ -260,7 +260,7 @@ class MeanMetricWrapper(Mean):
             else:
                 given = jnp.asarray(sample_weight).astype(self._dtype)
                 sample_weight = weigh(
-                    kept, unsqueezed(self.name, "sample_weight", given, kept)
+                    kept, unsqueeze_to(self.name, "sample_weight", given, kept)
                 )
         return Mean.update(self, state, values, sample_weight)
 

@@ -17,7 +17,13 @@ from exburn.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
-from exburn.losses.shapes import as_float, check_same, paired, same_rank, unsqueezed
+from exburn.losses.shapes import (
+    as_float,
+    check_same,
+    pair_dtypes,
+    same_rank,
+    unsqueeze_to,
+)
 from exburn.metrics.base import Metric, State, without_rows
 from exburn.metrics.means import FormulaMetric, ratio, zeros
 
@@ -82,7 +88,7 @@ class RootMeanSquaredError(FormulaMetric):
     _default_name = "root_mean_squared_error"
 
     def values(self, y_true: Any, y_pred: Any) -> jax.Array:
-        y_true, y_pred = paired(self.name, y_true, y_pred)
+        y_true, y_pred = pair_dtypes(self.name, y_true, y_pred)
         return jnp.square(y_true - y_pred)
 
     def compute(self, state: State) -> jax.Array:
@@ -334,7 +340,7 @@ class R2Score(Metric):
             y_true, y_pred = without_rows(sample_weight, y_true, y_pred)
             weight = jnp.asarray(sample_weight).astype(y_pred.dtype)
             if weight.ndim:
-                weight = unsqueezed(self.name, "sample_weight", weight, y_true)
+                weight = unsqueeze_to(self.name, "sample_weight", weight, y_true)
         weight = jnp.broadcast_to(weight, y_true.shape)
         count = jnp.sum(weight, axis=0)
         mean = ratio(jnp.sum(y_true * weight, axis=0), count)

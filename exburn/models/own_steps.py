@@ -179,7 +179,7 @@ def compute_loss(
     require_targets(self, "compute_loss", y)
     self.match_objective(y, y_pred, sample_weight)
     ctx = forward_context.current() or forward_context.Context()
-    filled, masks = ctx.attached(y_pred)
+    filled, masks = ctx.attachments(y_pred)
     loss, parts = objective.loss(y, (y_pred, filled), sample_weight, masks, None)
     ctx.parts = parts if objective.parts else {}
     if ctx.root is self:
@@ -212,7 +212,7 @@ def stateless_compute_loss(
     """
     given = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
     ctx = forward_context.current()
-    masks = None if ctx is None else ctx.attached(y_pred)[1]
+    masks = None if ctx is None else ctx.attachments(y_pred)[1]
     weights = trainable_variables, non_trainable_variables
     measured = metrics_variables or self.metrics_variables
     op = "stateless_compute_loss"
@@ -239,7 +239,7 @@ def compute_metrics(self: Model, x, y, y_pred, sample_weight=None) -> dict[str, 
     if ctx is None:
         self.match_objective(y, y_pred, sample_weight)
         trainer.preparer.readings, ctx = None, forward_context.Context()
-    masks = ctx.attached(y_pred)[1]
+    masks = ctx.attachments(y_pred)[1]
     trainer.preparer.objective.measure(y, y_pred, sample_weight, masks)
     return self.get_metrics_result()
 
@@ -301,7 +301,7 @@ def _run_loss(
         _track_losses(model, run.ctx.parts, outputs)
     return loss, {
         "outputs": outputs,
-        "masks": run.ctx.attached(outputs)[1],
+        "masks": run.ctx.attachments(outputs)[1],
         "rest": run.rest,
         "metrics": after,
     }

@@ -80,7 +80,7 @@ def prepare(
     if isinstance(dataset, StreamDataset):
         dataset.check = check
         dataset.check_batch(batch, 0)
-    elif dataset.mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
+    elif dataset.is_memory_mapped or (op == "evaluate" and dataset.nbytes > _LOOKED_AT):
         dataset.check = check
     else:
         dataset.check = None

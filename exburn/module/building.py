@@ -329,7 +329,7 @@ def _infer(layer: Any, rebuild, specs: list, training: bool | None) -> tuple[Any
                 with forward_context.forward(ctx), substituting(discovery.scope):
                     args, kwargs = rebuild(values[: len(specs)])
                     outputs = copy._call_arrays(args, kwargs)
-                    return outputs, ctx.attached(outputs)[1]
+                    return outputs, ctx.attachments(outputs)[1]
             finally:
                 met: dict[str, tuple] = {}
                 for module_id, shapes in ctx.builds or ():

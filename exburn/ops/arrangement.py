@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.symbolic_tensor import Symbol, lift
-from exburn.ops.binding import bind, listed, nameable, op, tensor
+from exburn.ops.binding import bind, nameable, of_many, op, tensor
 
 # fmt: off
 __all__ = [
@@ -135,7 +135,7 @@ def size(x):
     return count if isinstance(count, int) else jnp.asarray(count)
 
 
-@listed
+@of_many
 def meshgrid(*x, indexing="xy"):
     """Grids of coordinates from one vector an axis.
 

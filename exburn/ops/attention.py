@@ -67,7 +67,7 @@ def dot_product_attention(
     if mask is not None:
         mask = mask.astype(bool)
     if attn_logits_soft_cap is not None:
-        return _capped(
+        return _attend_capped(
             query, key, value, bias, mask, scale, is_causal, attn_logits_soft_cap
         )
     if flash_attention is None:
@@ -99,7 +99,7 @@ def _cudnn_fits(query) -> bool:
     return half and fits and jax.default_backend() in ("gpu", "cuda")
 
 
-def _capped(query, key, value, bias, mask, scale, is_causal, cap):
+def _attend_capped(query, key, value, bias, mask, scale, is_causal, cap):
     """Attention whose logits are bounded, which no fused kernel offers."""
     groups = query.shape[2] // key.shape[2]
     key, value = (jnp.repeat(x, groups, axis=2) for x in (key, value))

@@ -135,7 +135,7 @@ def op(function: Callable) -> Callable:
     return bind(function, ", ".join([*names, "/"]))
 
 
-def listed(function: Callable) -> Callable:
+def of_many(function: Callable) -> Callable:
     """Decorator: an op of any number of tensors, ``*operands``."""
     run = lift(function)
     OPERATIONS.setdefault(function.__name__, function)

@@ -176,7 +176,7 @@ def slice(inputs, start_indices, shape):
     """
     begin = tuple(start_indices)
     sizes = tuple(
-        inputs.shape[axis] - _known(begin[axis]) if _is_rest(size) else size
+        inputs.shape[axis] - _known_start(begin[axis]) if _is_rest(size) else size
         for axis, size in enumerate(shape)
     )
     return lax.dynamic_slice(inputs, begin, sizes)
@@ -186,7 +186,7 @@ def _is_rest(size) -> bool:
     return isinstance(size, int | np.integer) and size == -1
 
 
-def _known(begin) -> int:
+def _known_start(begin) -> int:
     if isinstance(begin, Tracer):
         raise ArgumentError("slice", "a size of -1 needs a beginning that is known")
     return int(begin)

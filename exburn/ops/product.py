@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from exburn.kernels import int8_matmul
-from exburn.ops.binding import bind, listed, op
+from exburn.ops.binding import bind, of_many, op
 
 # fmt: off
 __all__ = [
@@ -18,7 +18,7 @@ corrcoef = bind(jnp.corrcoef, "x, /")
 correlate = bind(jnp.correlate, "x1, x2, /, mode")
 cross = bind(jnp.cross, "x1, x2, /, axisa, axisb, axisc, axis")
 dot = bind(jnp.dot, "x1, x2, /")
-einsum = listed(int8_matmul.einsum)
+einsum = of_many(int8_matmul.einsum)
 inner = bind(jnp.inner, "x1, x2, /")
 kron = bind(jnp.kron, "x1, x2, /")
 matmul = op(int8_matmul.matmul)

@@ -70,10 +70,10 @@ def fake_quant_with_min_max_vars(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _fake_quant(x, least, most, bits, narrow):
-    return _rounded(x, least, most, bits, narrow)[0]
+    return _round(x, least, most, bits, narrow)[0]
 
 
-def _rounded(x, least, most, bits, narrow):
+def _round(x, least, most, bits, narrow):
     kind = jnp.promote_types(jnp.result_type(least, most), jnp.float32)
     least, most = least.astype(kind), most.astype(kind)
     low, high = int(narrow), 2**bits - 1
@@ -87,7 +87,7 @@ def _rounded(x, least, most, bits, narrow):
 
 
 def _forward(x, least, most, bits, narrow):
-    out, bottom, top = _rounded(x, least, most, bits, narrow)
+    out, bottom, top = _round(x, least, most, bits, narrow)
     return out, (x, bottom, top, least, most)
 
 

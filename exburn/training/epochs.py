@@ -254,7 +254,7 @@ class Epochs:
                 done += chunk.steps
                 if per_batch:
                     preparer.readings = readings
-                    logs = preparer.read_logs(readings.sent()) if reads else {}
+                    logs = preparer.read_logs(readings.send()) if reads else {}
                     hook = callbacks.on_train_batch_end
                     holder.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
@@ -277,7 +277,7 @@ class Epochs:
             holder.state.step.copy_to_host_async()
         with timing.on("device"):
             # Not for each chunk: what sends them keeps the next one from being begun.
-            logs = preparer.read_logs(readings.sent())
+            logs = preparer.read_logs(readings.send())
         if glances:
             timing.tell_wait(callbacks.callbacks)
             self._glance(done, dict(logs))

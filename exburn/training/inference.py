@@ -79,7 +79,7 @@ def evaluate(
                 jax.block_until_ready(flight.popleft())
             if per_batch:
                 prepared.readings = readings
-                logs = prepared.read_logs(readings.sent()) if reads else {}
+                logs = prepared.read_logs(readings.send()) if reads else {}
                 tell(callbacks.on_test_batch_end, done - 1, logs)
             if glances and time.perf_counter() - last > GLANCE:
                 last = time.perf_counter()
@@ -93,7 +93,7 @@ def evaluate(
         epoch.add_validation(timing)
     if feed.ended is not None:
         warn(feed.ended)
-    logs = prepared.read_logs(readings.sent())
+    logs = prepared.read_logs(readings.send())
     if glances:
         glance(logs)
     tell(callbacks.on_test_end, logs)

@@ -107,7 +107,7 @@ class SplitModule:
                 if variable.get_raw_value() is not value:  # ten times as quick
                     variable.set_raw_value(value, _unsafe_bypass_check=True)
 
-    def changed(self, *groups: Arrays) -> tuple[Arrays, ...] | None:
+    def replaced_arrays(self, *groups: Arrays) -> tuple[Arrays, ...] | None:
         """The module's arrays, if someone replaced any of the given ones in it."""
         same = all(
             self.variables[name].get_raw_value() is value

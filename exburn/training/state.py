@@ -43,7 +43,7 @@ class TrainState:
         # ``dataclasses.replace`` takes several times as long, in each epoch.
         return TrainState(**(vars(self) | changes))
 
-    def assigned(self, arrays: Any) -> TrainState:
+    def assign(self, arrays: Any) -> TrainState:
         """With what a pass left behind: see ``SplitModule.others_of``."""
         frozen = {name: arrays.get(name, old) for name, old in self.frozen.items()}
         others = {name: arrays[name] for name in self.others}

@@ -287,11 +287,11 @@ class StateHolder:
             hook(*args)
         finally:
             self._lent_to = None
-        changed, state = split.changed(*self.live_arrays()), self.state
+        changed, state = split.replaced_arrays(*self.live_arrays()), self.state
         assert state is not None
         if changed is not None:
             params, frozen, others = changed
-            if self.shown is not None and split.changed(self.shown) is None:
+            if self.shown is not None and split.replaced_arrays(self.shown) is None:
                 params = state.params
             state = state.replace(params=params, frozen=frozen, others=others)
             state = together(state)

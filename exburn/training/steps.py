@@ -125,7 +125,7 @@ class Steps:
             totals = self.objective.update(
                 totals, loss, parts, *given, graded=bool(parts)
             )
-        new = state.assigned(others)
+        new = state.assign(others)
         return new.replace(metrics=totals, step=state.step + 1)
 
     def _after_update(
@@ -135,7 +135,7 @@ class Steps:
         params, opt_state = update
         left_out = self.optimizer.skips(before.opt_state, opt_state)
         frozen = {n: new.frozen[n] for n in before.assigned_frozen(new)}
-        new = new.assigned(before.others_after(frozen | new.others, left_out))
+        new = new.assign(before.others_after(frozen | new.others, left_out))
         params = self.split.constrain(params)
         return new.replace(params=params, opt_state=opt_state)
 
@@ -197,7 +197,7 @@ class Steps:
             with self.split.running(groups, training=True, **options) as (call, ctx):
                 preds = call((batch[0],), {})
             others = self.split.others_of(ctx.root, *groups)
-            filled, masks = ctx.attached(preds)
+            filled, masks = ctx.attachments(preds)
             outputs = preds, filled
             with substituting(ctx.scope):
                 loss, parts = self._loss(batch, outputs, ctx, masks, row_mask, params)
@@ -220,7 +220,7 @@ class Steps:
                 preds, _, ctx = self.split.forward(
                     arrays, x, training=False, key=key, row_mask=row_mask
                 )
-                filled, masks = ctx.attached(preds)
+                filled, masks = ctx.attachments(preds)
                 out = preds, filled
                 with substituting(ctx.scope):
                     loss, parts = self._loss(

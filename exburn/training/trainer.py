@@ -237,7 +237,7 @@ class Trainer:
                 *chunk.arguments,
                 device_constant(0),
             )
-            return preparer.read_logs(readings.sent())
+            return preparer.read_logs(readings.send())
         with defer_signals(), holder.training("train_on_batch"):
             state, done = holder.own(preparer.initial_state(batch)), 0
             states = [state]
@@ -246,7 +246,7 @@ class Trainer:
                     state, *chunk.arguments, restore=states.append
                 )
                 done = 1
-                readings = readings.sent()
+                readings = readings.send()
             finally:
                 holder.adopt(states[-1], holder.step + done)
         return preparer.read_logs(readings)

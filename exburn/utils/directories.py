@@ -12,7 +12,7 @@ import numpy as np
 
 from exburn.config import check_format, floatx
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
-from exburn.utils.images import img_to_array, in_8_bits, opened, resize
+from exburn.utils.images import img_to_array, in_8_bits, open_image, resize
 from exburn.utils.stream import Stream, fresh_seed, stack
 
 __all__ = [
@@ -87,7 +87,7 @@ def image_dataset_from_directory(
 
     def read(path: str) -> np.ndarray:
         image = resize(
-            in_8_bits(opened(path, color_mode), path, color_mode),
+            in_8_bits(open_image(path, color_mode), path, color_mode),
             image_size,
             interpolation,
             crop=crop_to_aspect_ratio,

@@ -203,7 +203,7 @@ class _Drawing:
                 layer = vars(model.nodes)[target]
                 kind = type(layer).__name__
             feeds = self.feeds(model, i, prefix, sources)
-            if self.nested(layer):
+            if self.shows_nested(layer):
                 yield f"  subgraph cluster_{prefix}n{i} {{"
                 yield f"    label={_quote(node.name)}; style=rounded;"
                 yield from self.model(layer, f"{prefix}n{i}_", feeds)
@@ -215,7 +215,7 @@ class _Drawing:
             for feed in dict.fromkeys(feeds):
                 yield f"  {feed} -> {prefix}n{i};"
 
-    def nested(self, layer: Any) -> bool:
+    def shows_nested(self, layer: Any) -> bool:
         inner = getattr(layer, "graph", None) is not None
         return bool(self.options["expand_nested"]) and inner
 
@@ -233,7 +233,7 @@ class _Drawing:
         if isinstance(node.target, Operation):
             return here
         layer = vars(model.nodes)[node.target]
-        if not self.nested(layer):
+        if not self.shows_nested(layer):
             return here
         inner = _graph_of(layer).outputs[ref.index]
         return self.box(

@@ -81,7 +81,7 @@ def get_file(
             {"origin": origin},
             hint="Pass fname='data.bin'; folders go into cache_dir or cache_subdir.",
         )
-    digest, algorithm = _expected(md5_hash, file_hash, hash_algorithm)
+    digest, algorithm = _expected_hash(md5_hash, file_hash, hash_algorithm)
     root = cache_folder() if cache_dir is None else Path(os.path.expanduser(cache_dir))
     folder = root / cache_subdir
     unpack = extract or untar
@@ -104,7 +104,7 @@ def get_file(
     return str(unpacked)
 
 
-def _expected(md5: Any, given: Any, algorithm: str) -> tuple[str | None, str]:
+def _expected_hash(md5: Any, given: Any, algorithm: str) -> tuple[str | None, str]:
     if md5 is not None and given is None:
         given, algorithm = md5, "md5"
     if given is None:

@@ -69,7 +69,7 @@ def load_img(
         >>> load_img(file, target_size=(2, 3)).size
         (3, 2)
     """
-    image = opened(path, color_mode)
+    image = open_image(path, color_mode)
     if image.mode in _DEEP and color_mode == "grayscale":
         image = image.copy()
     else:
@@ -79,7 +79,7 @@ def load_img(
     return resize(image, target_size, interpolation, crop=keep_aspect_ratio)
 
 
-def opened(path: Any, color_mode: str) -> Any:
+def open_image(path: Any, color_mode: str) -> Any:
     """The image in a file, whatever its mode.
 
     Raises:

@@ -106,7 +106,7 @@ class Stream(StreamDataset):
             lambda v: jax.ShapeDtypeStruct(np.shape(v), np.asarray(v).dtype), first
         )
 
-    def _derived(self, make, length, batch_size: Any = "same") -> Stream:
+    def _derive(self, make, length, batch_size: Any = "same") -> Stream:
         return Stream(
             make,
             length,
@@ -132,16 +132,16 @@ class Stream(StreamDataset):
             num_parallel_calls: Kept for code written for ``tf.data``.
         """
         apply = self._applying(function)
-        return self._derived(lambda epoch: map(apply, self._make(epoch)), self.batches)
+        return self._derive(lambda epoch: map(apply, self._make(epoch)), self.batches)
 
     def filter(self, predicate: Callable) -> Stream:
         """The elements for which ``predicate``, called as in ``map``, is true."""
         apply = self._applying(predicate)
-        return self._derived(lambda epoch: filter(apply, self._make(epoch)), None)
+        return self._derive(lambda epoch: filter(apply, self._make(epoch)), None)
 
     def enumerate(self, start: int = 0) -> Stream:
         """Pairs of a number, counted from ``start``, and an element."""
-        return self._derived(
+        return self._derive(
             lambda epoch: (
                 (np.int64(i), element)
                 for i, element in enumerate(self._make(epoch), start)
@@ -162,7 +162,7 @@ class Stream(StreamDataset):
         length = self.batches
         if length not in (None, sys.maxsize):
             length = len(range(index, length, num_shards))
-        return self._derived(
+        return self._derive(
             lambda epoch: itertools.islice(self._make(epoch), index, None, num_shards),
             length,
         )
@@ -184,12 +184,12 @@ class Stream(StreamDataset):
             return itertools.chain.from_iterable(map(self._make, times))
 
         length = None if self.batches is None else self.batches * (count or 0)
-        return self._derived(make, sys.maxsize if endless else length)
+        return self._derive(make, sys.maxsize if endless else length)
 
     def concatenate(self, dataset: Stream) -> Stream:
         """These elements, and then those of another stream."""
         first, second = self.batches, dataset.batches
-        return self._derived(
+        return self._derive(
             lambda epoch: itertools.chain(self._make(epoch), dataset._make(epoch)),
             None if first is None or second is None else first + second,
         )
@@ -199,14 +199,14 @@ class Stream(StreamDataset):
         if count < 0:
             return self
         length = None if self.batches is None else min(count, self.batches)
-        return self._derived(
+        return self._derive(
             lambda epoch: itertools.islice(self._make(epoch), count), length
         )
 
     def skip(self, count: int) -> Stream:
         """All but the first ``count`` elements."""
         length = None if self.batches is None else max(self.batches - count, 0)
-        return self._derived(
+        return self._derive(
             lambda epoch: itertools.islice(self._make(epoch), count, None), length
         )
 
@@ -240,7 +240,7 @@ class Stream(StreamDataset):
             length = (
                 length // batch_size if drop_remainder else -(-length // batch_size)
             )
-        return self._derived(make, length, batch_size)
+        return self._derive(make, length, batch_size)
 
     def unbatch(self) -> Stream:
         """The rows of the batches, one by one."""
@@ -251,7 +251,7 @@ class Stream(StreamDataset):
                 for row in zip(*leaves, strict=True):
                     yield treedef.unflatten(row)
 
-        return self._derived(make, None, None)
+        return self._derive(make, None, None)
 
     def shuffle(
         self,
@@ -287,7 +287,7 @@ class Stream(StreamDataset):
             for at in rng.permutation(len(buffer)):
                 yield buffer[at]
 
-        return self._derived(make, self.batches)
+        return self._derive(make, self.batches)
 
     def cache(self) -> Stream:
         """Keeps the elements of the first whole loop, and repeats them."""
@@ -305,7 +305,7 @@ class Stream(StreamDataset):
                 yield element
             kept[:], full = seen, True
 
-        return self._derived(make, self.batches)
+        return self._derive(make, self.batches)
 
     def prefetch(self, buffer_size: Any = None) -> Stream:
         """Itself: ``fit`` makes batches ahead of time anyway."""

@@ -72,7 +72,7 @@ def draw_bounding_boxes(
     """
     op = "draw_bounding_boxes"
     pixels, last = as_images(op, images, data_format)
-    boxes, labels, confidences = _checked(op, bounding_boxes, len(pixels))
+    boxes, labels, confidences = _check_boxes(op, bounding_boxes, len(pixels))
     corners = _corners(op, boxes, bounding_box_format, pixels.shape[1:3])
     drawer = require("PIL.ImageDraw", op, "drawing needs Pillow", package="pillow")
     fonts = require("PIL.ImageFont", op, "drawing needs Pillow", package="pillow")
@@ -217,7 +217,7 @@ def as_images(
     return pixels, last
 
 
-def _checked(op: str, given: Any, batch: int) -> tuple[np.ndarray, np.ndarray, Any]:
+def _check_boxes(op: str, given: Any, batch: int) -> tuple[np.ndarray, np.ndarray, Any]:
     """Boxes, labels and confidences of a dict."""
     if not isinstance(given, Mapping) or not {"boxes", "labels"} <= given.keys():
         raise ArgumentError(

@@ -45,7 +45,7 @@ class _Estimator(base.BaseEstimator):
     def __sklearn_clone__(self):
         given = {name: getattr(self, name) for name in self.get_params(deep=False)}
         if isinstance(self.model, Model):
-            given["model"] = _renewed(self.model)
+            given["model"] = _renew(self.model)
         return type(self)(
             **{k: v if k == "model" else copy.copy(v) for k, v in given.items()}
         )
@@ -58,18 +58,18 @@ class _Estimator(base.BaseEstimator):
             y: Targets ``[n]`` or ``[n, outputs]``.
             kwargs: Arguments of ``model.fit``.
         """
-        X, y = self._checked(X, y)
-        targets = self._encoded(y)
+        X, y = self._check(X, y)
+        targets = self._encode(y)
         if not (self.warm_start and hasattr(self, "model_")):
-            self.model_ = self._made(X, targets)
+            self.model_ = self._make(X, targets)
         options = {"verbose": 0, **(self.fit_kwargs or {}), **kwargs}
         self.history_ = self.model_.fit(X, targets, **options)
         return self
 
-    def _made(self, X, y) -> Any:
+    def _make(self, X, y) -> Any:
         model = self.model
         if isinstance(model, Model):
-            made = model if self.warm_start else _renewed(model)
+            made = model if self.warm_start else _renew(model)
         else:
             made = model(X=X, y=y, **(self.model_kwargs or {}))
         if not isinstance(made, Model):
@@ -85,7 +85,7 @@ class _Estimator(base.BaseEstimator):
             )
         return made
 
-    def _checked(self, X, y):
+    def _check(self, X, y):
         X, y = validation.check_X_y(X, y, multi_output=True)
         self.n_features_in_ = X.shape[1]
         return X, y
@@ -100,16 +100,16 @@ class _Estimator(base.BaseEstimator):
             )
         return self.model_.predict(X, verbose=0)
 
-    def _encoded(self, y) -> np.ndarray:
+    def _encode(self, y) -> np.ndarray:
         """Targets as the model's output has them: two axes."""
         self._flat = y.ndim == 1
         return y.reshape(-1, 1) if self._flat else y
 
-    def _decoded(self, y) -> np.ndarray:
+    def _decode(self, y) -> np.ndarray:
         return y.reshape(-1) if self._flat and y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def _renewed(model: Any) -> Any:
+def _renew(model: Any) -> Any:
     """A copy with new weights, compiled as the model is."""
     made = clone_model(model)
     if model.compiled and not made.compiled:
@@ -151,7 +151,7 @@ class SKLearnClassifier(base.ClassifierMixin, _Estimator):
         (4,)
     """
 
-    def _encoded(self, y) -> np.ndarray:
+    def _encode(self, y) -> np.ndarray:
         kind = multiclass.type_of_target(y, raise_unknown=True)
         if kind not in ("binary", "multiclass"):
             raise TargetError(
@@ -159,7 +159,7 @@ class SKLearnClassifier(base.ClassifierMixin, _Estimator):
                 "Only binary and multiclass target types are supported. "
                 f"Target type: {kind}",
             )
-        super()._encoded(y)
+        super()._encode(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) == 1:
             raise TargetError(
@@ -200,7 +200,7 @@ class SKLearnRegressor(base.RegressorMixin, _Estimator):
 
     def predict(self, X) -> np.ndarray:
         """The model's outputs, in the shape that the targets had."""
-        return self._decoded(self._outputs(X))
+        return self._decode(self._outputs(X))
 
 
 class SKLearnTransformer(base.TransformerMixin, _Estimator):

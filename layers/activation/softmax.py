@@ -43,11 +43,11 @@ class Softmax(Layer):
         x = self.cast(inputs)
         if mask is None:
             return softmax(x, self.axis)
-        mask = self._aligned(jnp.asarray(mask), x)
+        mask = self._align(jnp.asarray(mask), x)
         y = jax.nn.softmax(x.astype(jnp.float32), self.axis, where=mask)
         return jnp.where(mask, y, 0).astype(x.dtype)  # 0 also where all are masked
 
-    def _aligned(self, mask, x):
+    def _align(self, mask, x):
         """The mask as booleans that broadcast to ``x``."""
         if mask.dtype != jnp.bool:
             mask = mask > 0.5

@@ -34,7 +34,9 @@ class Adaptable(Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.quantization_config = _checked(type(self).__name__, quantization_config)
+        self.quantization_config = _check_config(
+            type(self).__name__, quantization_config
+        )
         if lora_rank is not None:
             lora_rank = check_count(type(self).__name__, "lora_rank", lora_rank)
         self.lora_rank, self.lora_alpha = lora_rank, lora_alpha
@@ -97,7 +99,7 @@ class Adaptable(Layer):
         return getattr(self, "_low_rank", None) is not None
 
 
-def _checked(op: str, config: Any) -> QuantizationConfig | None:
+def _check_config(op: str, config: Any) -> QuantizationConfig | None:
     """The configuration, which may be described."""
     made = registry.deserialize(config) if isinstance(config, dict) else config
     if made is not None and not isinstance(made, QuantizationConfig):

@@ -168,7 +168,7 @@ class EinsumDense(Adaptable):
     def _product(self, x, kernel):
         """The equation's product; as one of two matrices where it is one."""
         into, letters, out = self._terms
-        size = _summed(into, letters, out)
+        size = _summed_axes(into, letters, out)
         if not size:
             return jnp.einsum(self.equation, x, kernel)
         before, columns = x.shape[: x.ndim - size], kernel.shape[size:]
@@ -177,7 +177,7 @@ class EinsumDense(Adaptable):
         return y.reshape(*before, *columns)
 
 
-def _summed(into: str, kernel: str, out: str) -> int:
+def _summed_axes(into: str, kernel: str, out: str) -> int:
     """Axes that are summed over, if last in the input and first in the kernel; or 0.
 
     Example:

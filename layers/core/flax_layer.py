@@ -51,7 +51,7 @@ class FlaxLayer(PureLayer):
                 f"a flax.linen.Module is needed, not {type(module).__name__}",
                 hint="exburn.layers.ModuleLayer(module) takes those of flax.nnx.",
             )
-        given = (None, None) if variables is None else _parted(variables)
+        given = (None, None) if variables is None else _split_variables(variables)
         super().__init__(("params", "state", "rng"), *given, seed, **kwargs)
         called = module.__call__ if method is None else method
         called = getattr(module, called) if isinstance(called, str) else called
@@ -65,8 +65,8 @@ class FlaxLayer(PureLayer):
 
     def _first(self, rng, inputs):
         module, called = self._called.value
-        made = module.init(rng, inputs, method=called, **self._told(True))
-        return _parted(made)
+        made = module.init(rng, inputs, method=called, **self._training_argument(True))
+        return _split_variables(made)
 
     def _outputs(self, values):
         module, called = self._called.value
@@ -77,11 +77,11 @@ class FlaxLayer(PureLayer):
             rngs=values["rng"],
             method=called,
             mutable=list(state) or False,
-            **self._told(values["training"]),
+            **self._training_argument(values["training"]),
         )
         return outputs if state else (outputs, values["state"])
 
-    def _told(self, training: bool) -> dict[str, Any]:
+    def _training_argument(self, training: bool) -> dict[str, Any]:
         return {"training": training} if self._tells_training else {}
 
     def _init_config(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class FlaxLayer(PureLayer):
         return super().get_config() | {"module": module}
 
 
-def _parted(variables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_variables(variables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The collection that is trained, and the others."""
     state = dict(variables)
     return {name: state.pop(name) for name in ("params",) if name in state}, state

@@ -142,7 +142,7 @@ class _Drawn:
 
     def __init__(self, first: Callable, key: jax.Array, input_shape: Any):
         self.first, self.key = first, key
-        self.inputs = jax.tree.map(_sized, input_shape, is_leaf=is_shape)
+        self.inputs = jax.tree.map(_spec_of, input_shape, is_leaf=is_shape)
         self.specs = jax.eval_shape(first, key, self.inputs)
         self.values: dict[tuple[str, int], jax.Array] = {}
 
@@ -164,7 +164,7 @@ class _Drawn:
                 self.values[kind, number] = leaf
 
 
-def _sized(shape: tuple) -> jax.ShapeDtypeStruct:
+def _spec_of(shape: tuple) -> jax.ShapeDtypeStruct:
     sizes = (size if isinstance(size, int) else 1 for size in shape)
     return jax.ShapeDtypeStruct(tuple(sizes), jnp.float32)
 

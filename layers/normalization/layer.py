@@ -10,8 +10,8 @@ from exburn.core.checks import check_axis, check_count, check_number
 from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError, ShapeError
-from exburn.kernels.layer_norm import standardized
-from exburn.kernels.one_pass_norm import fits, normalized
+from exburn.kernels.layer_norm import standardize
+from exburn.kernels.one_pass_norm import fits, normalize
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
@@ -154,9 +154,9 @@ class LayerNormalization(Scaled):
             y = x * jax.lax.rsqrt(x.var(axes, keepdims=True) + self.epsilon)
         elif axes == (inputs.ndim - 1,) and fits(inputs):
             gamma, beta = self._weights_of(inputs)
-            return self.cast(normalized(inputs, gamma, beta, self.epsilon))
+            return self.cast(normalize(inputs, gamma, beta, self.epsilon))
         else:
-            y = standardized(inputs, axes, self.epsilon)
+            y = standardize(inputs, axes, self.epsilon)
         shape = [y.shape[a] if a in axes else 1 for a in range(y.ndim)]
         return self.cast(self._scale_and_shift(y, shape))
 

@@ -94,7 +94,7 @@ class Normalization(Layer):
         return None if self._given is None else self._given.value[1]
 
     def build(self, input_shape):
-        kept = self._kept(len(input_shape))
+        kept = self._kept_axes(len(input_shape))
         self._sizes = tuple(input_shape[axis] for axis in kept)
         if None in self._sizes:
             raise ShapeError(
@@ -118,7 +118,7 @@ class Normalization(Layer):
             (), "zeros", "int32", trainable=False, name="count"
         )
 
-    def _kept(self, rank: int) -> tuple[int, ...]:
+    def _kept_axes(self, rank: int) -> tuple[int, ...]:
         """The axes with statistics of their own, as numbers from 0."""
         if any(not -rank <= axis < rank for axis in self.axis):
             raise ShapeError(
@@ -141,14 +141,14 @@ class Normalization(Layer):
     @property
     def mean(self):
         """The mean of each feature, in a shape that broadcasts with the input."""
-        return self._shown(0)
+        return self._statistic(0)
 
     @property
     def variance(self):
         """The variance of each feature, in a shape that broadcasts with the input."""
-        return self._shown(1)
+        return self._statistic(1)
 
-    def _shown(self, which: int) -> Any:
+    def _statistic(self, which: int) -> Any:
         value = self._statistics()[which]
         return value if self._spread is None else value.reshape(self._spread)
 
@@ -206,7 +206,7 @@ class Normalization(Layer):
 
     def _prepare(self, op: str, values: np.ndarray) -> None:
         """Builds for the first batch; checks that the others fit."""
-        kept = self._kept(values.ndim)
+        kept = self._kept_axes(values.ndim)
         if 0 in kept or not values.ndim:
             raise ShapeError(
                 op,
@@ -225,7 +225,7 @@ class Normalization(Layer):
             )
 
     def _moments(self, values: np.ndarray):
-        kept = self._kept(values.ndim)
+        kept = self._kept_axes(values.ndim)
         others = tuple(a for a in range(values.ndim) if a not in kept)
         values = values.astype(np.float64)
         mean = values.mean(others, keepdims=True)
@@ -239,7 +239,7 @@ class Normalization(Layer):
     # ------------------------------------------------------------------ the layer
     def call(self, inputs):
         shape = [1] * inputs.ndim
-        for axis, size in zip(self._kept(inputs.ndim), self._sizes, strict=True):
+        for axis, size in zip(self._kept_axes(inputs.ndim), self._sizes, strict=True):
             shape[axis] = size
             if isinstance(inputs.shape[axis], int) and inputs.shape[axis] != size:
                 raise ShapeError(

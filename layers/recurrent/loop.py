@@ -99,7 +99,7 @@ class _Plan:
         return lax.scan(body, init, xs, reverse=reverse, unroll=self.unroll)
 
 
-def known(*activations: Any) -> bool:
+def all_known(*activations: Any) -> bool:
     """Whether all of them are functions that the kernel is known to compile."""
     return all(f in (tanh, sigmoid) for f in activations)
 
@@ -168,12 +168,12 @@ def recur(
     plan = _Plan(step, bool(hoist), sequences, reverse, unroll, bool(whole))
     run = _fused if fused else _plain
     if pure:
-        run = _compiled(run)
+        run = _compile(run)
     return run(plan, xs, w, states, mask)
 
 
 @functools.cache
-def _compiled(run):
+def _compile(run):
     return jax.jit(run, static_argnums=0, inline=True)
 
 
@@ -194,12 +194,12 @@ _fused = jax.custom_vjp(_plain, nondiff_argnums=(0,))
 
 
 def _forward(plan, xs, w, states, mask):
-    run = _kept if plan.kernel else _scanned
+    run = _scan_by_kernel if plan.kernel else _scan
     outputs, last, before, zs = run(plan, xs, w, states, mask)
     return (outputs, last), (xs, w, mask, before, zs)
 
 
-def _scanned(plan, xs, w, states, mask):
+def _scan(plan, xs, w, states, mask):
     """Outputs and last states, and of each step the states before it and its ``z``."""
 
     def body(states, inputs):
@@ -264,8 +264,8 @@ def _values(plan, xs, w, states, mask):
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _kept(plan, xs, w, states, mask):
-    """As ``_scanned``, by the kernel."""
+def _scan_by_kernel(plan, xs, w, states, mask):
+    """As ``_scan``, by the kernel."""
     return recurrent_loop.advance_all(plan, xs, w, states, mask, keep=True)
 
 
@@ -281,10 +281,10 @@ def _values_jvp(plan, primals, tangents):
     return _values(plan, *primals), jax.jvp(plain, primals, tangents)[1]
 
 
-@_kept.defjvp
+@_scan_by_kernel.defjvp
 def _kept_jvp(plan, primals, tangents):
-    plain = functools.partial(_scanned, dataclasses.replace(plan, kernel=False))
-    return _kept(plan, *primals), jax.jvp(plain, primals, tangents)[1]
+    plain = functools.partial(_scan, dataclasses.replace(plan, kernel=False))
+    return _scan_by_kernel(plan, *primals), jax.jvp(plain, primals, tangents)[1]
 
 
 @_kernel_back.defjvp

@@ -12,7 +12,7 @@ from exburn.core.constructors import arguments_for
 from exburn.core.registry import register_builtin
 from exburn.initializers import Initializer
 from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
-from exburn.layers.recurrent.loop import Step, known
+from exburn.layers.recurrent.loop import Step, all_known
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.module.layer import Layer
@@ -47,7 +47,7 @@ class LSTMStep(Step):
 
     @property
     def has_kernel(self):
-        return known(self.activation, self.recurrent_activation)
+        return all_known(self.activation, self.recurrent_activation)
 
     def project(self, x, w):
         a = apply_mask(x, w, "input_mask") @ w["kernel"]

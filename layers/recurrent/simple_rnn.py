@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from exburn.core.registry import register_builtin
 from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
-from exburn.layers.recurrent.loop import Step, known
+from exburn.layers.recurrent.loop import Step, all_known
 from exburn.layers.recurrent.own_cell import OwnCell
 
 
@@ -21,7 +21,7 @@ class SimpleRNNStep(Step):
 
     @property
     def has_kernel(self):
-        return known(self.activation)
+        return all_known(self.activation)
 
     def project(self, x, w):
         a = apply_mask(x, w, "input_mask") @ w["kernel"]

@@ -33,7 +33,7 @@ def test_masks_are_of_the_array_itself_and_are_carried_to_the_next_pass():
     context.carry({"out": x})
     assert Context().mask_of(x) is mask is forward_context.carried_mask(x)
     context.attach([x, jnp.zeros(1)], [None, mask])
-    assert context.attached([x])[1] == [mask]
+    assert context.attachments([x])[1] == [mask]
 
 
 def test_the_source_of_what_was_cast_twice_is_the_first():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from exburn import datasets
 from exburn.data import as_dataset
-from exburn.datasets.files import shuffled
+from exburn.datasets.files import shuffle_rows
 from exburn.errors import (
     ArgumentError,
     DataError,
@@ -118,7 +118,7 @@ def test_loader_errors():
         lambda seed: datasets.loader(np.arange(9.0), seed=seed),
         lambda seed: datasets.moons.load_data(9, seed=seed),
         lambda seed: datasets.parity.load_data(9, seed=seed),
-        lambda seed: shuffled((), (), seed=seed),
+        lambda seed: shuffle_rows((), (), seed=seed),
     ],
 )
 def test_seeds_that_are_none(load, seed):

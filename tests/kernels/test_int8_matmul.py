@@ -36,7 +36,11 @@ def test_other_dtypes_are_left_to_jax():
 
 def test_on_a_gpu_the_terms_are_filled_up_to_sixteen(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    full = int8_matmul.filled(jax.numpy.asarray(A), -1)
+    full = int8_matmul.pad_to_tiles(jax.numpy.asarray(A), -1)
     assert full.shape == (2, 3, 16)
     assert not np.asarray(full[..., 5:]).any()
-    assert int8_matmul.filled(jax.numpy.asarray(A[..., :4]), -1).shape == (2, 3, 4)
+    assert int8_matmul.pad_to_tiles(jax.numpy.asarray(A[..., :4]), -1).shape == (
+        2,
+        3,
+        4,
+    )

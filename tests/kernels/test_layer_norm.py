@@ -18,7 +18,7 @@ def test_both_forms_agree_with_all_their_derivatives(monkeypatch, axes):
 
     def results(x):
         def f(x):
-            return module.standardized(x, axes, 1e-3)
+            return module.standardize(x, axes, 1e-3)
 
         value, pull = jax.vjp(f, x)
         _, push = jax.jvp(f, (x,), (t,))
@@ -31,7 +31,7 @@ def test_both_forms_agree_with_all_their_derivatives(monkeypatch, axes):
     for a, b in zip(frugal, plain, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     assert "custom_jvp" in str(
-        jax.make_jaxpr(lambda x: module.standardized(x, axes, 1e-3))(x)
+        jax.make_jaxpr(lambda x: module.standardize(x, axes, 1e-3))(x)
     )
 
 

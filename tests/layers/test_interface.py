@@ -72,14 +72,15 @@ def test_serialize_and_deserialize():
 
 
 def test_image_data_format_is_the_default():
-    from exburn.layers import layout
+    from exburn import config
+from exburn.layers import layout
 
     assert layout.image_data_format() == "channels_last"
-    layout.set_image_data_format("channels_first")
+    config.set_image_data_format("channels_first")
     try:
         assert L.MaxPooling2D()(np.ones((1, 3, 8, 8))).shape == (1, 3, 4, 4)
     finally:
-        layout.set_image_data_format("channels_last")
+        config.set_image_data_format("channels_last")
 
 
 def test_public_names_are_classes_and_functions_of_keras():

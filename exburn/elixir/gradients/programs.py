@@ -95,7 +95,7 @@ def update_of(programs: Programs) -> Callable:
             grads, state.opt_state, state.params
         )
         params = programs.split.constrain(params)
-        new = state.assigned(others)
+        new = state.assign(others)
         return loss, new.replace(params=params, opt_state=opt_state)
 
     return apply

@@ -53,11 +53,11 @@ def cpu_form(
         return None
     if max(spread) > 1:
         plain = groups == max(strides) == max(dilation) == 1
-        return _wide(_transposed) if plain and math.prod(spread) <= _TAPS else None
+        return _wide(_transpose) if plain and math.prod(spread) <= _TAPS else None
     if groups == channels > 1:
         return _wide(depthwise)
     if groups > 1:
-        return _wide(functools.partial(_grouped, groups=groups))
+        return _wide(functools.partial(_sum_groups, groups=groups))
     if taps == 1:
         return _wide(pointwise)
     return _wide(_in_planes) if len(window) == 3 else None
@@ -77,7 +77,7 @@ _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
 @functools.partial(jax.jit, static_argnames=(*SHAPE, "groups"), inline=True)
-def _grouped(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int):
+def _sum_groups(x, kernel, strides: tuple, pads: Pads, dilation: tuple, groups: int):
     """A sum over the taps of a product for each group."""
     *window, inner, out = kernel.shape
 
@@ -124,7 +124,7 @@ def _in_two_dimensions(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
 
 
 @_compiled
-def _transposed(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
+def _transpose(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """A product that gives each entry's window of outputs, and sums where they meet.
 
     ``dilation`` is that of ``x``; the kernel's taps are next to each other. Outputs are
@@ -159,7 +159,7 @@ def _transposed(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
             jnp.zeros((x.shape[0], *counts, out), x.dtype) if y is None else y
         )
     y = jnp.stack(phases, -2).reshape(x.shape[0], *counts, *dilation, out)
-    return _joined(y)[(slice(None), *(slice(size) for size in sizes))]
+    return _join_parts(y)[(slice(None), *(slice(size) for size in sizes))]
 
 
 def _side_by_side(x, kernel):
@@ -167,10 +167,10 @@ def _side_by_side(x, kernel):
     *window, inner, out = kernel.shape
     flat = jnp.moveaxis(jnp.flip(kernel, range(len(window))), -2, 0)
     y = x.reshape(-1, inner) @ flat.reshape(inner, -1)
-    return _joined(y.reshape(*x.shape[:-1], *window, out))
+    return _join_parts(y.reshape(*x.shape[:-1], *window, out))
 
 
-def _joined(y):
+def _join_parts(y):
     """``[batch, *counts, *parts, out]`` with each count's parts in their place."""
     rank = y.ndim // 2 - 1
     counts, parts = y.shape[1 : 1 + rank], y.shape[1 + rank : -1]

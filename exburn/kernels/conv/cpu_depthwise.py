@@ -22,7 +22,12 @@ import numpy as np
 from jax import lax
 
 from exburn.core import forward_context
-from exburn.kernels.conv.shifted_sum import Pads, exburn_depthwise, repeated, windows
+from exburn.kernels.conv.shifted_sum import (
+    Pads,
+    exburn_depthwise,
+    repeat_channels,
+    windows,
+)
 
 
 def depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
@@ -77,10 +82,10 @@ def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
         dx = dx + part * tap
     # One kernel for all taps. Each sample is summed by itself, and then the samples
     # are: sums of all numbers, one after the other, lose digits, and are slower.
-    wide = repeated(x, out)
+    wide = repeat_channels(x, out)
     zeros = [jnp.zeros((), dy.dtype)] * len(met)
     terms = [wide * part for part in met]
-    sums = lax.reduce(terms, zeros, _added, range(1, x.ndim - 1))
+    sums = lax.reduce(terms, zeros, _add, range(1, x.ndim - 1))
     turned = jnp.stack(sums).sum(1).reshape(kernel.shape)
     dkernel = jnp.flip(turned, range(len(window)))
     return dx.reshape(*x.shape, -1).sum(-1), dkernel
@@ -89,7 +94,7 @@ def _backward(strides: tuple, pads: Pads, dilation: tuple, kept: tuple, dy):
 _in_fit.defvjp(_forward, _backward)
 
 
-def _added(a: list, b: list) -> list:
+def _add(a: list, b: list) -> list:
     return [p + q for p, q in zip(a, b, strict=True)]
 
 

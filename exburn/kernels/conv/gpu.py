@@ -87,12 +87,12 @@ def gpu_form(
     if math.prod(window) == groups == 1 and (halves if products is None else products):
         return pointwise
     if groups == 1 and rank == 3 and window[0] * _size(shape) <= _STACKED:
-        return _stacked
+        return _stack
     if not holes or max(strides) > 1:
         return None
     if groups == 1 and rank > 1:
         return _with_holes
-    return _folded
+    return _fold
 
 
 def _size(shape: tuple) -> float:
@@ -103,7 +103,7 @@ def _size(shape: tuple) -> float:
 _compiled = functools.partial(jax.jit, static_argnames=SHAPE, inline=True)
 
 
-def _computed(x, kernel, strides, pads: Pads, dilation: tuple):
+def _convolve(x, kernel, strides, pads: Pads, dilation: tuple):
     """In the form that suits it, or by XLA."""
     shape, window, none = x.shape, kernel.shape[:-2], (1,) * len(strides)
     form = gpu_form(shape, x.dtype, window, _groups(x, kernel), strides, none, dilation)
@@ -161,7 +161,7 @@ def _but(
 
 # ---------------------------------------------------------------------- with holes
 @_compiled
-def _folded(x, kernel, strides, pads: Pads, dilation: tuple):
+def _fold(x, kernel, strides, pads: Pads, dilation: tuple):
     """The places that a window meets are samples of their own, without holes.
 
     Args:
@@ -185,7 +185,7 @@ def _folded(x, kernel, strides, pads: Pads, dilation: tuple):
     second = [axis + 1 for axis in first]
     x = x.transpose(0, *second, *first, x.ndim - 1)
     x = x.reshape(batch * math.prod(dilation), *counts, channels)
-    y = _computed(x, kernel, strides, ((0, 0),) * rank, (1,) * rank)
+    y = _convolve(x, kernel, strides, ((0, 0),) * rank, (1,) * rank)
     counts, out = y.shape[1:-1], y.shape[-1]
     y = y.reshape(batch, *dilation, *counts, out)
     order = _in_turn([1 + rank + axis for axis in range(rank)], range(1, 1 + rank))
@@ -200,12 +200,12 @@ def _in_turn(first, second) -> list:
     return [n for pair in zip(first, second, strict=True) for n in pair]
 
 
-_with_holes = _but(_own, _folded)
+_with_holes = _but(_own, _fold)
 
 
 # ---------------------------------------------------------------------- volumes
 @_compiled
-def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
+def _stack(x, kernel, strides, pads: Pads, dilation: tuple):
     """Images whose channels are those of all planes that a window meets.
 
     They are made again for the gradients, so that they take no memory in between.
@@ -220,7 +220,7 @@ def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
         stacked = jnp.concatenate(met, -1)
         images = stacked.reshape(-1, *x.shape[2:-1], stacked.shape[-1])
         joined = jnp.concatenate([*kernel], -2)
-        y = _computed(images, joined, strides[1:], pads[1:], dilation[1:])
+        y = _convolve(images, joined, strides[1:], pads[1:], dilation[1:])
         return y.reshape(x.shape[0], stacked.shape[1], *y.shape[1:])
 
     return compute(x, kernel)
@@ -231,7 +231,7 @@ def _stacked(x, kernel, strides, pads: Pads, dilation: tuple):
 def _as_image(x, kernel, strides, pads: Pads, dilation: tuple):
     """A sequence as an image of one row."""
     more = (1, *strides), ((0, 0), *pads), (1, *dilation)
-    return _computed(x[:, None], kernel[None], *more)[:, 0]
+    return _convolve(x[:, None], kernel[None], *more)[:, 0]
 
 
 @_compiled

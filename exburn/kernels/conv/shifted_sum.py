@@ -2,7 +2,7 @@
 
 Replaces: ``lax.conv_general_dilated``, in `dispatch.convolve`, by `pointwise` (one
 matrix product) and `exburn_depthwise` (a sum of products of single elements). `windows`
-and `repeated` are what the other modules make their forms of.
+and `repeat_channels` are what the other modules make their forms of.
 
 Runs: where `cpu.cpu_form` or `gpu.gpu_form` choose so; by itself on every device.
 
@@ -59,7 +59,7 @@ def pointwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
 def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """A sum of products of single elements."""
     *window, _, out = kernel.shape
-    met = windows(repeated(x, out), tuple(window), strides, pads, dilation)
+    met = windows(repeat_channels(x, out), tuple(window), strides, pads, dilation)
     # split, as the gradient of an index is a whole kernel of zeros for each tap
     taps = jnp.split(kernel.reshape(-1, out), math.prod(window))
     y: Any = 0
@@ -68,5 +68,5 @@ def exburn_depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     return y
 
 
-def repeated(x, out: int):
+def repeat_channels(x, out: int):
     return x if out == x.shape[-1] else jnp.repeat(x, out // x.shape[-1], -1)

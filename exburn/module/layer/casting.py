@@ -88,13 +88,13 @@ def cast_outputs(outputs: Any, dtype: Any, ctx: Context) -> Any:
         floating = hasattr(value, "dtype") and is_float(value.dtype)
         if not floating or value.dtype == dtype:
             return value
-        mask, filled = ctx.mask_of(value), ctx.filled(value)
+        mask, filled = ctx.mask_of(value), ctx.padded_logits(value)
         value = value.astype(dtype)
         if mask is not None:
             ctx.set_mask(value, mask)
         if filled is not None:
             narrower = jnp.promote_types(dtype, filled.dtype) != dtype
-            ctx.set_filled(value, filled.astype(dtype) if narrower else filled)
+            ctx.set_padded_logits(value, filled.astype(dtype) if narrower else filled)
         return value
 
     return jax.tree.map(cast, outputs)

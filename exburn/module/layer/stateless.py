@@ -149,7 +149,7 @@ def stateless_call(
         outputs = run.copy._call_arrays(args, kwargs)
         result = outputs, run.rest, run.copy.losses
     if outer is not None:  # a loss or a metric may follow
-        outer.attach(outputs, run.ctx.attached(outputs)[1])
+        outer.attach(outputs, run.ctx.attachments(outputs)[1])
     return result if return_losses else result[:2]
 
 

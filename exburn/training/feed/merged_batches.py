@@ -76,7 +76,7 @@ def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
         told["assigned"] = any(others[n] is not groups[2].get(n) for n in others)
         if use == "predict":
             return out
-        filled, masks = ctx.attached(out)
+        filled, masks = ctx.attachments(out)
         told["masked"] = any(mask is not None for mask in masks)
         told["added"] = bool(ctx.losses)
         targets, preds = objective.split_targets(y), jax.tree.leaves(out)

@@ -44,7 +44,7 @@ class CompileMetrics(Metric):
         if not self.built:  # once, as in Keras: other batches have other sizes
             self._model.match_objective(y_true, y_pred, sample_weight)
         ctx = forward_context.current() or forward_context.Context()
-        masks = ctx.attached(y_pred)[1]
+        masks = ctx.attachments(y_pred)[1]
         self._objective.measure(y_true, y_pred, sample_weight, masks)
 
     def result(self) -> dict[str, Any]:

@@ -362,7 +362,7 @@ class Objective:
                 factors[i] = term.loss.row_factors(
                     targets[i], pred, weights[i], masks[i], row_mask
                 )
-        for meter, weight in self._weighed(weights, masks, row_mask):
+        for meter, weight in self._weigh_metrics(weights, masks, row_mask):
             i = meter.output
             pred, classes = _seen_by(meter.metric, targets[i], preds[i], filled[i])
             place = noting(f"in metric {meter.name!r}", targets[i], pred)
@@ -376,13 +376,13 @@ class Objective:
         """Updates the metrics of ``compile`` themselves with a batch."""
         preds = jax.tree.leaves(outputs)
         targets, weights = self.split_targets(y), self.split_weights(w)
-        for meter, weight in self._weighed(weights, masks, None):
+        for meter, weight in self._weigh_metrics(weights, masks, None):
             i = meter.output
             given = {} if weight is None else {"sample_weight": weight}
             with noting(f"in metric {meter.name!r}", targets[i], preds[i]):
                 meter.metric.update_state(targets[i], preds[i], **given)
 
-    def _weighed(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
+    def _weigh_metrics(self, weights, masks, row_mask) -> Iterator[tuple[_Meter, Any]]:
         """Each metric, and what weighs the rows of its output; ``None``: nothing."""
         for meter in self.meters:
             given = weights[meter.output] if meter.weighted else None

@@ -36,7 +36,7 @@ class Readings:
     others: dict[str, Any]
     names: tuple[str, ...]
 
-    def sent(self) -> Readings:
+    def send(self) -> Readings:
         """The same, on their way to the host, where ``read`` waits for them."""
         numbers, others = to_host_async(
             (self.numbers, self.others)

@@ -12,7 +12,7 @@ from flax import nnx
 from jax import lax
 
 from exburn.initializers import Zeros
-from exburn.kernels.int8_matmul import filled
+from exburn.kernels.int8_matmul import pad_to_tiles
 from exburn.module.variable import Buffer, Weight
 from exburn.transforms.quantization.scheme import Scheme
 
@@ -189,7 +189,7 @@ def _dynamic(x: Any, values: Any, scale: Any) -> jax.Array:
         y = (values.astype(jnp.int32) * row).sum(-1)
         y = y.reshape(*x.shape[:-1], -1)
     else:
-        y = _dot(filled(whole, -1), filled(values, -1), jnp.int32)
+        y = _dot(pad_to_tiles(whole, -1), pad_to_tiles(values, -1), jnp.int32)
     return (y * step * scale.astype(jnp.float32)).astype(x.dtype)
 
 

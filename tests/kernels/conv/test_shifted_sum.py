@@ -8,7 +8,7 @@ from jax import lax
 from exburn.kernels.conv.shifted_sum import (
     exburn_depthwise,
     pointwise,
-    repeated,
+    repeat_channels,
     windows,
 )
 
@@ -57,6 +57,6 @@ def test_each_tap_meets_one_entry_for_each_output():
 
 
 def test_channels_are_repeated_one_by_one():
-    assert jax.jit(repeated, static_argnums=1)(X[0, 0, :1], 8).tolist() == [
+    assert jax.jit(repeat_channels, static_argnums=1)(X[0, 0, :1], 8).tolist() == [
         np.repeat(X[0, 0, 0], 2).tolist()
     ]

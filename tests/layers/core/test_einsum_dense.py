@@ -16,7 +16,7 @@ from tests.layers.interface import X
 
 from exburn import layers as L
 from exburn.errors import ArgumentError, ShapeError
-from exburn.layers.core.einsum_dense import _summed
+from exburn.layers.core.einsum_dense import _summed_axes
 from exburn.training.module import SplitModule
 
 CONTRACT = {
@@ -159,7 +159,7 @@ def test_forward_and_gradient(layer, shape, count):
 )
 def test_which_sums_are_products_of_matrices(equation, axes):
     into, kernel, out = equation.replace("->", ",").split(",")
-    assert _summed(into, kernel, out) == axes
+    assert _summed_axes(into, kernel, out) == axes
 
 
 @pytest.mark.parametrize("equation", ["abc,cd->abd", "abc,bcd->ad", "abc,bc->a"])
