@@ -7,8 +7,6 @@ from typing import Any
 
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 
-__all__ = ["BackupAndRestore"]
-
 
 class BackupAndRestore(StateCheckpoint):
     """Backs the run up, and goes on from the backup when `fit` is called again.

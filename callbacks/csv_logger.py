@@ -10,8 +10,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
-__all__ = ["CSVLogger"]
-
 
 class CSVLogger(Callback):
     """Writes one row for each epoch to a CSV file.

@@ -9,8 +9,6 @@ import numpy as np
 
 from exburn.callbacks.monitor import MonitorCallback
 
-__all__ = ["EarlyStopping"]
-
 
 class EarlyStopping(MonitorCallback):
     """Stops the training when a monitored value has stopped improving.

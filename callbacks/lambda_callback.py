@@ -8,8 +8,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError, unknown_name
 
-__all__ = ["LambdaCallback"]
-
 
 class LambdaCallback(Callback):
     """Makes a callback of functions, one for each hook.

@@ -11,8 +11,6 @@ from exburn.callbacks.contract import Callback
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError
 
-__all__ = ["LearningRateScheduler"]
-
 
 class LearningRateScheduler(Callback):
     """Sets the learning rate at the beginning of every epoch.

@@ -8,8 +8,6 @@ from typing import Any
 
 from exburn.callbacks.contract import Callback
 
-__all__ = ["LoggingCallback"]
-
 
 class LoggingCallback(Callback):
     """Writes a line for every epoch: loss, accuracy, samples/s, time and what is left.

@@ -13,8 +13,6 @@ from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.constructors import arguments_for
 from exburn.errors import CallbackError, CheckpointWarning, SaveError, warn
 
-__all__ = ["ModelCheckpoint"]
-
 _WEIGHTS = (".safetensors", ".weights.h5")  # Keras' name, with safetensors in it
 _MODEL = (".exburn", ".keras", ".safetensors")
 

@@ -12,8 +12,6 @@ import numpy as np
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
-__all__ = ["MonitorCallback"]
-
 # The last word of a name that says something decides: "accuracy_loss" is a loss.
 _MAXIMISED = frozenset(
     "acc accuracy auc bleu correlation dice f1 fbeta iou map precision r2 recall "

@@ -8,8 +8,6 @@ import sys
 from exburn.callbacks.state_checkpoint import StateCheckpoint
 from exburn.core.constructors import arguments_for
 
-__all__ = ["OrbaxCheckpoint"]
-
 
 class OrbaxCheckpoint(StateCheckpoint):
     """Saves the whole run, or the weights, into a folder, with Keras' arguments.

@@ -10,8 +10,6 @@ from exburn.callbacks.contract import Callback, CallbackList
 from exburn.callbacks.progress_view import Line, View, choose_view
 from exburn.errors import warn
 
-__all__ = ["ProgbarLogger", "ProgressBar"]
-
 _SHARE = 0.01  # of the time may go into drawing
 _LONGEST_PAUSE = 2.0
 

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 
 from exburn.core.printing import notebook_shell
 
-__all__ = ["Line", "NotebookView", "PlainView", "TerminalView", "View", "choose_view"]
-
 _SEPARATOR = " · "
 
 

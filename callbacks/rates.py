@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["current_rate"]
-
 
 def current_rate(optimizer: Any) -> float:
     """Returns the rate that the optimizer's next update will use."""

@@ -9,8 +9,6 @@ from exburn.callbacks.monitor import MonitorCallback
 from exburn.callbacks.rates import current_rate
 from exburn.errors import CallbackError
 
-__all__ = ["ReduceLROnPlateau"]
-
 
 class ReduceLROnPlateau(MonitorCallback):
     """Multiplies the learning rate when a monitored value has stopped improving.

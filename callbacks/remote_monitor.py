@@ -12,8 +12,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import warn
 
-__all__ = ["RemoteMonitor"]
-
 _TIMEOUT = 5.0
 
 

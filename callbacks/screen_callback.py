@@ -14,8 +14,6 @@ from exburn.callbacks.contract import Callback
 from exburn.core.checks import check_number
 from exburn.errors import CallbackError
 
-__all__ = ["ScreenCallback", "screen_callback"]
-
 
 class ScreenCallback(Callback):
     """Sends a dictionary for every event of a training.

@@ -13,8 +13,6 @@ from exburn.callbacks.warm_up import WarmUp
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError
 
-__all__ = ["EpochCheckpoint", "standard"]
-
 
 class EpochCheckpoint(ModelCheckpoint):
     """Saves the weights after every n-th epoch.

@@ -10,8 +10,6 @@ from exburn.callbacks.monitor import MonitorCallback
 from exburn.errors import CallbackError
 from exburn.saving.checkpoint import CheckpointWriter
 
-__all__ = ["StateCheckpoint"]
-
 
 class StateCheckpoint(MonitorCallback):
     """Saves the whole run into a folder of checkpoints.

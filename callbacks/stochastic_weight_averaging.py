@@ -14,8 +14,6 @@ from exburn.callbacks.contract import Callback
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
-__all__ = ["StochasticWeightAveraging"]
-
 
 class StochasticWeightAveraging(Callback):
     """Ends the training with the mean of the weights of its last epochs.

@@ -8,8 +8,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
-__all__ = ["SwapEMAWeights"]
-
 
 class SwapEMAWeights(Callback):
     """Puts the optimizer's average in the weights' place while they are looked at.

@@ -19,8 +19,6 @@ from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
 
-__all__ = ["TensorBoard"]
-
 _EXTRA = "tensorboard"
 _REASON = "TensorBoard's files are written by tensorboardX"
 

@@ -8,8 +8,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
-__all__ = ["TerminateOnNaN"]
-
 
 class TerminateOnNaN(Callback):
     """Stops the training when the loss becomes NaN or infinite.

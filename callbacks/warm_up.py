@@ -8,8 +8,6 @@ from typing import Any
 from exburn.callbacks.contract import Callback
 from exburn.errors import CallbackError
 
-__all__ = ["WarmUp"]
-
 
 class WarmUp(Callback):
     """Raises the learning rate linearly at the beginning of the training.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count, check_optional, check_rate
+from exburn.core.checks import check_count, check_number, check_optional
 from exburn.data import (
     ArrayDataset,
     StreamDataset,
@@ -104,7 +104,7 @@ def train_test(
     Raises:
         ArgumentError: ``test_split`` outside [0, 1).
     """
-    test_split = check_rate(op, "test_split", test_split, below_one=True)
+    test_split = check_number(op, "test_split", test_split, high=1, open_high=True)
     order = generator(seed, op).permutation(len(x))
     at = len(x) - math.floor(len(x) * test_split + 0.5)
     return (x[order[:at]], y[order[:at]]), (x[order[at:]], y[order[at:]])

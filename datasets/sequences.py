@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exburn.core.checks import check_rate
+from exburn.core.checks import check_number
 from exburn.datasets.download import KERAS_FOLDER, digest_of, fetch, locate
 from exburn.datasets.files import Split, read_npz
 from exburn.errors import ArgumentError, DataError, FileFormatError
@@ -56,7 +56,7 @@ def check_options(
     maxlen: int | None = None,
 ) -> None:
     """Raises an ArgumentError for options that can never work."""
-    check_rate(op, "test_split", test_split, below_one=True)
+    check_number(op, "test_split", test_split, high=1, open_high=True)
     for name, value in {"num_words": num_words, "maxlen": maxlen}.items():
         if value is not None and value < 1:
             raise ArgumentError(op, f"{name} must be at least 1", {"received": value})

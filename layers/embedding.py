@@ -17,8 +17,6 @@ from exburn.errors import ArgumentError, DTypeError
 from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
 
-__all__ = ["Embedding", "ReversibleEmbedding"]
-
 
 @register_builtin
 class Embedding(Adaptable):

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from exburn.config import image_data_format, set_image_data_format
+from exburn.config import image_data_format
 from exburn.core.checks import check_choice, check_count
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
-
-__all__ = ["image_data_format", "set_image_data_format"]
 
 FORMATS = ("channels_last", "channels_first")
 

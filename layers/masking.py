@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
 
-__all__ = ["Masking"]
-
 
 @register_builtin
 class Masking(Layer):

@@ -10,8 +10,6 @@ from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
-__all__ = ["Adadelta"]
-
 
 class Adadelta(Optimizer):
     r"""Steps in the unit of the parameters, from averages of gradients and steps.

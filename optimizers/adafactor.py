@@ -13,8 +13,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
 
-__all__ = ["Adafactor"]
-
 
 class Adafactor(Optimizer):
     r"""Adaptive steps whose second moments take one row and one column of memory.

@@ -12,8 +12,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
 
-__all__ = ["Adagrad"]
-
 
 class Adagrad(Optimizer):
     r"""Gradient descent divided by the root of the sum of all squared gradients.

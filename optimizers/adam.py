@@ -15,8 +15,6 @@ from exburn.optimizers.options import DecayedOptions, Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["Adam", "AdamW", "adam_rule"]
-
 
 def adam_rule(
     learning_rate: Any,

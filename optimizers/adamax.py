@@ -12,8 +12,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
-__all__ = ["Adamax"]
-
 
 class Adamax(Optimizer):
     r"""Adam with the largest gradient instead of the second moment.

@@ -23,21 +23,6 @@ from exburn.optimizers.exclusions import exactly
 if TYPE_CHECKING:
     from exburn.optimizers.optimizer import Optimizer
 
-__all__ = [
-    "ListLayout",
-    "adopt",
-    "apply",
-    "apply_gradients",
-    "build",
-    "finalize_variable_values",
-    "load_own_variables",
-    "require_state",
-    "save_own_variables",
-    "set_weights",
-    "state_of",
-    "stateless_apply",
-]
-
 
 @dataclasses.dataclass
 class ListLayout:

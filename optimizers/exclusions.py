@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["decays", "exactly"]
-
 
 def exactly(path: str) -> str:
     """The pattern of one path.

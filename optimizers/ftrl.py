@@ -13,8 +13,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
 
-__all__ = ["Ftrl"]
-
 
 class Ftrl(Optimizer):
     r"""The parameters that would have been best so far, with L1 and L2 penalties.

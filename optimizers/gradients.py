@@ -7,8 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["clip", "global_norm", "moving_average"]
-
 
 def global_norm(tree: Any) -> Any:
     """The L2 norm of all arrays of a tree together, in float32.

@@ -10,8 +10,6 @@ from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
-__all__ = ["Lamb"]
-
 
 class Lamb(Optimizer):
     r"""Adam for very large batches: every parameter's step has the parameter's norm.

@@ -13,8 +13,6 @@ from exburn.errors import ArgumentError
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.trees import like, same_shapes, same_structure, widen
 
-__all__ = ["LBFGS"]
-
 
 class LBFGS(Optimizer):
     r"""Quasi-Newton steps for smooth losses over all data at once.

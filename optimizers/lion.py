@@ -10,8 +10,6 @@ from exburn.core.checks import check_number, check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
-__all__ = ["Lion"]
-
 
 class Lion(Optimizer):
     r"""Steps of one size: the sign of an average of the gradient and its momentum.

@@ -15,21 +15,6 @@ from exburn.optimizers.stepwise import holds_slots
 if TYPE_CHECKING:
     from exburn.optimizers.optimizer import Optimizer
 
-__all__ = [
-    "LiveState",
-    "bind",
-    "change",
-    "check_learning_rate",
-    "get_hyperparameters",
-    "hyperparameters",
-    "refuse_with_schedule",
-    "set_epochs",
-    "set_hyperparameters",
-    "set_iterations",
-    "settings",
-    "with_hyperparameters",
-]
-
 _SETTABLE = ("learning_rate", "scale", "warmup_from", "warmup_to", "warmup_steps")
 
 

@@ -16,8 +16,6 @@ from exburn.optimizers.live import LiveState
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import host_value, replace_leaf
 
-__all__ = ["LossScaleOptimizer"]
-
 # Beyond these, doubling or halving would end in infinity or zero, and stay there.
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
 

@@ -23,8 +23,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.rate import initial_rate
 from exburn.optimizers.trees import map_with_path, path_of, same_shapes
 
-__all__ = ["MultiOptimizer", "OptimizerMap"]
-
 
 class _Parameter(NamedTuple):
     """A parameter as a function that chooses an optimizer gets to see it."""

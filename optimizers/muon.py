@@ -15,8 +15,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import DecayedOptions
 from exburn.optimizers.rules import bias_correction, per_parameter
 
-__all__ = ["Muon"]
-
 
 class Muon(Optimizer):
     r"""Momentum made orthogonal: every direction of a matrix moves equally far.

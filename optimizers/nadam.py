@@ -13,8 +13,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
-__all__ = ["Nadam"]
-
 
 class Nadam(Optimizer):
     r"""Adam with Nesterov momentum, whose momentum grows over the first steps.

@@ -19,8 +19,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rate import host_value, replace_leaf
 
-__all__ = ["OptaxOptimizer"]
-
 
 class OptaxOptimizer(Optimizer):
     """An optax transformation, or a factory that makes one from a learning rate.

@@ -31,8 +31,6 @@ from exburn.optimizers.trees import same_shapes
 from exburn.optimizers.update import add_gradients, make_state, step, unscale
 from exburn.optimizers.variable import OptimizerVariable, live_number, variables_of
 
-__all__ = ["Optimizer"]
-
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 

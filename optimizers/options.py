@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-__all__ = ["DecayedOptions", "Options"]
-
 
 class DecayedOptions(TypedDict, total=False):
     """Keyword arguments of optimizers that have a weight decay of their own."""

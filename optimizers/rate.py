@@ -13,8 +13,6 @@ import numpy as np
 from exburn.core.checks import check_count, check_number
 from exburn.errors import ArgumentError
 
-__all__ = ["current_rate", "host_value", "initial_rate", "replace_leaf"]
-
 
 def initial_rate(learning_rate: float, scale: float = 1.0) -> dict[str, np.ndarray]:
     """The rate state before the first update, as NumPy scalars.

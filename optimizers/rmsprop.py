@@ -12,8 +12,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
 
-__all__ = ["RMSprop"]
-
 
 class RMSprop(Optimizer):
     r"""Gradient descent divided by the root of a moving average of squared gradients.

@@ -13,8 +13,6 @@ from optax import GradientTransformation
 from exburn.errors import ArgumentError
 from exburn.optimizers.trees import path_of
 
-__all__ = ["bias_correction", "per_parameter"]
-
 _HINT = "Call update(grads, state, params)."
 
 

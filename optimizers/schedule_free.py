@@ -14,8 +14,6 @@ from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
 
-__all__ = ["ScheduleFreeAdamW"]
-
 
 class ScheduleFreeAdamW(Optimizer):
     r"""Adam whose parameters are averaged over all steps, so that no decay is needed.

@@ -10,8 +10,6 @@ from exburn.core.checks import check_rate
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
-__all__ = ["SGD"]
-
 
 class SGD(Optimizer):
     r"""Gradient descent with momentum, optionally Nesterov's.

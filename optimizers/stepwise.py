@@ -26,19 +26,6 @@ from exburn.optimizers.trees import path_of
 if TYPE_CHECKING:
     from exburn.optimizers.optimizer import Optimizer
 
-__all__ = [
-    "RulePass",
-    "add_optimizer_variables",
-    "add_variable",
-    "add_variable_from_reference",
-    "adopt_rule",
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "get_variable_index",
-    "holds_slots",
-]
-
 
 @dataclasses.dataclass
 class RulePass:

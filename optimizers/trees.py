@@ -13,20 +13,6 @@ from jax import lax
 
 from exburn.errors import ShapeError
 
-__all__ = [
-    "has_narrow",
-    "initial_state",
-    "like",
-    "map_with_path",
-    "no_remainders",
-    "path_of",
-    "same_shapes",
-    "same_structure",
-    "split_off_remainders",
-    "widen",
-    "with_remainders",
-]
-
 
 def path_of(key_path: tuple) -> str:
     """The path of a leaf as a string of its keys, joined by slashes.

@@ -23,8 +23,6 @@ from exburn.optimizers.trees import (
     with_remainders,
 )
 
-__all__ = ["add_gradients", "make_state", "step", "unscale"]
-
 
 def make_state(optimizer: Any, params: Any, rate: float) -> dict[str, Any]:
     """An optimizer's state before the first update."""

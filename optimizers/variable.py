@@ -11,8 +11,6 @@ import numpy as np
 from exburn.core.variable_proxy import Handle
 from exburn.optimizers.trees import path_of
 
-__all__ = ["OptimizerVariable", "live_number", "variables_of"]
-
 
 class OptimizerVariable(Handle):
     """One array of the state that an optimizer trains with.

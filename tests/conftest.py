@@ -45,6 +45,8 @@ def pytest_configure(config):
     Equal models are compiled in test after test. Python processes that tests start
     know nothing of it, and the user's own cache stays as it is.
     """
+    if config.option.regenerate and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--regenerate needs one process: leave -n out")
     given = getattr(config, "workerinput", {}).get("compiled")
     quick = ("not slow", "nightly")
     if not given and any(mark in config.option.markexpr for mark in quick):

@@ -207,6 +207,8 @@ def compare(fresh: Any, recorded: Any, tolerance: float) -> None:
     if isinstance(fresh, list | tuple):
         for a, b in zip(fresh, recorded, strict=True):
             compare(a, b, tolerance)
+    elif isinstance(fresh, float):
+        np.testing.assert_allclose(fresh, recorded, rtol=tolerance, atol=tolerance)
     elif isinstance(fresh, np.ndarray):
         assert fresh.dtype == recorded.dtype
         if fresh.dtype.kind in "biuSU":

@@ -7,8 +7,6 @@ from typing import Any
 
 from exburn.errors import CallbackError
 
-__all__ = ["Callback", "Logs"]
-
 Logs = dict[str, Any]
 
 

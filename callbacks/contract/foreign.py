@@ -6,8 +6,6 @@ from typing import Any
 
 from exburn.callbacks.contract.base import Callback
 
-__all__ = ["ForeignCallback"]
-
 _OLDER = {
     "on_train_batch_begin": "on_batch_begin",
     "on_train_batch_end": "on_batch_end",

@@ -10,8 +10,6 @@ from typing import Any
 from exburn.callbacks.contract.base import Callback, Logs
 from exburn.errors import CallbackError
 
-__all__ = ["FunctionCallback"]
-
 
 class FunctionCallback(Callback):
     """Calls a function with the logs of each epoch.

@@ -9,8 +9,6 @@ from exburn.callbacks.contract.base import Callback, Logs
 from exburn.core.printing import notebook_shell
 from exburn.errors import CallbackError, require, unknown_name
 
-__all__ = ["History"]
-
 
 class History(Callback):
     """Records the logs of every epoch; `fit` returns one.

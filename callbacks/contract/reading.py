@@ -6,8 +6,6 @@ import dis
 import inspect
 from typing import Any
 
-__all__ = ["reads_logs"]
-
 _INDIRECTLY = {"locals", "vars", "eval", "exec", "breakpoint", "set_trace", "_getframe"}
 
 

@@ -12,8 +12,6 @@ from exburn.callbacks.contract.history import History
 from exburn.callbacks.contract.reading import reads_logs
 from exburn.errors import CallbackError, ExBurnError
 
-__all__ = ["CallbackList"]
-
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 _BATCH_HOOKS = {
     "train": (

@@ -9,8 +9,6 @@ from typing import Any
 from exburn.data import StreamDataset, register_adapter
 from exburn.data.stream_dataset import ENDLESS
 
-__all__ = ["GrainAdapter"]
-
 _NAMES = {"MapDataset", "IterDataset", "DataLoader"}
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from exburn.data import ArrayDataset, StreamDataset, register_adapter
 from exburn.errors import ArgumentError, DTypeError, unknown_name
 
-__all__ = ["ColumnAdapter", "HuggingFaceAdapter", "from_huggingface"]
-
 
 def _base(value: Any) -> str | None:
     """The kind of a Hugging Face dataset, or None for anything else."""

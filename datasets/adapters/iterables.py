@@ -9,8 +9,6 @@ from typing import Any
 
 from exburn.data import StreamDataset, register_adapter
 
-__all__ = ["IterableAdapter"]
-
 _NOT_BATCHES = (str, bytes, bytearray, set, frozenset, range)
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from exburn.data import register_adapter
 from exburn.errors import DataError, DTypeError
 
-__all__ = ["PolarsAdapter"]
-
 
 @register_adapter
 class PolarsAdapter:

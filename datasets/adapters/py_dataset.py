@@ -17,8 +17,6 @@ from exburn.datasets.adapters.workers import Processes
 from exburn.errors import DataError
 from exburn.runtime.threads import Threads, ahead
 
-__all__ = ["PyDatasetAdapter"]
-
 
 @register_adapter
 class PyDatasetAdapter:

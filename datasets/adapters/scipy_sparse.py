@@ -10,8 +10,6 @@ import numpy as np
 from exburn.data import register_adapter
 from exburn.errors import DataError
 
-__all__ = ["LIMIT", "SparseAdapter", "check_dense_size"]
-
 LIMIT = 2**30
 """Largest dense size, in bytes, that is made without being asked for."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from exburn.data import StreamDataset, register_adapter
 
-__all__ = ["TensorFlowDataAdapter"]
-
 
 @register_adapter
 class TensorFlowDataAdapter:

@@ -11,8 +11,6 @@ from exburn.data import StreamDataset, register_adapter
 from exburn.datasets.adapters.scipy_sparse import check_dense_size
 from exburn.errors import DTypeError
 
-__all__ = ["TorchLoaderAdapter", "TorchTensorAdapter"]
-
 
 def _has_base(value: Any, name: str, module: str) -> bool:
     return any(

@@ -16,8 +16,6 @@ from typing import Any
 from exburn.errors import DataError
 from exburn.runtime.threads import ahead
 
-__all__ = ["Processes"]
-
 _PATIENCE = 5.0  # seconds that a process may be at its batch after nobody wants it
 
 

@@ -13,8 +13,6 @@ from exburn.compute.kernels import run_kernel
 from exburn.core.checks import check_number, check_optional
 from exburn.errors import ArgumentError, DTypeError
 
-__all__ = ["Command", "poll", "submit", "wait"]
-
 
 @dataclasses.dataclass
 class Command:

@@ -9,8 +9,6 @@ import jax
 
 from exburn.runtime.device import device_of
 
-__all__ = ["device_count", "memory_info", "synchronize"]
-
 
 def device_count() -> int:
     """Number of devices of the default kind."""

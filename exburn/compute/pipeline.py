@@ -11,8 +11,6 @@ import jax
 from exburn.compute.kernels import kernel, refused, static
 from exburn.errors import ArgumentError
 
-__all__ = ["Pipeline", "Slot"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Slot:

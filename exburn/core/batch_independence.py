@@ -14,8 +14,6 @@ import numpy as np
 
 from exburn.runtime.cost_model import inner_jaxprs
 
-__all__ = ["is_foreign", "mixes_rows", "our_class"]
-
 # Rows of the batches that are traced: sizes that their axes have, and no others. Some
 # code takes even numbers alone.
 _SIZES = tuple(2 * prime for prime in (97, 101, 103, 107, 109, 113, 127, 131))

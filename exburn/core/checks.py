@@ -12,21 +12,6 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DTypeError, ExBurnError
 
-__all__ = [
-    "check_axis",
-    "check_choice",
-    "check_count",
-    "check_flag",
-    "check_float",
-    "check_integer",
-    "check_not_of_keras",
-    "check_number",
-    "check_optional",
-    "check_rate",
-    "check_seed",
-    "check_text",
-]
-
 _T = TypeVar("_T")
 
 

@@ -8,8 +8,6 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["arguments_for", "with_default"]
-
 
 def arguments_for(target: Callable, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a function that another one takes under the same names.

@@ -16,15 +16,6 @@ from flax import nnx
 
 from exburn.errors import ArgumentError
 
-__all__ = [
-    "CONTAINERS",
-    "PartSet",
-    "entries",
-    "in_order",
-    "made_at",
-    "may_hold_parts",
-]
-
 CONTAINERS = (list, tuple, dict)
 _SETS = (set, frozenset)
 _PARTS = (nnx.Module, nnx.Variable, np.ndarray, jax.Array)

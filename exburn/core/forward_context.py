@@ -21,19 +21,6 @@ from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
 
-__all__ = [
-    "SEED_STATE",
-    "Context",
-    "next_words",
-    "carried_mask",
-    "current",
-    "forward",
-    "is_seed",
-    "key_of",
-    "key_scope",
-    "set_random_seed",
-]
-
 #: The name of the variable that a ``SeedGenerator`` has.
 SEED_STATE = "seed_generator_state"
 _MASK = "_keras_mask"  # the name of Keras' attribute

@@ -21,15 +21,6 @@ import jax.extend.source_info_util as source_info
 import jax.image
 import jax.scipy.special
 
-__all__ = [
-    "SPLITTING",
-    "extend",
-    "is_extended",
-    "name_of",
-    "function_named",
-    "original",
-]
-
 _NAMESPACES: tuple[ModuleType, ...] = (
     *(jax.numpy, jax.numpy.linalg, jax.numpy.fft, jax.nn, jax.lax),
     *(jax.scipy.special, jax.image),

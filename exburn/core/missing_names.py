@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["missing"]
-
 _INSTEAD = {
     "exburn": {
         "applications": "there are no pretrained models; weights of Keras' files are "

@@ -6,8 +6,6 @@ import io
 import sys
 from typing import Any
 
-__all__ = ["amount_text", "notebook_shell", "page_text", "size_text"]
-
 
 def page_text(content: Any, width: int) -> str:
     """What rich prints of a table or another renderable, without colours.

@@ -13,8 +13,6 @@ import jax
 from jax import lax
 from jax.core import Tracer
 
-__all__ = ["add_bias", "align_channels", "relu"]
-
 
 def relu(x: jax.Array) -> jax.Array:
     """``jax.nn.relu``, the same in values and gradients.

@@ -27,29 +27,6 @@ from exburn.errors import (
     unknown_name,
 )
 
-__all__ = [
-    "Catalogue",
-    "Configured",
-    "check_name",
-    "custom",
-    "custom_class",
-    "custom_objects",
-    "describe_function",
-    "deserialize",
-    "find",
-    "find_function",
-    "from_file",
-    "is_registered",
-    "keeping_arrays",
-    "leaving_functions",
-    "lookup",
-    "reading_file",
-    "register",
-    "serialize",
-    "sharing",
-    "snake_case",
-]
-
 _registry: dict[str, Any] = {}
 _global_objects: dict[str, Any] = {}  # a scope that lasts as long as the process
 _scopes: contextvars.ContextVar[tuple[Mapping[str, Any], ...]] = contextvars.ContextVar(

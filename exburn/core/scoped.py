@@ -7,8 +7,6 @@ import contextvars
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["value_scope"]
-
 _T = TypeVar("_T")
 
 

@@ -18,17 +18,6 @@ from typing import Any
 
 from exburn.core.scoped import value_scope
 
-__all__ = [
-    "CloneScope",
-    "Substitution",
-    "clone_scope",
-    "current",
-    "making_clone",
-    "moment",
-    "stand_in",
-    "substituting",
-]
-
 _current: contextvars.ContextVar[Substitution | None] = contextvars.ContextVar(
     "exburn_substitution", default=None
 )

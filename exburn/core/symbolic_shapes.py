@@ -21,26 +21,6 @@ from jax import export
 
 from exburn.errors import ArgumentError, ExBurnError, NotBuiltError, ShapeError
 
-__all__ = [
-    "TEXT",
-    "SymbolicScope",
-    "checked_sizes",
-    "common_sizes",
-    "describe",
-    "dim",
-    "canonical_spec",
-    "in_symbolic_scope",
-    "is_shape",
-    "is_text",
-    "meeting",
-    "plain",
-    "public_shape",
-    "sizes_that_meet",
-    "spec_of",
-    "specs_of",
-    "trace_shapes",
-]
-
 #: The dtype of strings, as Keras calls it. Arrays and specs of them hold objects.
 TEXT = "string"
 

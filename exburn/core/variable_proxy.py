@@ -14,8 +14,6 @@ from jax.core import Tracer
 
 from exburn.errors import ShapeError
 
-__all__ = ["Handle", "own_array"]
-
 
 class Handle(abc.ABC):
     """Reads and replaces one array, wherever its owner keeps it.

@@ -6,8 +6,6 @@ from typing import Any
 
 from exburn.errors import ArgumentError
 
-__all__ = ["ADAPTERS", "register_adapter"]
-
 ADAPTERS: list[Any] = []
 
 

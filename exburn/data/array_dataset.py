@@ -13,8 +13,6 @@ from exburn.data.checks import prepare
 from exburn.data.trees import Tree, leaves, map_leaves
 from exburn.errors import ArgumentError
 
-__all__ = ["ArrayDataset"]
-
 
 class ArrayDataset:
     """Arrays that are held whole and share their leading length.

@@ -14,8 +14,6 @@ from jax.core import Tracer
 from exburn.data.adapting import ADAPTERS
 from exburn.errors import DataError, DTypeError, ExBurnError, ShapeError
 
-__all__ = ["KEPT", "as_array", "describe", "on_host"]
-
 KEPT = frozenset(map(np.dtype, ("f4", "i4", "?", "u1", "i1", "i2", "u2")))
 
 

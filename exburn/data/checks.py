@@ -14,8 +14,6 @@ from exburn.data.arrays import as_array, describe, on_host
 from exburn.data.trees import NAMES, Tree, as_texts, leaves, map_leaves
 from exburn.errors import DataError, ShapeError
 
-__all__ = ["check_finite", "prepare"]
-
 _PART = 4 << 20  # bytes that are worth a thread's while
 _MOST_THREADS = 8
 

@@ -17,14 +17,6 @@ from exburn.data.stream_dataset import StreamDataset
 from exburn.data.trees import NAMES, in_order
 from exburn.errors import ArgumentError, DataError, DTypeError
 
-__all__ = [
-    "as_batch",
-    "as_dataset",
-    "as_validation_dataset",
-    "split",
-    "with_targets_like",
-]
-
 
 def as_dataset(
     x: Any,

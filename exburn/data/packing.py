@@ -6,8 +6,6 @@ from typing import Any
 
 from exburn.errors import DataError
 
-__all__ = ["pack_x_y_sample_weight", "unpack_x_y_sample_weight"]
-
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """A batch as ``x`` alone, ``(x, y)`` or ``(x, y, sample_weight)``.

@@ -6,8 +6,6 @@ from typing import Any
 
 from exburn.errors import ArgumentError
 
-__all__ = ["PyDataset"]
-
 
 class PyDataset:
     """Base class of a user's random-access data set of batches (Keras' Sequence).

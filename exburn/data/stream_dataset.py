@@ -16,8 +16,6 @@ from exburn.data.checks import prepare
 from exburn.data.trees import as_texts, leaves, map_leaves
 from exburn.errors import DataError, ExBurnError, ShapeError
 
-__all__ = ["ENDLESS", "Exhausted", "StreamDataset"]
-
 _END = object()
 ENDLESS = 1 << 48  # batches: grain counts those of an endless set from the rows
 _BATCHING = "DataLoader(data, batch_size=32), dataset.batch(32), np.stack(rows)"

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["NAMES", "Tree", "as_texts", "in_order", "leaves", "map_leaves"]
-
 Tree = Any
 NAMES = ("x", "y", "sample_weight")
 

@@ -16,8 +16,6 @@ from exburn.models.hooks import path_of_layer
 from exburn.module.traversal import module_paths
 from exburn.module.variable import Static
 
-__all__ = ["Distiller"]
-
 
 @register_builtin
 class Distiller(Model):

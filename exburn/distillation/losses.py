@@ -15,8 +15,6 @@ from exburn.losses import CategoricalCrossentropy, KLDivergence, Loss
 from exburn.losses.catalogue import as_loss
 from exburn.models.hooks import path_of_layer
 
-__all__ = ["DistillationLoss", "FeatureDistillation", "LogitsDistillation"]
-
 
 class DistillationLoss(Configured):
     """Base of what a :class:`Distiller` minimizes beside the student's own loss.

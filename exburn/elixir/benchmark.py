@@ -24,8 +24,6 @@ from exburn.runtime.device import device_of
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
 
-__all__ = ["MachineReport", "ModelReport", "Timing", "benchmark"]
-
 _SOFTMAX = 1_000_000  # values
 _WARM_SECONDS = 0.05  # of runs that do not count: GPUs raise their clock under load
 

@@ -20,8 +20,6 @@ from exburn.errors import ExBurnError
 from exburn.runtime.compilation_cache import nearest
 from exburn.runtime.device import device_info, device_of
 
-__all__ = ["Check", "Report", "configure", "doctor", "smoke_test", "summary", "version"]
-
 _REQUIRED = "jax jaxlib flax optax orbax-checkpoint numpy rich safetensors".split()
 _OPTIONAL = (
     "matplotlib scikit-learn pandas polars grain datasets pillow onnxruntime "

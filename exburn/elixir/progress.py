@@ -19,8 +19,6 @@ from exburn.callbacks import LoggingCallback, screen_callback
 from exburn.callbacks.contract import Callback, CallbackList, History
 from exburn.models.arguments import check_model
 
-__all__ = ["fit_with_accuracy", "fit_with_progress"]
-
 
 def fit_with_progress(
     model: Any,

@@ -24,8 +24,6 @@ from exburn.runtime.device import device_info
 from exburn.saving.atomic import write_atomically
 from exburn.saving.checksum import seal
 
-__all__ = ["MANIFEST", "ExportArchive"]
-
 FORMAT = "exburn-export-1"
 MANIFEST = "archive.json"
 _OP = "ExportArchive"

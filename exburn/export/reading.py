@@ -16,8 +16,6 @@ from exburn.errors import ArgumentError, DataError, ModelFormatError, require
 from exburn.export.archive import FORMAT, MANIFEST
 from exburn.interop import stablehlo
 
-__all__ = ["LoadedArchive", "load_archive"]
-
 
 class LoadedArchive:
     """What ``load_archive`` read: endpoints and collections are attributes.

@@ -16,8 +16,6 @@ from exburn.core import registry
 from exburn.core.precision import standardize_dtype
 from exburn.errors import ArgumentError, DTypeError, ShapeError
 
-__all__ = ["ArrayInitializer", "FunctionInitializer", "Initializer"]
-
 
 def _takes(fn: Callable, name: str) -> bool:
     parameters = inspect.signature(fn).parameters

@@ -11,8 +11,6 @@ from exburn.core.checks import check_float
 from exburn.errors import ShapeError
 from exburn.initializers.base import Initializer, as_dtype, as_shape
 
-__all__ = ["Constant", "Identity", "Ones", "Zeros"]
-
 
 @registry.register_builtin
 class Zeros(Initializer):

@@ -12,8 +12,6 @@ from exburn.core.checks import check_float
 from exburn.errors import ShapeError
 from exburn.initializers.random import RandomInitializer
 
-__all__ = ["Orthogonal"]
-
 
 @registry.register_builtin
 class Orthogonal(RandomInitializer):

@@ -11,8 +11,6 @@ from exburn.core import registry
 from exburn.errors import ArgumentError, ShapeError, unknown_name
 from exburn.initializers.base import Initializer, as_dtype, as_shape
 
-__all__ = ["STFT", "window"]
-
 
 def _cosines(*weights: float) -> Callable[[np.ndarray], np.ndarray]:
     """A sum of cosines; ``t`` runs from -1 to 1 over the window."""

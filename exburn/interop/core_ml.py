@@ -10,8 +10,6 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DataError, require
 
-__all__ = ["is_core_ml", "load", "predict_core_ml"]
-
 
 def is_core_ml(model: Any) -> bool:
     """Whether it is a model of coremltools."""

@@ -18,8 +18,6 @@ from exburn.models import Model
 from exburn.models.arguments import positive
 from exburn.saving import load_model
 
-__all__ = ["predict"]
-
 _OWN = (".exburn", ".keras", ".safetensors")
 _STABLEHLO = (".stablehlo", ".jax_exported")
 _CORE_ML = (".mlmodel", ".mlpackage", ".mlmodelc")

@@ -13,8 +13,6 @@ from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError
 from exburn.interop.rows import in_batches
 
-__all__ = ["is_linen", "predict_linen", "predict_nnx"]
-
 BATCH = 32  # rows where the caller says nothing, as in model.predict
 
 

@@ -17,8 +17,6 @@ from exburn.errors import (
 )
 from exburn.interop.rows import as_dtype, in_batches
 
-__all__ = ["is_session", "load", "predict_session"]
-
 # onnxruntime's names of element types.
 _DTYPES = {
     "float": np.float32,

@@ -13,8 +13,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import DataError, DTypeError
 from exburn.training.feed.plan import power_of_two
 
-__all__ = ["as_dtype", "in_batches", "on_host", "row_count"]
-
 
 def as_dtype(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
     """The array in the dtype that a program takes, where that loses nothing by far.

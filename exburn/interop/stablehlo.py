@@ -18,8 +18,6 @@ from exburn.errors import (
 from exburn.interop.rows import as_dtype, in_batches
 from exburn.saving.checksum import unseal
 
-__all__ = ["is_exported", "load", "predict_exported"]
-
 
 def is_exported(model: Any) -> bool:
     """Whether it is a ``jax.export.Exported``."""

@@ -29,8 +29,6 @@ from exburn.kernels.memory_bound import memory_bound
 from exburn.kernels.softmax import shares
 from exburn.runtime.device import chosen_platform
 
-__all__ = ["masked_softmax", "softmax_form"]
-
 
 def softmax_form() -> str:
     """How a softmax of few scores is to be computed here: ``"whole"``, by XLA as it is.

@@ -23,8 +23,6 @@ from exburn.kernels.gelu import erf_gelu, value_and_slope
 from exburn.kernels.memory_bound import memory_bound
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["biased_gelu"]
-
 _GROUP = 8  # numbers that one thread reads at once: 16 bytes
 _LEAST, _MOST = 32, 128  # groups of a block, a whole part of a row
 _GROUPS = 256  # of a program

@@ -31,18 +31,6 @@ from exburn.kernels.cross_entropy_gpu import GROUP, read, read_with_gradient
 from exburn.kernels.dispatch import runs_kernels
 from exburn.kernels.memory_bound import memory_bound
 
-__all__ = [
-    "gives_gradient",
-    "is_long",
-    "log_sum_exp",
-    "ranks_first",
-    "reduced_cross_entropy",
-    "row_factors",
-    "spare_after",
-    "weighing_rows",
-    "without_spare",
-]
-
 _LONG = 4_096  # classes from which it is worth while
 
 _classes: contextvars.ContextVar[int | None] = contextvars.ContextVar(

@@ -27,8 +27,6 @@ import jax.numpy as jnp
 
 from exburn.kernels.dispatch import options
 
-__all__ = ["GROUP", "read", "read_with_gradient"]
-
 GROUP = 8  # scores that one thread reads at once: 16 bytes
 _READ = (256, 4)  # groups of a block that a program takes at a time, and its warps
 # Few programs at a time, so that the cache still holds their rows.

@@ -25,8 +25,6 @@ import jax
 from exburn.config import is_gpu_kernels_enabled
 from exburn.runtime.device import chosen_platform
 
-__all__ = ["options", "runs_kernels", "why_not"]
-
 
 def runs_kernels() -> bool:
     """True if kernels of Triton run here; else `why_not` has the reason.

@@ -24,8 +24,6 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-__all__ = ["exburn_keep_mask", "keep_mask"]
-
 _WORDS = 2**32
 _GOLDEN = 0x9E3779B9  # of 2³²: multiples of it are far apart
 

@@ -25,8 +25,6 @@ from jax import lax
 
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["erf_gelu", "half_gelu", "value_and_slope"]
-
 
 def erf_gelu(x: jax.Array) -> jax.Array:
     """``x · Φ(x)``; in half precision with a derivative that is computed once."""

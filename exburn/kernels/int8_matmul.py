@@ -19,8 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["einsum", "filled", "matmul"]
-
 
 def matmul(x1: Any, x2: Any) -> jax.Array:
     """The product of two matrices, of stacks of them, or of vectors.

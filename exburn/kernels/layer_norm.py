@@ -21,8 +21,6 @@ from jax import lax
 from exburn.kernels.memory_bound import memory_bound
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["standardized"]
-
 
 def standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Array:
     """``(x - mean) / sqrt(variance + epsilon)``, in float32.

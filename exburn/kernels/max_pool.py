@@ -25,8 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["largest", "max_of_tiles"]
-
 
 @jax.custom_jvp
 def largest(taps: list):

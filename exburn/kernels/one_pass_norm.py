@@ -31,8 +31,6 @@ from exburn.kernels.dispatch import options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes, memory_bound
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["fits", "normalized"]
-
 _GROUP = 8  # features that one thread reads at once: 16 bytes
 _PARTS = 3  # at most, of a sample, one after the other in the registers of its threads
 # Least and most samples of a program, times the threads of each: of four warps on the

@@ -23,8 +23,6 @@ from jax.core import Tracer
 
 from exburn.core import forward_context, quick_trace
 
-__all__ = ["wide_product"]
-
 WIDE = 4_096  # columns
 # GPUs' matrix units need rows of whole 16 bytes; their tiles are 128 columns wide.
 ALIGNED = 128

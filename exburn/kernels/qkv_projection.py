@@ -24,8 +24,6 @@ from jax import lax
 from exburn.kernels.memory_bound import memory_bound
 from exburn.kernels.padded_matmul import wide_product
 
-__all__ = ["products"]
-
 
 def products(
     x: jax.Array, kernels: Sequence[jax.Array], biases: Sequence[jax.Array] | None

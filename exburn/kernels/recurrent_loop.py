@@ -28,8 +28,6 @@ from exburn.core.precision import get_matmul_precision
 from exburn.kernels.dispatch import options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes
 
-__all__ = ["advance_all", "fits", "pull_all"]
-
 _ROWS = 16  # of a program: the fewest that a product on tensor cores takes
 _LEAST = 16  # units
 # Bytes of the recurrent kernel, which a program keeps in its multiprocessor: what one

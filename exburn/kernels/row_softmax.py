@@ -24,8 +24,6 @@ from exburn.kernels.dispatch import options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["fits", "softmax"]
-
 _SCORES = 1024  # of a program
 _LEAST, _MOST = 16, 4096  # in a row
 

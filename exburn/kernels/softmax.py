@@ -19,8 +19,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["shares"]
-
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def shares(x: jax.Array, axis: Any = -1) -> jax.Array:

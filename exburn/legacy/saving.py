@@ -9,8 +9,6 @@ from typing import Any
 from exburn.core import registry
 from exburn.errors import ArgumentError, unknown_name
 
-__all__ = ["deserialize_keras_object", "serialize_keras_object"]
-
 
 def serialize_keras_object(instance: Any) -> Any:
     """The class and configuration of an object; a function's name.

@@ -32,8 +32,6 @@ from exburn.losses.shapes import (
     unsqueezed,
 )
 
-__all__ = ["FormulaLoss", "FunctionLoss", "Loss"]
-
 
 class Loss:
     """Base class of all losses: override :meth:`call`, and get reductions, weights

@@ -22,8 +22,6 @@ from exburn.losses.overlap import *
 from exburn.losses.own_call import OwnCall, has_own_call
 from exburn.losses.regression import *
 
-__all__ = ["CLASSES", "FUNCTIONS", "as_loss", "deserialize", "get", "serialize"]
-
 CLASSES: dict[str, type[FormulaLoss]] = {
     name: value
     for name, value in sorted(globals().items())

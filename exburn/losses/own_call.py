@@ -11,8 +11,6 @@ import jax.numpy as jnp
 from exburn.core.batch_independence import is_foreign
 from exburn.losses.base import Loss
 
-__all__ = ["OwnCall", "has_own_call"]
-
 
 def has_own_call(loss: Loss) -> bool:
     """Whether a user's class reduces by itself, and knows nothing of padding."""

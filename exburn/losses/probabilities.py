@@ -10,17 +10,6 @@ import jax.numpy as jnp
 from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
 
-__all__ = [
-    "EPSILON",
-    "chosen",
-    "clip_probability",
-    "label_log_likelihood",
-    "log_distribution",
-    "normalize_probabilities",
-    "smooth_targets",
-    "weighted_log",
-]
-
 EPSILON = 1e-7
 
 

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from exburn.errors import ArgumentError
 from exburn.losses.shapes import unsqueezed
 
-__all__ = ["REDUCTIONS", "blanked", "reduce_values", "standardize_reduction"]
-
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none")
 
 

@@ -12,21 +12,6 @@ import numpy as np
 from exburn.core.batch_independence import is_foreign, mixes_rows
 from exburn.errors import ShapeError, TargetError
 
-__all__ = [
-    "as_arrays",
-    "as_float",
-    "check_labels",
-    "check_one_hot",
-    "check_same",
-    "class_labels",
-    "is_array_like",
-    "paired",
-    "rank_for",
-    "same_rank",
-    "stand_ins",
-    "unsqueezed",
-]
-
 
 def as_float(x: Any, dtype: Any = None) -> jax.Array:
     """The array in ``dtype``, or its own dtype, but never below float32.

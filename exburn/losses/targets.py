@@ -8,14 +8,6 @@ import numpy as np
 
 from exburn.errors import TargetError
 
-__all__ = [
-    "check_class_range",
-    "check_hinge_labels",
-    "check_not_below",
-    "check_sequences",
-    "check_unit_interval",
-]
-
 
 def _offender(y: np.ndarray, bad: np.ndarray) -> dict[str, Any]:
     first = np.unravel_index(int(np.argmax(bad)), bad.shape)

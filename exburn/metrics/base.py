@@ -19,8 +19,6 @@ from exburn.losses.reduction import blanked
 from exburn.losses.shapes import as_arrays, stand_ins
 from exburn.metrics.variable import MetricVariable, initial_value
 
-__all__ = ["Metric"]
-
 State = dict[str, Any]
 
 _NESTED = "metrics"  # key of the states of metrics inside a metric

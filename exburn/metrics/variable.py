@@ -13,8 +13,6 @@ from exburn.core.variable_proxy import Handle
 if TYPE_CHECKING:
     from exburn.metrics.base import Metric
 
-__all__ = ["FromState", "MetricVariable", "initial_value", "variable"]
-
 
 def initial_value(initializer: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """A host array: zeros unless an initializer says otherwise."""

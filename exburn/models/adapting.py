@@ -14,14 +14,6 @@ from exburn.transforms import lora
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "add_lora",
-    "load_lora",
-    "merge_lora",
-    "repeat_changes",
-    "save_lora",
-]
-
 _FORMAT = "exburn-lora-1"
 
 

@@ -14,22 +14,6 @@ from exburn.data import ArrayDataset, StreamDataset
 from exburn.data.trees import in_order
 from exburn.errors import ArgumentError, DataError, DTypeError, warn
 
-__all__ = [
-    "BATCH",
-    "check_ends",
-    "check_enough",
-    "check_form",
-    "check_model",
-    "check_repeats",
-    "check_rows",
-    "check_verbose",
-    "first_batch",
-    "logs_as",
-    "positive",
-    "validation_epochs",
-    "warn_of_end",
-]
-
 BATCH = 32  # rows of a step where the user says nothing
 
 

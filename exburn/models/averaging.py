@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from exburn.models.model import Model
     from exburn.training.trainer import Trainer
 
-__all__ = [
-    "averaged_weights",
-    "check_statistics",
-    "update_batch_statistics",
-    "use_average",
-]
-
 
 @contextlib.contextmanager
 def averaged_weights(self: Model) -> Iterator[None]:

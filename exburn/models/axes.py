@@ -9,8 +9,6 @@ from exburn.errors import ArgumentError
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["check_output_axes", "infer_output_axes"]
-
 
 def infer_output_axes(model: Model) -> list[tuple[str | None, ...]] | None:
     """Axes of outputs, named after open axes of inputs that are as long."""

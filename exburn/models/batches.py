@@ -15,13 +15,6 @@ from exburn.models.weighting import check_known_classes, class_weights
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "predict_on_batch",
-    "reset_metrics",
-    "test_on_batch",
-    "train_on_batch",
-]
-
 
 def train_on_batch(
     self: Model, x, y=None, sample_weight=None, class_weight=None, return_dict=False

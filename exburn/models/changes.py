@@ -28,14 +28,6 @@ from exburn.transforms.quantization import (
     packed_schemes,
 )
 
-__all__ = [
-    "add_record",
-    "quantize_in_place",
-    "records",
-    "remove_record",
-    "repeat",
-]
-
 
 def records(model: Any) -> list[dict[str, Any]]:
     """What was done to the layers of a model, in an order in which it can be repeated.

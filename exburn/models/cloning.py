@@ -19,8 +19,6 @@ from exburn.module.building import fresh_clone
 from exburn.module.graph import named_by
 from exburn.module.layer import Layer
 
-__all__ = ["clone_model"]
-
 
 def clone_model(
     model: Model,

@@ -21,14 +21,6 @@ from exburn.training.trainer import Trainer
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "compile",
-    "compile_metrics",
-    "is_eager",
-    "list_metrics",
-    "replace_optimizer",
-]
-
 
 def is_eager(value: Any, name: str = "run_eagerly") -> bool:
     """What a value of ``run_eagerly`` or ``jit_compile`` says; none or "auto": no."""

@@ -20,16 +20,6 @@ from exburn.module.symbolic_tensor import OPERATIONS, Lifted, Symbol, has_symbol
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "axes_entry",
-    "describe",
-    "entry_names",
-    "input_entry",
-    "input_layer",
-    "rebuild",
-    "restore_axes",
-]
-
 _TENSOR = "__keras_tensor__"
 _SLICE = ("start", "stop", "step")
 _MOST_PARTS = 4096

@@ -25,13 +25,6 @@ from exburn.data import (
 from exburn.models.host_graph import HostGraph
 from exburn.training.feed.array_feed import row_order
 
-__all__ = [
-    "encode_dataset",
-    "read_dataset",
-    "read_batch",
-    "read_validation",
-]
-
 _PART = 1 << 12  # rows that are encoded at a time: lookups make lists of them
 _MOST = 1 << 30  # bytes of encoded arrays that are held; else they are made by batches
 

@@ -24,8 +24,6 @@ from exburn.training.module import SplitModule
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["export"]
-
 
 def export(
     self: Model,

@@ -45,8 +45,6 @@ from exburn.training.objective.objective import Objective
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["fit", "load_checkpoint"]
-
 
 def fit(
     self: Model,

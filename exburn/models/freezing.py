@@ -14,8 +14,6 @@ from exburn.module.traversal import iter_weights
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["freeze", "is_frozen", "remat", "unfreeze"]
-
 
 def freeze(self: Model, *patterns: Any) -> list[str]:
     """Keeps layers as they are: training changes nothing in them.

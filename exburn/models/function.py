@@ -12,8 +12,6 @@ from exburn.module import graph as graphs
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Lifted, Operation, Symbol, has_symbol
 
-__all__ = ["Function"]
-
 
 class _FunctionType(type(Operation)):
     """Functional models are functions, too, for ``isinstance``."""

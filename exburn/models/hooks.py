@@ -22,8 +22,6 @@ from exburn.runtime.donation import own_leaves, own_variables
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["capture", "on_output", "path_of_layer", "to_device"]
-
 
 def capture(
     self: Model, x: Any, layers: Iterable[Any] | None = None, *, training: bool = False

@@ -23,8 +23,6 @@ from exburn.module.graph_inputs import of_rank
 from exburn.module.symbolic_tensor import Operation
 from exburn.module.traversal import iter_weights
 
-__all__ = ["HostGraph", "split_off"]
-
 
 @dataclasses.dataclass(frozen=True)
 class _Source:

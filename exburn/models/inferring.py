@@ -28,8 +28,6 @@ from exburn.training.trainer import Trainer
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["evaluate", "predict", "require_predictor"]
-
 
 def evaluate(
     self: Model,

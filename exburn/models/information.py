@@ -18,8 +18,6 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import scalars
 from exburn.runtime.device import device_name
 
-__all__ = ["ModelInfo", "describe"]
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ModelInfo(Figures):

@@ -25,15 +25,6 @@ from exburn.training.trainer import Trainer
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "summary",
-    "info",
-    "plan",
-    "prepare_plan",
-    "ModelInfo",
-    "Plan",
-]
-
 
 def info(self: Model) -> ModelInfo:
     """What the model is: parameters, layers, bytes, loss, optimizer, device.

@@ -15,8 +15,6 @@ from exburn.core.jax_dispatch import SPLITTING
 from exburn.core.registry import snake_case
 from exburn.errors import FileFormatError
 
-__all__ = ["is_operation", "keras_operation"]
-
 _NAMES = {
     "AllClose": "allclose",
     "BatchNorm": "batch_normalization",

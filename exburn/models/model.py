@@ -59,8 +59,6 @@ from exburn.module.variable import OwnState, Static
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.transforms.quantization import QuantizationReport
 
-__all__ = ["Model"]
-
 
 @register_builtin
 class Model(Layer):

@@ -23,8 +23,6 @@ from exburn.optimizers import LossScaleOptimizer, MultiOptimizer, Optimizer, sch
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["options", "set_options", "warm_up", "with_accuracy"]
-
 
 def _schedule(op: str, name: str, value: Any) -> Any:
     if isinstance(value, Real):  # fit(learning_rate=…): the same at every step

@@ -14,8 +14,6 @@ from exburn.models.planning import make_plan, with_rows
 from exburn.runtime.device import device_name
 from exburn.training.memory import is_exhausted
 
-__all__ = ["memory_errors"]
-
 
 @contextlib.contextmanager
 def memory_errors(model: Any, op: str, dataset: Any, rows: int) -> Iterator[None]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
+from exburn.core.symbolic_shapes import canonical_spec
 from exburn.data.packing import unpack_x_y_sample_weight
 from exburn.errors import ArgumentError
 from exburn.models.preparing import output_names, require_targets
@@ -23,19 +24,6 @@ from exburn.training.steps import one_number, own_loss
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
-
-__all__ = [
-    "metrics_with_names",
-    "compute_loss",
-    "compute_loss_and_updates",
-    "compute_metrics",
-    "get_metrics_result",
-    "match_objective",
-    "predict_step",
-    "stateless_compute_loss",
-    "test_step",
-    "train_step",
-]
 
 
 @built_in
@@ -281,7 +269,8 @@ def get_metrics_result(self: Model) -> dict[str, Any]:
 def match_objective(self: Model, y: Any, y_pred: Any, sample_weight: Any) -> None:
     """Matches the losses and metrics of ``compile`` to these outputs."""
     objective = require_trainer(self, "compute_loss").preparer.objective
-    specs = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+    given = jax.tree.map(spec_like, (y_pred, y, sample_weight))
+    specs = jax.tree.map(canonical_spec, given)  # NumPy's float64 is float32 in JAX
     names = output_names(self, specs[0])
     preds, targets, weights = specs
     objective.build(preds, targets, weights, names, lambda: _end_in_probabilities(self))

@@ -9,8 +9,6 @@ from typing import Any
 from exburn.module.building import own_classes
 from exburn.saving import load_model, save_model
 
-__all__ = ["reduce_model"]
-
 
 def reduce_model(model: Any) -> tuple[Any, tuple[Any, ...]]:
     """What ``__reduce__`` returns: how to make an equal model.

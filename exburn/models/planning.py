@@ -17,14 +17,6 @@ from exburn.runtime.device import device_name
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
 from exburn.training.trainer import Trainer
 
-__all__ = [
-    "Plan",
-    "input_specs",
-    "make_plan",
-    "with_rows",
-    "with_targets",
-]
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan(Footprint, Figures):

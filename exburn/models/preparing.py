@@ -34,20 +34,6 @@ from exburn.training.overrides import overrides
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "choose_batch_size",
-    "fixed_batch_size",
-    "guard_run",
-    "make_callback_list",
-    "on_device",
-    "output_names",
-    "part_names",
-    "prepare",
-    "require_targets",
-    "closed_if_it_fails",
-    "exits",
-]
-
 
 # Bytes of arrays whose values are looked at beforehand, though they are used but once.
 _LOOKED_AT = 16 << 20

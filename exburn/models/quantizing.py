@@ -32,13 +32,6 @@ from exburn.transforms.quantization import (
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "find_untrainable",
-    "get_quantization_layer_structure",
-    "quantize",
-    "require_trainable",
-]
-
 
 def quantize(
     self: Model,

@@ -11,8 +11,6 @@ from rich.text import Text
 
 from exburn.core.printing import page_text
 
-__all__ = ["Figures"]
-
 
 class Figures(Mapping):
     """A record that is also a mapping, and prints as a table."""

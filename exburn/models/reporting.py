@@ -25,13 +25,6 @@ from exburn.training.feed.plan import Decision
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "CompileReport",
-    "ExecutionPlan",
-    "compile_report",
-    "explain_plan",
-]
-
 
 # Words of so many letters, such as switches, which are copied, are printed whole.
 _WORDS = (20, 34)

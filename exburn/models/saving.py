@@ -27,20 +27,6 @@ from exburn.runtime.device import device_of
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "compile_arguments",
-    "compile_as_copy",
-    "compile_from_config",
-    "compile_like",
-    "get_compile_config",
-    "load_weights",
-    "save",
-    "save_weights",
-    "set_training_state",
-    "to_json",
-    "training_state",
-]
-
 
 def save(
     self: Model,

@@ -26,8 +26,6 @@ from exburn.module.layer.given_policy import follow_map
 from exburn.module.symbolic_tensor import Symbol
 from exburn.module.variable import Static
 
-__all__ = ["Sequential"]
-
 
 @register_builtin
 class Sequential(Model):

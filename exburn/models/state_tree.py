@@ -15,8 +15,6 @@ from exburn.module.traversal import iter_weights
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = ["get_state_tree", "set_state_tree"]
-
 _FORMATS = "backend_tensor", "numpy_array"
 
 

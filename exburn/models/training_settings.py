@@ -14,13 +14,6 @@ from exburn.training.trainer import Trainer
 if TYPE_CHECKING:
     from exburn.models.model import Model
 
-__all__ = [
-    "TrainingSettings",
-    "require_hook",
-    "require_idle",
-    "require_trainer",
-]
-
 
 class TrainingSettings:
     """What a model holds for training: nothing of it is part of the module's state."""

@@ -11,8 +11,6 @@ import numpy as np
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.errors import ArgumentError, TargetError
 
-__all__ = ["check_known_classes", "class_weights"]
-
 
 def class_weights(
     dataset: ArrayDataset | StreamDataset, weights: Mapping[int, float], op: str = "fit"

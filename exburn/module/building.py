@@ -33,26 +33,6 @@ from exburn.module.traversal import children, held_metrics, iter_modules, iter_w
 from exburn.module.variable import own_copy
 from exburn.runtime.device import wake
 
-__all__ = [
-    "build_for",
-    "cast_weights",
-    "clone",
-    "fresh_clone",
-    "infer",
-    "inspect_call",
-    "intact",
-    "materialize",
-    "own_classes",
-    "place",
-    "require_built",
-    "reseed",
-    "spec_like",
-    "spread_precision",
-    "untouched_metrics",
-    "with_masks",
-]
-
-
 _LARGE = 1 << 16  # numbers that are worth a thread's while
 
 

@@ -20,8 +20,6 @@ from exburn.module.traversal import (
 )
 from exburn.module.variable import OwnState, Static, Weight, as_weight, own_copy
 
-__all__ = ["paths_of", "set_owner", "standing_for", "twin"]
-
 
 def standing_for(
     original: Any,

@@ -14,8 +14,6 @@ from flax import nnx
 from exburn.core import forward_context
 from exburn.runtime.device import chosen_device, host, waking
 
-__all__ = ["arrive", "place_value"]
-
 
 @dataclasses.dataclass
 class _Waiting:

@@ -11,8 +11,6 @@ import numpy as np
 
 from exburn.module.variable import Static
 
-__all__ = ["Tap", "observe"]
-
 _log = logging.getLogger("exburn")
 
 

@@ -19,8 +19,6 @@ from exburn.module.graph_inputs import fit_input
 from exburn.module.layer import Layer, snake_case
 from exburn.module.symbolic_tensor import Call, Operation, Symbol, is_whole
 
-__all__ = ["Graph", "Node", "Ref", "assign_names", "named_by", "trace"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Ref:

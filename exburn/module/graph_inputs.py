@@ -15,8 +15,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import DataError, ShapeError
 from exburn.module.symbolic_tensor import Symbol
 
-__all__ = ["fit_input", "of_rank"]
-
 
 def fit_input(
     value: Any, spec: jax.ShapeDtypeStruct, name: str, axes: Any, learnt: bool

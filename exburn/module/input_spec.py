@@ -11,8 +11,6 @@ from exburn.core.registry import Configured
 from exburn.core.symbolic_shapes import checked_sizes, describe
 from exburn.errors import ArgumentError, ShapeError
 
-__all__ = ["InputSpec", "check_inputs"]
-
 
 class InputSpec(Configured):
     """What a layer demands of one input.

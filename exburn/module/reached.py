@@ -30,8 +30,6 @@ from exburn.module.traversal import (
 )
 from exburn.module.variable import Weight
 
-__all__ = ["Discovery", "adopt", "as_reached", "fill", "made_in", "refuse"]
-
 
 def adopt(holder: Any, part: Any) -> Any:
     """Has a layer hold a part that its call reaches.

@@ -19,8 +19,6 @@ from exburn.core.substitution import substituting
 from exburn.errors import ArgumentError, unknown_name
 from exburn.module.copying import paths_of, standing_for
 
-__all__ = ["Remat", "RematScope", "remat"]
-
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated"})
 
 

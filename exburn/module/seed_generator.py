@@ -14,8 +14,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.variable import Buffer
 
-__all__ = ["SeedGenerator", "draw_key"]
-
 
 @register_builtin
 class SeedGenerator:

@@ -12,8 +12,6 @@ from flax import nnx
 from exburn.errors import ArgumentError, UnknownNameError, unknown_name
 from exburn.module.traversal import iter_modules, iter_weights, own_weights
 
-__all__ = ["frozen_paths", "layer_paths", "select_layers", "train_only"]
-
 
 def layer_paths(root: Any) -> dict[str, Any]:
     """Every layer below ``root`` by its path, as ``summary()`` names them."""

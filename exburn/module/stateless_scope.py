@@ -18,8 +18,6 @@ from exburn.core.scoped import value_scope
 from exburn.core.variable_proxy import Handle
 from exburn.errors import ArgumentError, ShapeError
 
-__all__ = ["StatelessScope", "current", "set_values"]
-
 
 class StatelessScope:
     """Gives variables other values in a block, and theirs back at its end.

@@ -28,8 +28,6 @@ from exburn.module.traversal import iter_weights, module_paths
 from exburn.module.variable import scalars
 from exburn.runtime.cost_model import count
 
-__all__ = ["summary"]
-
 _NARROWEST = 12  # below it, rich squeezes the columns as it likes
 
 

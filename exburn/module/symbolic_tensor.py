@@ -45,19 +45,6 @@ from exburn.errors import (
 )
 from exburn.kernels.int8_matmul import matmul
 
-__all__ = [
-    "Call",
-    "Lifted",
-    "Operation",
-    "Symbol",
-    "as_places",
-    "as_strings",
-    "has_symbol",
-    "is_whole",
-    "lift",
-    "with_given_mask",
-]
-
 _MOST_AXES, _LARGEST_AXIS = 12, 2**26  # of tensors in a model from a file
 
 # Functions that change where a tensor's entries are, and none of them: what there is to

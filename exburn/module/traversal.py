@@ -12,21 +12,6 @@ from jax.core import Tracer
 from exburn.core.containers import CONTAINERS, entries, made_at
 from exburn.module.variable import Weight
 
-__all__ = [
-    "REACHED",
-    "children",
-    "corresponding",
-    "held_metrics",
-    "in_tracked_order",
-    "is_abstract",
-    "iter_modules",
-    "iter_weights",
-    "module_paths",
-    "own_weights",
-    "parts",
-    "survey",
-]
-
 #: The attribute with what a layer's call reaches, and no other attribute leads to.
 REACHED = "_reached"
 

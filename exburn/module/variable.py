@@ -33,23 +33,6 @@ from exburn.errors import (
 )
 from exburn.module import stateless_scope
 
-__all__ = [
-    "Buffer",
-    "OwnState",
-    "Parameter",
-    "Place",
-    "Static",
-    "Variable",
-    "Weight",
-    "alive",
-    "as_array",
-    "as_weight",
-    "assign",
-    "own_copy",
-    "refuse_overwriting",
-    "scalars",
-]
-
 
 class Static:
     """Holds any value as a static attribute of a module: compared by identity."""

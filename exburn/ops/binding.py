@@ -22,8 +22,6 @@ from exburn.core.jax_dispatch import SPLITTING, original
 from exburn.core.precision import standardize_dtype
 from exburn.module.symbolic_tensor import OPERATIONS, Symbol, has_symbol, lift
 
-__all__ = ["bind", "listed", "op", "tensor", "tensors"]
-
 # The names by which Keras' ops call the arguments that hold tensors.
 TENSORS = frozenset(
     "a abs_ angle array b beta bias bins condition coordinates data depthwise_kernel"

@@ -12,8 +12,6 @@ from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op
 
-__all__ = ["depth_to_space", "fold", "rearrange", "space_to_depth", "unfold"]
-
 
 def _pair(value) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else tuple(value)

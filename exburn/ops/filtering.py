@@ -12,8 +12,6 @@ from exburn.ops.binding import op
 from exburn.ops.convolution import check_padding, spread
 from exburn.ops.warping import on_batches
 
-__all__ = ["extract_patches", "extract_patches_3d", "gaussian_blur", "sobel_edges"]
-
 
 def depthwise(x, kernel, padding: str = "SAME"):
     """``[batch, h, w, channels]``, each channel with one kernel ``[height, width]``."""

@@ -9,8 +9,6 @@ from exburn.ops.binding import op
 from exburn.ops.filtering import depthwise, gaussian
 from exburn.ops.warping import on_batches
 
-__all__ = ["psnr", "ssim"]
-
 
 def _check(name: str, a, b) -> None:
     if a.shape != b.shape:

@@ -15,15 +15,6 @@ from exburn.core.checks import check_choice
 from exburn.errors import ArgumentError, ShapeError
 from exburn.ops.binding import op, tensor
 
-__all__ = [
-    "affine_transform",
-    "elastic_transform",
-    "map_coordinates",
-    "perspective_transform",
-    "resize",
-    "scale_and_translate",
-]
-
 _FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 _ORDERS = {"nearest": 0, "bilinear": 1}
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")

@@ -11,8 +11,6 @@ from exburn.core.constructors import arguments_for
 from exburn.errors import ArgumentError
 from exburn.quantizers.configs import QuantizationConfig
 
-__all__ = ["AWQConfig", "GPTQConfig"]
-
 
 class _Calibrated(QuantizationConfig):
     """What both are told: data, and the layers that it goes through."""

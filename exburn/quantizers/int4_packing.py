@@ -10,8 +10,6 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DTypeError
 
-__all__ = ["pack_int4", "unpack_int4"]
-
 
 def pack_int4(
     arr: Any, axis: int = 0, dtype: str = "int8"

@@ -9,8 +9,6 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-__all__ = ["traced_once"]
-
 
 def traced_once(*static: str) -> Callable[[Callable], Callable]:
     """Calls within programs share the trace of those with equal shapes before them.

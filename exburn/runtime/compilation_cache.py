@@ -11,13 +11,6 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-__all__ = [
-    "compilation_cache",
-    "nearest",
-    "set_compilation_cache",
-    "start_compilation_cache",
-]
-
 SWITCH = "EXBURN_COMPILATION_CACHE"
 LARGEST = 2 << 30  # bytes
 DAY = 86_400.0  # seconds

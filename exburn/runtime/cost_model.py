@@ -9,8 +9,6 @@ from typing import Any
 
 import jax.numpy as jnp
 
-__all__ = ["Cost", "count", "inner_jaxprs", "inner_programs"]
-
 _DEPTHWISE = "exburn_depthwise"  # of exburn/kernels/conv/shifted_sum.py
 """Name of a function in a program that is a depthwise convolution."""
 _LOOPS = {"scan", "while"}

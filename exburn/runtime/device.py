@@ -22,21 +22,6 @@ import numpy as np
 from exburn.errors import ArgumentError
 from exburn.runtime.huge_pages import huge_pages
 
-__all__ = [
-    "chosen_device",
-    "chosen_platform",
-    "cuda_available",
-    "default_device",
-    "device",
-    "device_info",
-    "device_name",
-    "device_of",
-    "host",
-    "metal_available",
-    "wake",
-    "waking",
-]
-
 # Names that `jax.devices` takes → what ExBurn calls them. CUDA and ROCm devices both
 # say that their platform is "gpu"; asking by name is what tells them apart.
 _PLATFORMS = {

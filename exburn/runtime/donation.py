@@ -12,8 +12,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.core import Tracer
 
-__all__ = ["own_leaves", "own_variables"]
-
 
 def own_variables(
     variables: Mapping[str, nnx.Variable], arrays: dict[str, Any]

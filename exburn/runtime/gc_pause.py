@@ -6,8 +6,6 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-__all__ = ["has_started", "starting"]
-
 _started = False
 
 

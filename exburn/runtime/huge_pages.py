@@ -7,8 +7,6 @@ import ctypes
 import threading
 from collections.abc import Iterator
 
-__all__ = ["huge_pages"]
-
 # MADV_HUGEPAGE, and MADV_POPULATE_WRITE of Linux 5.14: `mmap` does not name them all.
 _HUGEPAGE, _POPULATE_WRITE = 14, 23
 # What is much larger than it should be is somebody else's, who may want none of it.

@@ -11,8 +11,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from exburn.errors import ArgumentError
 
-__all__ = ["bound_to", "is_bound", "refuse_apart", "together"]
-
 
 def refuse_apart(op: str, error: BaseException, given: dict[str, Any]) -> None:
     """Says which arrays lie where, if that is what JAX has raised an error for.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Termination", "defer_signals", "allow_signals"]
-
 _TERMINATED = 128 + signal.SIGTERM
 # Signals whose handlers may raise: Ctrl-C, and timeouts of the user's.
 _NAMES = ("SIGINT", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")

@@ -7,8 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["short_turns"]
-
 _SHORT = 1e-4  # seconds; Python's are 5e-3
 _lock = threading.Lock()
 _blocks = 0

@@ -16,8 +16,6 @@ import jax
 
 from exburn.runtime.device import chosen_device
 
-__all__ = ["Prefetch", "Threads", "ahead"]
-
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two looks at whether a full queue is still wanted
 _GLANCE = 0.5  # seconds after which a wait for an item is told of

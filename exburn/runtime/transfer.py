@@ -12,8 +12,6 @@ import numpy as np
 
 from exburn.runtime.device import chosen_device
 
-__all__ = ["to_host_async", "batch_number", "in_parts", "is_large", "device_constant"]
-
 _SMALL = 1 << 16  # bytes that a program may write into the host's memory
 _OFTEN = 8  # times before that, since the program takes 15 ms to compile
 _times: Counter[tuple] = Counter()  # by shapes and dtypes

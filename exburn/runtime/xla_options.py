@@ -11,16 +11,6 @@ import jax
 from exburn.runtime.cost_model import Cost
 from exburn.runtime.device import host
 
-__all__ = [
-    "FEWER_PRODUCTS",
-    "SCHEDULER",
-    "TRITON",
-    "YNNPACK",
-    "compiler_options",
-    "convolutional",
-    "known_options",
-]
-
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 TRITON = "xla_gpu_enable_triton_gemm"

@@ -23,16 +23,6 @@ from typing import Any, BinaryIO
 from exburn.errors import ArgumentError, LoadError, MissingFileError, SaveError
 from exburn.saving.checkpoint.manifest import sync_folder
 
-__all__ = [
-    "Source",
-    "Staged",
-    "path_of",
-    "remove_leftovers",
-    "staging",
-    "target_of",
-    "write_atomically",
-]
-
 _MARK = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp")
 ZIP, HDF5 = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"  # what such files begin with
 ONCE = 1 << 20  # bytes of one write or read: larger ones leave the caches, and lag

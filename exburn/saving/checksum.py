@@ -6,8 +6,6 @@ import hashlib
 
 from exburn.errors import FileFormatError
 
-__all__ = ["unseal", "seal"]
-
 _MARK = b"exburn sha256:"
 _LENGTH = len(_MARK) + hashlib.sha256().digest_size
 

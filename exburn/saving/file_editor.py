@@ -18,8 +18,6 @@ from exburn.saving.header import damage_error
 from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import own_weights, walk
 
-__all__ = ["KerasFileEditor"]
-
 _OP = "KerasFileEditor"
 _LARGEST = 1 << 32  # bytes of an array, and of all that is unpacked
 _DEEPEST = 64

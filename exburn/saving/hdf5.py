@@ -17,8 +17,6 @@ import numpy as np
 from exburn.errors import ModelFormatError, require
 from exburn.saving.header import damage_error
 
-__all__ = ["HDF5File"]
-
 _FILTERS = {1, 2, 3}  # deflate, shuffle, fletcher32: those that HDF5 itself has
 _DEEPEST = 64
 _MOST_PACKED = 20  # times as long as in the file

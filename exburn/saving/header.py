@@ -20,16 +20,6 @@ import numpy as np
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.saving.atomic import Source
 
-__all__ = [
-    "Entry",
-    "Header",
-    "make_header",
-    "parse_json",
-    "read_header",
-    "seal",
-    "strings",
-]
-
 MAX_HEADER = 16 << 20  # bytes
 MAX_VALUES = 200_000  # of JSON, about 100 bytes of memory each
 MAX_DEPTH = 120

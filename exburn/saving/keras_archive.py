@@ -11,8 +11,6 @@ from exburn.errors import ModelFormatError
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.header import MAX_HEADER, damage_error
 
-__all__ = ["KerasArchive", "is_keras_archive"]
-
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _ASSETS = "assets/"
 _MOST_MEMBERS = 10_000

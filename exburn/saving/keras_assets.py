@@ -13,8 +13,6 @@ from exburn.saving.keras_archive import KerasArchive
 from exburn.saving.keras_layout import config_groups, walk
 from exburn.saving.own_storage import asset_name, has_own
 
-__all__ = ["idf_weights", "read_assets", "with_vocabularies"]
-
 _LOOKUPS = (IntegerLookup, StringLookup, TextVectorization)
 _VOCABULARY = "vocabulary.txt"
 

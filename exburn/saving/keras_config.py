@@ -13,8 +13,6 @@ from typing import Any
 from exburn.core import registry
 from exburn.errors import FileFormatError
 
-__all__ = ["compile_settings", "modernize"]
-
 Config = dict[str, Any]
 _TENSOR = "__keras_tensor__"
 

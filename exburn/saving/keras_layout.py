@@ -33,8 +33,6 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import children, iter_weights
 from exburn.optimizers import Optimizer
 
-__all__ = ["config_groups", "own_weights", "walk"]
-
 _SAVED = (Layer, Metric, Optimizer, Loss)
 _HOLDERS = (*CONTAINERS, nnx.List, nnx.Dict)
 # What Keras calls the attributes of layers of ours, in its order of looking.

@@ -32,8 +32,6 @@ from exburn.saving.model_tensors import fill
 from exburn.saving.own_storage import give_back
 from exburn.saving.weights import Stored
 
-__all__ = ["load_archive", "load_hdf5"]
-
 _OP = "load_model"
 _ENTRIES = 200_000  # groups and arrays of a file
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from exburn.optimizers import Optimizer
 
-__all__ = ["KerasState"]
-
 Place = tuple[str, ...]  # of a leaf in our state
 # By class: the kinds of slots in Keras' order, by the names that ours have, of which
 # an optimizer may have either. Those that it has not, Keras' has not either.

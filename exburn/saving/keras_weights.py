@@ -21,8 +21,6 @@ from exburn.saving.legacy_h5 import LegacyWeights, is_legacy
 from exburn.saving.own_storage import has_own, own_name
 from exburn.saving.weights import Stored
 
-__all__ = ["KerasWeights", "open_weights"]
-
 _OP = "load_weights"
 _ENTRIES = (5_000, 50)  # of a file, and more for each weight of the model
 _ROOM = 64 << 20  # bytes of an archive's member beyond what the weights take

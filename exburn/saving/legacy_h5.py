@@ -19,8 +19,6 @@ from exburn.module.traversal import iter_weights
 from exburn.saving.hdf5 import HDF5File
 from exburn.saving.weights import Stored
 
-__all__ = ["LegacyWeights", "is_legacy", "optimizer_arrays"]
-
 _MODEL, _TOP = "model_weights", "top_level_model_weights"
 
 

@@ -21,19 +21,6 @@ from exburn.module.building import infer, materialize
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 
-__all__ = [
-    "check_numbers",
-    "describe_model",
-    "from_json",
-    "hoist",
-    "largest_size",
-    "lower",
-    "make_model",
-    "restore",
-    "to_json",
-    "too_many",
-]
-
 _LONG = 256  # entries of a list of words or numbers that is kept as a tensor
 _MAX_RANK = 32
 _MAX_CLASSES = (500, 30)  # objects of a model, and more for each of its tensors

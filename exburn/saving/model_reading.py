@@ -34,8 +34,6 @@ from exburn.saving.model_tensors import (
 from exburn.saving.own_storage import give_back, is_own
 from exburn.saving.shards import TensorFile
 
-__all__ = ["ModelReader", "unusable"]
-
 _LISTS = ("/words/", "/numbers/", "/arrays/")
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)

@@ -14,16 +14,6 @@ from exburn.errors import ArgumentError
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.saving.header import STORED_AS
 
-__all__ = [
-    "OPTIMIZER",
-    "all_variables",
-    "fill",
-    "optimizer_leaves",
-    "put",
-    "stored_spec",
-    "variables",
-]
-
 OPTIMIZER = "/optimizer/"
 
 

@@ -18,16 +18,6 @@ from exburn.errors import ArgumentError, ModelFormatError
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 
-__all__ = [
-    "asset_name",
-    "give_back",
-    "has_own",
-    "is_own",
-    "own_assets",
-    "own_name",
-    "own_variables",
-]
-
 _OWN, _ASSETS = "/own/", "/assets/"
 
 

@@ -46,8 +46,6 @@ from exburn.saving.header import (
     strings,
 )
 
-__all__ = ["TensorFile", "byte_count", "write_tensors"]
-
 _INDEX = "exburn-index-1"
 _SHARD = "exburn-shard-1"
 _MOST_TENSORS = 8192  # in one file, so that no header grows too large

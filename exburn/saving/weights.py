@@ -24,8 +24,6 @@ from exburn.saving.own_storage import give_back, is_own, own_variables
 from exburn.saving.report import LoadReport
 from exburn.saving.shards import TensorFile, byte_count, write_tensors
 
-__all__ = ["Stored", "load_weights", "save_weights"]
-
 FORMAT = "exburn-weights-1"
 _OP = "load_weights"
 _MAX_NPY_HEADER = 10_000  # bytes, NumPy's own limit

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Answer"]
-
 
 class Answer(concurrent.futures.Future):
     """The future result of one request; made by ``Serving.submit``.

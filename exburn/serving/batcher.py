@@ -20,8 +20,6 @@ from exburn.errors import DeadlineExceededError, QueueFullError, ServingClosedEr
 from exburn.serving.answer import Answer
 from exburn.serving.statistics import Recorder
 
-__all__ = ["Batch", "Batcher", "Request"]
-
 _WAITING, _RUNNING, _DONE = range(3)
 
 

@@ -27,8 +27,6 @@ from exburn.training.forward import lookups
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer
 
-__all__ = ["Computation"]
-
 _ROWS = 2  # of the abstract pass: any number will do
 _SHARED_BYTES = 2 << 20
 

@@ -16,8 +16,6 @@ from jax.experimental import io_callback
 from exburn.core.scoped import value_scope
 from exburn.errors import unknown_name
 
-__all__ = ["Hooks", "emit"]
-
 
 class Hooks:
     """The hooks of one serving, and the batches that listen to them now.

@@ -13,8 +13,6 @@ from exburn.core.symbolic_shapes import canonical_spec, describe, spec_of
 from exburn.data import ArrayDataset, as_dataset, check_finite
 from exburn.errors import DataError, DTypeError, ShapeError
 
-__all__ = ["Inputs"]
-
 
 class Inputs:
     """The arrays of one kind of request, without their batch axis.

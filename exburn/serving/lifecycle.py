@@ -14,8 +14,6 @@ from exburn.serving.batcher import Batcher
 from exburn.serving.options import seconds
 from exburn.serving.partition import Partition
 
-__all__ = ["Lifecycle"]
-
 
 class Lifecycle:
     """The part of a ``Serving`` that starts, tells how it is, and ends."""

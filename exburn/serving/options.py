@@ -13,8 +13,6 @@ import jax
 from exburn.errors import ArgumentError
 from exburn.models.arguments import positive
 
-__all__ = ["buckets_of", "devices_of", "examples_of", "seconds"]
-
 DEFAULT = "default"  # the batch key of a serving that was given none
 
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}

@@ -18,8 +18,6 @@ from exburn.serving.batcher import Batch, Batcher
 from exburn.serving.computation import Computation
 from exburn.serving.statistics import Recorder
 
-__all__ = ["Partition"]
-
 # Calls that are dispatched behind the one that runs. What waits meanwhile makes up the
 # next burst, so with more of them bursts would be smaller.
 _AHEAD, _AHEAD_ON_CPU = 2, 1

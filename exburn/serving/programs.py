@@ -17,8 +17,6 @@ import jax
 from exburn.serving.computation import Computation
 from exburn.serving.partition import Partition
 
-__all__ = ["compile_bursts", "compile_sizes"]
-
 _COUNTS = (4, 16, 64)  # batches of a burst
 _LONGEST = 5e-3  # seconds of a burst: requests wait behind it
 # Bytes of a burst: several are under way, and on a CPU they should stay in its cache.

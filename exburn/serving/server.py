@@ -29,8 +29,6 @@ from exburn.serving.programs import compile_bursts, compile_sizes
 from exburn.serving.statistics import Recorder, ServingStatistics
 from exburn.serving.streams import Streams
 
-__all__ = ["Serving"]
-
 
 class Serving(Streams, Lifecycle):
     """Answers requests of many threads and coroutines in shared, compiled batches.

@@ -12,8 +12,6 @@ import numpy as np
 
 from exburn.core.printing import page_text
 
-__all__ = ["BucketStatistics", "Recorder", "ServingStatistics"]
-
 _KEPT = 4096  # latest times that percentiles are taken of
 
 

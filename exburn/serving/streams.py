@@ -26,8 +26,6 @@ from exburn.errors import ArgumentError, QueueFullError
 from exburn.models.arguments import positive
 from exburn.serving.answer import Answer
 
-__all__ = ["Streams"]
-
 
 class Streams:
     """The part of a ``Serving`` that streams."""
@@ -35,9 +33,9 @@ class Streams:
     batch_size: int
     devices: list[Any]
     submit: Callable
-    _awaited: Callable
+    _await_answer: Callable
     _hooks: Any
-    _prepared: Callable
+    _prepare: Callable
     _queue: Callable
     _request: Callable
 
@@ -93,7 +91,7 @@ class Streams:
             timeout: Seconds for each part.
             ahead: Parts under way at once, by default two a device.
         """
-        x, info = self._prepared(x)
+        x, info = self._prepare(x)
         data = ArrayDataset(x, op="serving")
         size = self.batch_size
 
@@ -130,7 +128,7 @@ class Streams:
                     if not waiting:
                         raise
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            under_way.append(asyncio.ensure_future(self._awaited(answer)))
+            under_way.append(asyncio.ensure_future(self._await_answer(answer)))
             await line.put(under_way[-1])
 
         async def feed() -> None:

@@ -19,8 +19,6 @@ from exburn.training.prepare import Preparer
 from exburn.training.program import Programs
 from exburn.training.state_holder import StateHolder
 
-__all__ = ["find_statistics", "keep_average", "update_statistics", "use_average"]
-
 _MOMENTA = ("momentum", "renorm_momentum")
 
 

@@ -16,8 +16,6 @@ from exburn.layers.core.pure import PureLayer
 from exburn.module.symbolic_tensor import Operation
 from exburn.module.traversal import iter_modules
 
-__all__ = ["loss_mixes_rows", "metric_mixes_rows", "model_mixes_rows"]
-
 
 def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> bool:
     """Whether a model with parts that are not ours may mix rows, in whichever part.

@@ -12,13 +12,6 @@ import numpy as np
 from exburn.core.symbolic_shapes import describe, plain
 from exburn.errors import DataError, ExBurnError
 
-__all__ = [
-    "in_batch",
-    "check_ids",
-    "noting",
-    "on_host",
-]
-
 _COPIED = 64 << 20  # bytes that are brought back from an accelerator to be looked at
 
 

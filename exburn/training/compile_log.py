@@ -12,8 +12,6 @@ import jax
 from exburn.errors import RecompileWarning, warn
 from exburn.training.settings import Settings
 
-__all__ = ["Compilation", "CompileLog", "Spec", "batch_specs", "changes_of", "specs_of"]
-
 MANY = 8  # programs for sizes of a training batch, or for shapes of a row elsewhere
 
 _MASKS = "a mask of rows", "a mask of steps"

@@ -26,8 +26,6 @@ from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import has_custom_step
 from exburn.training.state import TrainState
 
-__all__ = ["LOGS", "CustomSteps", "own_steps"]
-
 LOGS = "logs of the step"  # key among the totals, and no name of a metric
 
 

@@ -31,8 +31,6 @@ from exburn.training.timing import Timing
 if TYPE_CHECKING:
     from exburn.training.trainer import Trainer
 
-__all__ = ["Epochs"]
-
 _ENDED = """{}: training ends here.
   → Lower steps_per_epoch or epochs, or let the source repeat."""
 

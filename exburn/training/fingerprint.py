@@ -23,8 +23,6 @@ from exburn.module.symbolic_tensor import Lifted, Operation
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.module.variable import Static, Weight
 
-__all__ = ["Change", "Fingerprint", "Slot"]
-
 _MANY = 20_000  # things that are looked at: data that an object holds are no settings
 _IN_METADATA = "regularizer", "constraint"
 _STEPS = (  # the methods that programs run

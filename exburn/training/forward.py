@@ -21,15 +21,6 @@ from exburn.training.batch_mixing import model_mixes_rows
 from exburn.training.fingerprint import Fingerprint
 from exburn.training.module import SplitModule
 
-__all__ = [
-    "Forward",
-    "check_constants",
-    "constants",
-    "ends_in_probabilities",
-    "lookups",
-    "trace",
-]
-
 _PASSING = {"convert_element_type", "reshape", "squeeze", "copy", "stop_gradient"}
 
 

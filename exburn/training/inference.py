@@ -20,8 +20,6 @@ from exburn.training.output_collector import OutputCollector
 from exburn.training.prepare import Preparer
 from exburn.training.timing import Timing
 
-__all__ = ["GLANCE", "IN_FLIGHT", "evaluate", "predict"]
-
 IN_FLIGHT = 2  # chunks that are dispatched ahead of the device
 GLANCE = 0.1  # seconds between two looks at the running means
 

@@ -9,8 +9,6 @@ from typing import Any
 import jax
 import jax.extend.core
 
-__all__ = ["scan"]
-
 # What layers do to a weight before they use it, and what needs no more memory after it.
 _MOVED = frozenset({"convert_element_type", "concatenate", "reshape", "transpose"})
 

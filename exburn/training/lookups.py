@@ -16,8 +16,6 @@ import jax.numpy as jnp
 from flax import nnx
 from flax.errors import TraceContextError
 
-__all__ = ["Lookups", "value_and_grad"]
-
 
 class Lookups:
     """The lookups of one forward pass, as ``Context.tables``.

@@ -19,15 +19,6 @@ from exburn.runtime.device import waking
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 
-__all__ = [
-    "Footprint",
-    "fits_device",
-    "free_bytes",
-    "is_exhausted",
-    "largest_batch",
-    "state_specs",
-]
-
 _LITTLE = 64 << 20  # bytes: no quarter of a GPU's memory is less
 _LARGEST = 1 << 24  # rows of a batch: beyond this nothing is looked for
 _COMPILES = 5  # of the search for the largest batch

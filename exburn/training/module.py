@@ -25,8 +25,6 @@ from exburn.module.variable import Buffer, Weight
 from exburn.runtime.donation import own_variables
 from exburn.training.numbers import Number, as_arguments, give, holding
 
-__all__ = ["Arrays", "SplitModule"]
-
 Arrays = dict[str, Any]
 
 

@@ -19,8 +19,6 @@ from exburn.core.substitution import Substitution
 from exburn.module.variable import Static
 from exburn.training.fingerprint import Slot
 
-__all__ = ["Number", "as_arguments", "give", "holding", "is_number", "name_of"]
-
 _PREFIX = "number: "  # of names among the other variables; no path begins so
 _ARGUMENT = Static("an argument of the program")
 

@@ -10,10 +10,8 @@ import numpy as np
 
 from exburn.errors import DataError
 from exburn.runtime.transfer import in_parts, is_large, to_host_async
-from exburn.training.feed.base import Chunk
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
-
-__all__ = ["OutputCollector"]
 
 _IN_FLIGHT = 2  # chunks whose outputs may still be on the device
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["built_in", "gives_loss", "measures", "has_custom_step", "overrides"]
-
 _MEASURES = "compute_metrics", "get_metrics_result"
 
 

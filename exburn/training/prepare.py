@@ -40,8 +40,6 @@ from exburn.training.state import TrainState
 from exburn.training.state_holder import StateHolder
 from exburn.training.steps import Steps
 
-__all__ = ["Preparer"]
-
 _VARIANTS = 4  # sets of programs that are kept, for options that change to and fro
 _CALLS, _DRAWS = 1 << 16, 1 << 14  # predictions, and batches, of numbers of their own
 _FORMS = 512  # of batches that all stays prepared for: lengths of sequences, maybe

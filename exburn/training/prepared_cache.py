@@ -12,8 +12,6 @@ from exburn.training.forward import Forward
 from exburn.training.module import SplitModule
 from exburn.training.objective.objective import Objective
 
-__all__ = ["Ready", "form_of", "rows_and_row"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Ready:

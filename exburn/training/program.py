@@ -26,8 +26,6 @@ from exburn.training.settings import Settings
 from exburn.training.state import TrainState
 from exburn.training.steps import Steps
 
-__all__ = ["Program", "Programs"]
-
 # The argument that holds the data. Row numbers, if any, come next.
 _DATA = {"train": 2, "evaluate": 2, "predict": 1}
 

@@ -9,8 +9,6 @@ from exburn.core.precision import Precision
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 
-__all__ = ["Settings"]
-
 _MANY = 3  # names, and changes of one kind, that are told
 _LONG = 120  # characters of a value
 _PLAIN = {bool, int, float, str, type(None)}  # which no state can be: told quickly

@@ -11,8 +11,6 @@ import numpy as np
 
 from exburn.core.forward_context import key_of
 
-__all__ = ["TrainState"]
-
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass

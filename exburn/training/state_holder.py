@@ -23,8 +23,6 @@ from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import overrides
 from exburn.training.state import TrainState, seed_data
 
-__all__ = ["StateHolder"]
-
 
 class StateHolder:
     """The arrays of a module and its optimizer, wherever they are.

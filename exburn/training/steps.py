@@ -28,8 +28,6 @@ from exburn.training.objective.objective import Objective
 from exburn.training.objective.readings import Readings, pack
 from exburn.training.state import TrainState
 
-__all__ = ["Steps", "one_number", "own_loss"]
-
 
 class Steps:
     """Pure functions of (state, data), which programs are compiled of.

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-__all__ = ["Timing"]
-
 _PARTS = ("data", "device", "validation")
 # Seconds of an epoch that may go into waiting for data unnoticed: the first chunk of a
 # short epoch comes from nowhere.

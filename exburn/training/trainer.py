@@ -23,8 +23,6 @@ from exburn.training.prepare import Preparer
 from exburn.training.state_holder import StateHolder
 from exburn.training.timing import Timing
 
-__all__ = ["Trainer"]
-
 _SIZES = 2  # of single batches, for programs of their own
 
 

@@ -31,18 +31,6 @@ from exburn.transforms.quantization import (
     put_in_place,
 )
 
-__all__ = [
-    "adapt",
-    "adapted_layers",
-    "adapter_shapes",
-    "adapters",
-    "check_mergeable",
-    "checked_record",
-    "merge",
-    "records_of",
-    "restore",
-]
-
 
 def adapt(model: Any, rank: int, alpha: float | None, selection: Any) -> dict[str, Any]:
     """Adds adapters and freezes everything else, in place.

@@ -13,12 +13,6 @@ from exburn import ops
 from exburn.datasets.prepare import one_hot
 from exburn.errors import ArgumentError, DataError, ShapeError
 
-__all__ = [
-    "normalize",
-    "pad_sequences",
-    "to_categorical",
-]
-
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     """Integer classes as one-hot vectors.

@@ -13,17 +13,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import DataError
 from exburn.layers.preprocessing.adapting import parts
 
-__all__ = [
-    "Kept",
-    "as_array",
-    "in_batches",
-    "read_column",
-    "join_columns",
-    "first_row",
-    "read_tables",
-    "with_axes",
-]
-
 _ROWS = 4096  # samples that adapt reads at once where they come one by one
 
 

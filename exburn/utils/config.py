@@ -9,8 +9,6 @@ from typing import Any
 
 from exburn.errors import ArgumentError
 
-__all__ = ["Config"]
-
 
 class Config:
     """A dict whose entries are attributes, too, and which can be frozen.

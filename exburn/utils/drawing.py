@@ -25,8 +25,6 @@ from exburn.module.graph import Graph, Ref
 from exburn.module.symbolic_tensor import Operation
 from exburn.utils.progress import in_notebook
 
-__all__ = ["model_to_dot", "plot_model"]
-
 _DIRECTIONS = ("TB", "BT", "LR", "RL")
 
 

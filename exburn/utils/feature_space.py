@@ -38,8 +38,6 @@ from exburn.utils.columns import (
 )
 from exburn.utils.features import Cross, Feature
 
-__all__ = ["FeatureSpace"]
-
 
 @register_builtin
 class FeatureSpace(Layer):

@@ -10,8 +10,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 
-__all__ = ["Cross", "Feature"]
-
 
 @register_builtin
 class Feature:

@@ -19,8 +19,6 @@ from exburn.datasets.download import cache_folder, digest_of
 from exburn.errors import ArgumentError, DataError, FileFormatError, unknown_name
 from exburn.utils.progress import Progbar
 
-__all__ = ["get_file"]
-
 _TIMEOUT = 30.0
 _BLOCK = 1 << 20
 _DIGITS = {32: "md5", 64: "sha256"}

@@ -11,8 +11,6 @@ import numpy as np
 from exburn.config import check_format, floatx
 from exburn.errors import ShapeError, require, unknown_name, warn
 
-__all__ = ["array_to_img", "img_to_array", "load_img", "save_img"]
-
 _MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # greys of more than 8 bits
 _FILTERS = {

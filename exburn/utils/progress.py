@@ -12,8 +12,6 @@ from typing import Any
 from exburn.config import is_interactive_logging_enabled
 from exburn.errors import ArgumentError
 
-__all__ = ["Progbar"]
-
 
 class Progbar:
     """Shows how far a loop is, how long it will take, and values averaged on the way.

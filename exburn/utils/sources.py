@@ -6,8 +6,6 @@ import jax
 
 from exburn.module.symbolic_tensor import Symbol
 
-__all__ = ["get_source_inputs"]
-
 
 def get_source_inputs(tensor: Symbol) -> list[Symbol]:
     """The input symbols that a symbol depends on, each once.

@@ -12,8 +12,6 @@ from exburn.core.checks import check_count, check_optional
 from exburn.errors import ArgumentError, DataError
 from exburn.utils.stream import Stream, fresh_seed
 
-__all__ = ["split_dataset", "timeseries_dataset_from_array"]
-
 
 def split_dataset(
     dataset: Any,

@@ -14,8 +14,6 @@ from exburn.data import StreamDataset
 from exburn.errors import ArgumentError
 from exburn.utils.tensors import with_methods
 
-__all__ = ["Stream"]
-
 
 class Stream(StreamDataset):
     """Elements (batches or samples) that a function makes anew for every epoch.

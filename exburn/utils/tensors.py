@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["BatchArray", "with_methods"]
-
 
 class BatchArray(np.ndarray):
     """A NumPy array that also has ``numpy()``, as have its parts and what it becomes.

@@ -10,8 +10,6 @@ import numpy as np
 from exburn.config import check_format
 from exburn.errors import ArgumentError, DTypeError, ShapeError, require, unknown_name
 
-__all__ = ["as_images", "draw_bounding_boxes", "draw_segmentation_masks"]
-
 Color = Sequence[int]
 # Of a box: which of its four numbers are left, top, right (or width), bottom (height).
 _ORDERS = {

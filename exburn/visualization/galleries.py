@@ -17,12 +17,6 @@ from exburn.visualization.drawing import (
     draw_segmentation_masks,
 )
 
-__all__ = [
-    "plot_bounding_box_gallery",
-    "plot_image_gallery",
-    "plot_segmentation_mask_gallery",
-]
-
 
 def plot_image_gallery(
     images: Any,

@@ -10,8 +10,6 @@ import numpy as np
 from exburn.errors import DTypeError, NotCompiledError, TargetError, require
 from exburn.models import Model, clone_model
 
-__all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
-
 _WHY = "models as scikit-learn's estimators need scikit-learn"
 base = require("sklearn.base", "wrappers", _WHY, package="scikit-learn")
 multiclass = require("sklearn.utils.multiclass", "wrappers", _WHY)

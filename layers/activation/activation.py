@@ -6,8 +6,6 @@ from exburn import activations
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
 
-__all__ = ["Activation"]
-
 
 @register_builtin
 class Activation(Layer):

@@ -14,8 +14,6 @@ from exburn.errors import ArgumentError
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
-__all__ = ["ELU", "LeakyReLU", "PReLU", "ReLU"]
-
 
 @register_builtin
 class ReLU(Layer):

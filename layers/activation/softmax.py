@@ -11,8 +11,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.module.layer import Layer
 
-__all__ = ["Softmax"]
-
 
 @register_builtin
 class Softmax(Layer):

@@ -14,8 +14,6 @@ from exburn.layers.attention.scaled_dot_product import position_mask
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 
-__all__ = ["AdditiveAttention", "Attention"]
-
 
 @register_builtin
 class Attention(Layer):

@@ -8,8 +8,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.attention.projected import ProjectedAttention, other_name
 
-__all__ = ["MultiHeadAttention"]
-
 
 @register_builtin
 class MultiHeadAttention(ProjectedAttention):

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from exburn.core.symbolic_shapes import describe, public_shape
 from exburn.errors import ArgumentError, ShapeError
 
-__all__ = ["Fold"]
-
 
 class Fold:
     """Brings inputs of any rank to ``[batch, positions, features]``, and back.

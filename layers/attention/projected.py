@@ -25,8 +25,6 @@ from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 
-__all__ = ["ProjectedAttention", "other_name"]
-
 
 def other_name(attribute: str, doc: str | None = None) -> property:
     """A property that is the attribute."""

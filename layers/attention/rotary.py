@@ -10,8 +10,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.module.layer import Layer
 
-__all__ = ["RotaryEmbedding"]
-
 
 @register_builtin
 class RotaryEmbedding(Layer):

@@ -16,8 +16,6 @@ import jax.numpy as jnp
 from exburn.kernels.attention_softmax import masked_softmax, softmax_form
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["attend", "attend_by_weights", "position_mask", "why_not_cudnn"]
-
 
 def position_mask(targets: Any, sources: Any, *, causal: bool, window: int | None):
     """Booleans ``[1, 1, targets, sources]``: which positions see which; None if all do.

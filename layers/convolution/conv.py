@@ -15,8 +15,6 @@ from exburn.layers.core.adaptable import Adaptable
 from exburn.layers.layout import channel_axis, check_format, check_output, check_sizes
 from exburn.module.input_spec import InputSpec
 
-__all__ = ["Conv1D", "Conv2D", "Conv3D"]
-
 
 class Convolution(Adaptable):
     """What all convolutions share: sizes, the bias, the activation.

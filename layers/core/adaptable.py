@@ -10,8 +10,6 @@ from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.quantizers import QuantizationConfig
 
-__all__ = ["Adaptable"]
-
 
 class Adaptable(Layer):
     """Base of layers that take an adapter beside their weight.

@@ -12,8 +12,6 @@ from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
 from exburn.module.input_spec import InputSpec
 
-__all__ = ["Dense"]
-
 
 @register_builtin
 class Dense(Adaptable):

@@ -13,8 +13,6 @@ from exburn.kernels.padded_matmul import wide_product
 from exburn.layers.core.adaptable import Adaptable
 from exburn.module.input_spec import InputSpec
 
-__all__ = ["EinsumDense"]
-
 
 @register_builtin
 class EinsumDense(Adaptable):

@@ -11,8 +11,6 @@ from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
 from exburn.module.variable import Static
 
-__all__ = ["FlaxLayer"]
-
 
 @register_builtin
 class FlaxLayer(PureLayer):

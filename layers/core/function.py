@@ -11,8 +11,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 
-__all__ = ["Function", "Lambda"]
-
 
 @register_builtin
 class Lambda(Layer):

@@ -8,8 +8,6 @@ from exburn.config import image_data_format
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
 
-__all__ = ["Identity", "Rescaling"]
-
 
 @register_builtin
 class Identity(Layer):

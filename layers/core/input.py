@@ -11,8 +11,6 @@ from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol, record
 
-__all__ = ["Input", "InputLayer"]
-
 _TEXTS = (TEXT, "str", "str_", "bytes", "bytes_", "object", "object_")
 
 

@@ -9,8 +9,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.layers.core.pure import PureLayer
 
-__all__ = ["JaxLayer"]
-
 _CALL = ("params", "state", "rng", "inputs", "training")
 _INIT = ("rng", "inputs", "training")
 

@@ -15,8 +15,6 @@ from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 
-__all__ = ["ModuleLayer"]
-
 _FLAGS = {"deterministic": False, "use_running_average": False}
 
 

@@ -17,8 +17,6 @@ from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 from exburn.module.variable import Static, assign
 
-__all__ = ["PureLayer"]
-
 
 class PureLayer(Layer):
     """A layer whose parameters and state are pytrees, handed to a pure function.

@@ -6,8 +6,6 @@ from exburn.core.registry import register_builtin
 from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 
-__all__ = ["Wrapper"]
-
 
 @register_builtin
 class Wrapper(Layer):

@@ -11,8 +11,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, ShapeError
 from exburn.layers.merging.elementwise import Merge, over_entries
 
-__all__ = ["Concatenate", "Dot"]
-
 
 @register_builtin
 class Concatenate(Merge):

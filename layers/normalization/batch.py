@@ -21,8 +21,6 @@ from exburn.module.input_spec import InputSpec
 from exburn.module.variable import Weight
 from exburn.runtime.cached_trace import traced_once
 
-__all__ = ["BatchNormalization"]
-
 
 @register_builtin
 class BatchNormalization(Scaled):

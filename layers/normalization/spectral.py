@@ -12,9 +12,6 @@ from exburn.errors import ArgumentError
 from exburn.layers.core.wrapper import Wrapper
 from exburn.module.variable import assign
 
-__all__ = ["SpectralNormalization"]
-
-
 _MOST = 100
 
 

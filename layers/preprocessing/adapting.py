@@ -10,8 +10,6 @@ from typing import Any
 from exburn.data import ArrayDataset, PyDataset, StreamDataset
 from exburn.errors import DataError, DTypeError
 
-__all__ = ["batches", "parts"]
-
 
 def batches(op: str, data: Any, steps: int | None = None) -> Iterator[Any]:
     """The parts of the data, each an array or nested lists, one after another.

@@ -14,8 +14,6 @@ from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_spar
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import has_symbol
 
-__all__ = ["CategoryEncoding"]
-
 
 @register_builtin
 class CategoryEncoding(Layer):

@@ -15,8 +15,6 @@ from exburn.layers.preprocessing.adapting import batches
 from exburn.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
 from exburn.module.layer import Layer
 
-__all__ = ["Discretization"]
-
 
 @register_builtin
 class Discretization(Layer):

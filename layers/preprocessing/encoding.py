@@ -12,8 +12,6 @@ from exburn.core.checks import check_choice
 from exburn.core.symbolic_shapes import trace_shapes
 from exburn.errors import ArgumentError
 
-__all__ = ["check_mode", "encode", "encoded_spec"]
-
 
 def check_mode(op: str, output_mode: Any, *modes: str) -> str:
     """The output mode, under its present name."""

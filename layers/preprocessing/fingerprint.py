@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["combine", "fingerprint", "siphash"]
-
 _ALL = (1 << 64) - 1
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 

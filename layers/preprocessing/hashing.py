@@ -20,8 +20,6 @@ from exburn.layers.preprocessing.encoding import (
 from exburn.layers.preprocessing.fingerprint import combine, fingerprint, siphash
 from exburn.layers.preprocessing.host import HostLayer, integer_array, string_array
 
-__all__ = ["HashedCrossing", "Hashing"]
-
 
 @register_builtin
 class Hashing(HostLayer):

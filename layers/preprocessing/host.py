@@ -12,8 +12,6 @@ from exburn.errors import ArgumentError, DTypeError, GraphError
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import Symbol, has_symbol, record
 
-__all__ = ["HostLayer"]
-
 
 class HostLayer(Layer):
     """A layer without weights that maps host data to NumPy arrays.

@@ -23,8 +23,6 @@ from exburn.layers.preprocessing.hashing import hash_bins
 from exburn.layers.preprocessing.host import HostLayer
 from exburn.module.variable import Static
 
-__all__ = ["IndexLookup"]
-
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 
 

@@ -18,8 +18,6 @@ from exburn.layers.preprocessing.host import integer_array, is_traced
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 from exburn.module.layer import Layer
 
-__all__ = ["IntegerLookup"]
-
 
 @register_builtin
 class IntegerLookup(IndexLookup):

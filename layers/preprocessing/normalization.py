@@ -16,8 +16,6 @@ from exburn.layers.preprocessing.adapting import batches
 from exburn.module.layer import Layer
 from exburn.module.variable import Static
 
-__all__ = ["Normalization"]
-
 _EPSILON = 1e-7
 _BLOCK = 1 << 20  # values at a time in float64
 

@@ -10,8 +10,6 @@ from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.module.symbolic_tensor import has_symbol, record
 
-__all__ = ["Pipeline"]
-
 
 @register_builtin
 class Pipeline(Layer):

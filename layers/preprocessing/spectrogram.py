@@ -22,8 +22,6 @@ from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.ops.fourier import stft
 
-__all__ = ["MelSpectrogram", "STFTSpectrogram"]
-
 
 @register_builtin
 class MelSpectrogram(Layer):

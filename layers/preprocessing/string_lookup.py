@@ -13,8 +13,6 @@ from exburn.layers.preprocessing.hashing import check_salt
 from exburn.layers.preprocessing.host import string_array
 from exburn.layers.preprocessing.index_lookup import IndexLookup
 
-__all__ = ["StringLookup"]
-
 
 @register_builtin
 class StringLookup(IndexLookup):

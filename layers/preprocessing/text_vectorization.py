@@ -17,8 +17,6 @@ from exburn.layers.preprocessing.encoding import check_mode, refuse_sparse
 from exburn.layers.preprocessing.host import HostLayer, string_array
 from exburn.layers.preprocessing.string_lookup import StringLookup
 
-__all__ = ["TextVectorization"]
-
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _STANDARDIZE = ("lower_and_strip_punctuation", "lower", "strip_punctuation")
 

@@ -15,8 +15,6 @@ from exburn.errors import ArgumentError
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 
-__all__ = ["Bidirectional"]
-
 _MODES = ("concat", "sum", "mul", "ave")
 
 

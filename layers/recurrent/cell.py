@@ -13,8 +13,6 @@ from exburn.layers.recurrent.loop import Step
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 
-__all__ = ["RecurrentCell"]
-
 
 def dropout_mask(
     layer: Layer, rate: float, shape: tuple, seed: int | None

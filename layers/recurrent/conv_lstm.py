@@ -19,8 +19,6 @@ from exburn.layers.recurrent.lstm import LSTMCell, LSTMStep
 from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.module.input_spec import InputSpec
 
-__all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
-
 
 @dataclasses.dataclass(frozen=True)
 class ConvLSTMStep(LSTMStep):

@@ -15,8 +15,6 @@ from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.module.layer import Layer
 
-__all__ = ["GRU", "GRUCell"]
-
 
 @dataclasses.dataclass(frozen=True)
 class GRUStep(Step):

@@ -22,8 +22,6 @@ from jax import lax
 from exburn.activations import sigmoid, tanh
 from exburn.kernels import recurrent_loop
 
-__all__ = ["Step", "known", "recur", "where_rows"]
-
 MASKS = ("input_mask", "state_mask")  # the entries of ``w`` that have a row a sample
 
 

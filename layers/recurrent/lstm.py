@@ -17,8 +17,6 @@ from exburn.layers.recurrent.own_cell import OwnCell, of_cell
 from exburn.layers.recurrent.rnn import check_use_cudnn
 from exburn.module.layer import Layer
 
-__all__ = ["LSTM", "LSTMCell"]
-
 
 class UnitForgetBias(Initializer):
     """The bias of an LSTM whose forget gate starts at one.

@@ -8,8 +8,6 @@ from exburn.core.constructors import arguments_for
 from exburn.layers.recurrent.cell import RecurrentCell
 from exburn.layers.recurrent.rnn import RNN
 
-__all__ = ["OwnCell", "of_cell"]
-
 
 def of_cell(name: str) -> Any:
     """A property that reads an attribute of the layer's cell."""

@@ -19,8 +19,6 @@ from exburn.layers.recurrent.stacked import StackedRNNCells
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
-__all__ = ["RNN"]
-
 
 def check_use_cudnn(op: str, use_cudnn: Any) -> Any:
     """Keras' switch; here false asks for a loop that JAX can differentiate forwards."""

@@ -10,8 +10,6 @@ from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, known
 from exburn.layers.recurrent.own_cell import OwnCell
 
-__all__ = ["SimpleRNN", "SimpleRNNCell"]
-
 
 @dataclasses.dataclass(frozen=True)
 class SimpleRNNStep(Step):

@@ -11,8 +11,6 @@ from exburn.core.symbolic_shapes import describe
 from exburn.errors import ShapeError
 from exburn.layers.core.wrapper import Wrapper
 
-__all__ = ["TimeDistributed"]
-
 
 @register_builtin
 class TimeDistributed(Wrapper):

@@ -6,8 +6,6 @@ from exburn import regularizers
 from exburn.core.registry import register_builtin
 from exburn.module.layer import Layer
 
-__all__ = ["ActivityRegularization"]
-
 
 @register_builtin
 class ActivityRegularization(Layer):

@@ -15,8 +15,6 @@ from exburn.layers.layout import check_format
 from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 
-__all__ = ["Flatten", "Permute", "RepeatVector", "Reshape"]
-
 
 @register_builtin
 class Flatten(Layer):

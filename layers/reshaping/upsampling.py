@@ -14,8 +14,6 @@ from exburn.module.input_spec import InputSpec
 from exburn.module.layer import Layer
 from exburn.ops.warping import round_to
 
-__all__ = ["UpSampling1D", "UpSampling2D", "UpSampling3D"]
-
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from exburn.core.checks import check_count, check_number, check_optional
 from exburn.optimizers.schedules.schedule import LearningRateSchedule, fraction
 
-__all__ = ["CosineDecay", "CosineDecayRestarts", "cosine"]
-
 
 def cosine(done: Any) -> Any:
     """Half a cosine wave from 1 at 0 to 0 at 1.

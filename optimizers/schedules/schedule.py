@@ -16,8 +16,6 @@ from exburn.core.checks import check_count
 from exburn.errors import require
 from exburn.module.layer.signature import init_names
 
-__all__ = ["LearningRateSchedule", "fraction"]
-
 
 class LearningRateSchedule(abc.ABC):
     """A learning rate as a pure function of the training step, counted from 0.

@@ -10,7 +10,6 @@ from exburn.kernels import (
     biased_gelu,
     memory_bound,
     one_pass_norm,
-    qkv_projection,
     recurrent_loop,
     row_softmax,
 )
@@ -32,7 +31,6 @@ def kernels(monkeypatch):
     for module in (
         biased_gelu,
         one_pass_norm,
-        qkv_projection,
         row_softmax,
         recurrent_loop,
     ):

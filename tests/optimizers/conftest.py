@@ -65,7 +65,8 @@ class Trajectories:
         return run(values, state, {name: self.grads[name] for name in names})[1]
 
     @staticmethod
-    def assert_close(ours, theirs, rtol=1e-5, atol=1e-5):
+    def assert_close(ours, theirs, rtol=3e-5, atol=3e-5):
+        """After fifty steps that another machine may have rounded otherwise."""
         assert set(ours) == set(theirs)
         for name in theirs:
             np.testing.assert_allclose(

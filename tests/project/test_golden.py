@@ -36,6 +36,9 @@ def test_other_numbers_are_seen():
         compare([np.array([1.0, 2.0])], [np.array([1.0, 2.1])], 1e-4)
     with pytest.raises(AssertionError):
         compare({"a": np.array([1])}, {"b": np.array([1])}, 1e-4)
+    with pytest.raises(AssertionError):
+        compare(0.5, 0.6, 1e-4)
+    compare(0.5, 0.50001, 1e-4)
 
 
 def test_every_recording_is_of_a_test_that_is_there():

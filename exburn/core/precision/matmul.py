@@ -8,8 +8,6 @@ import jax
 
 from exburn.errors import unknown_name
 
-__all__ = ["check_matmul", "get_matmul_precision", "set_matmul_precision"]
-
 # JAX's names, from the fastest to the most exact; "default" is the device's own choice.
 _MATMUL = ("default", "bfloat16", "tensorfloat32", "high", "highest", "float32")
 

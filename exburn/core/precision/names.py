@@ -9,8 +9,6 @@ import numpy as np
 
 from exburn.errors import DTypeError
 
-__all__ = ["DTYPES", "is_float", "lowest_of", "standardize_dtype"]
-
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "float16 bfloat16 float32 float64"

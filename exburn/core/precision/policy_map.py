@@ -9,8 +9,6 @@ from typing import Any
 from exburn.core.precision.policies import DTypePolicy, Precision
 from exburn.errors import ArgumentError
 
-__all__ = ["DTypePolicyMap"]
-
 
 class DTypePolicyMap(DTypePolicy, MutableMapping):
     """Policies by paths of layers, or by regular expressions that match whole paths.

@@ -8,15 +8,6 @@ from exburn.core.checks import check_integer
 from exburn.core.precision.policies import DTypePolicy, Precision, get_precision
 from exburn.errors import ArgumentError, unknown_name
 
-__all__ = [
-    "AWQDTypePolicy",
-    "GPTQDTypePolicy",
-    "Int4DTypePolicy",
-    "QuantizedDTypePolicy",
-    "QuantizedFloat8DTypePolicy",
-    "parse_policy",
-]
-
 MODES = ("int8", "float8", "int4", "gptq", "awq")
 
 

@@ -19,8 +19,6 @@ from exburn.elixir.gradients.programs import (
 )
 from exburn.errors import ArgumentError
 
-__all__ = ["GradientCheck", "GradientRow", "check_gradients"]
-
 _OTHER = {"numerical": "numerical_batch", "numerical_batch": "numerical"}
 
 

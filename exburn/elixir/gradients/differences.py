@@ -18,8 +18,6 @@ from exburn.training.memory import free_bytes
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 
-__all__ = ["coarsest", "default_epsilon", "numerical"]
-
 _LARGEST_CHUNK = 1024
 # On a CPU what fits the caches wins.
 _CPU_BYTES = 8 << 20

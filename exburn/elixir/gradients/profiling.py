@@ -18,8 +18,6 @@ from exburn.elixir.gradients.programs import (
     prepare_batch,
 )
 
-__all__ = ["profile_step"]
-
 
 def profile_step(
     model: Any, batch: Any, *, warmup: int = 3, runs: int = 10

@@ -17,16 +17,6 @@ from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.training.trainer import Trainer
 
-__all__ = [
-    "exact_gradients",
-    "gradients_of",
-    "loss_of",
-    "on_device",
-    "precise",
-    "prepare_batch",
-    "update_of",
-]
-
 METHODS = ("autodiff", "numerical", "numerical_batch")
 
 

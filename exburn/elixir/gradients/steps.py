@@ -15,8 +15,6 @@ from exburn.elixir.gradients.programs import (
 )
 from exburn.models.arguments import check_model
 
-__all__ = ["compute_gradients", "train_step"]
-
 
 def train_step(
     model: Any,

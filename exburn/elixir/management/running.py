@@ -16,8 +16,6 @@ from exburn.models.preparing import on_device, prepare
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import inspect_call
 
-__all__ = ["compute_loss", "forward", "forward_pattern"]
-
 
 def forward(model: Any, x: Any, *, training: bool = False) -> Any:
     """The outputs for one batch, from one compiled program; they stay on the device.

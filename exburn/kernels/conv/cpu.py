@@ -29,8 +29,6 @@ from jax import lax
 from exburn.kernels.conv.cpu_depthwise import depthwise
 from exburn.kernels.conv.shifted_sum import SHAPE, Pads, pointwise, windows
 
-__all__ = ["cpu_form"]
-
 _TAPS = 64  # of a window; more of them take the compiler seconds
 
 

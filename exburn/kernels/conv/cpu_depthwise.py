@@ -24,8 +24,6 @@ from jax import lax
 from exburn.core import forward_context
 from exburn.kernels.conv.shifted_sum import Pads, exburn_depthwise, repeated, windows
 
-__all__ = ["depthwise"]
-
 
 def depthwise(x, kernel, strides: tuple, pads: Pads, dilation: tuple):
     """Every channel by itself.

@@ -31,14 +31,6 @@ from exburn.kernels.conv.cpu import cpu_form
 from exburn.kernels.conv.gpu import gpu_form
 from exburn.runtime.device import chosen_platform
 
-__all__ = [
-    "convolve",
-    "for_other_platforms",
-    "pointwise_products",
-    "runs_on_cpu",
-    "why_not",
-]
-
 _elsewhere: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_elsewhere", default=False
 )

@@ -46,8 +46,6 @@ from exburn.kernels.conv.shifted_sum import (
     windows,
 )
 
-__all__ = ["gpu_form"]
-
 _KNOWN = 5  # entries of a depthwise window, along each axis, that cuDNN is quick for
 _KNOWN_HALVES = 7  # the same in bfloat16 and float16
 _FEW_TAPS = 16  # of a sequence's depthwise window

@@ -24,8 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["SHAPE", "Pads", "exburn_depthwise", "pointwise", "repeated", "windows"]
-
 Pads = tuple[tuple[int, int], ...]
 SHAPE = "strides", "pads", "dilation"
 

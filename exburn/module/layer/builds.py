@@ -19,14 +19,6 @@ from exburn.module.traversal import children, iter_modules
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = [
-    "build_from_config",
-    "build_once",
-    "complete_build",
-    "follow_call",
-    "get_build_config",
-]
-
 
 def build_once(self: Layer, shapes: tuple) -> None:
     """Runs ``build`` on public shapes, for a call that finds the layer unbuilt."""

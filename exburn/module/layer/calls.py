@@ -30,16 +30,6 @@ from exburn.runtime.placement import refuse_apart
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = [
-    "add_loss",
-    "added_losses",
-    "call_arrays",
-    "call_outermost",
-    "draw_keep_mask",
-    "find_callee",
-    "random_key",
-]
-
 _SHOWN = 8  # arrays that a note on an exception describes
 
 # Apart from the layers: what a trace added must not outlive the trace's own copy.

@@ -19,8 +19,6 @@ from exburn.module.layer.symbols import hint_for_strings
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["cast", "cast_inputs", "cast_outputs"]
-
 
 def cast(self: Layer, value, dtype=None):
     """A weight or array in the compute dtype."""

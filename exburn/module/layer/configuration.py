@@ -13,8 +13,6 @@ from exburn.module.layer.signature import init_names
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["arguments_from", "get_config", "init_config"]
-
 # Arguments with short forms, whose attributes hold what Keras' configurations hold.
 _SETTLED = frozenset(
     "kernel_size pool_size output_size strides dilation_rate padding cropping size"

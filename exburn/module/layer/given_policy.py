@@ -13,8 +13,6 @@ from exburn.module.traversal import iter_modules
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["follow_map", "pack", "policy_for_keras", "quantize", "replace"]
-
 
 for _policy in CLASSES.values():
     registry.register_builtin(_policy)

@@ -16,6 +16,7 @@ from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
 from exburn.core.precision import DTypePolicy, Precision, get_precision
+from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError, UncalledLayerError
@@ -33,7 +34,7 @@ from exburn.module.layer import (
     symbols,
 )
 from exburn.module.layer.meta import LayerMeta, LayerType, note_arguments
-from exburn.module.layer.signature import CallInfo, check_name, init_names, snake_case
+from exburn.module.layer.signature import CallInfo, init_names
 from exburn.module.symbolic_tensor import Operation, has_symbol
 from exburn.module.traversal import (
     children,
@@ -42,8 +43,6 @@ from exburn.module.traversal import (
     iter_modules,
 )
 from exburn.module.variable import Static, Weight
-
-__all__ = ["Layer"]
 
 
 class Layer(nnx.Module, metaclass=LayerType):

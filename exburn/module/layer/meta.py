@@ -12,8 +12,6 @@ from flax import nnx
 
 from exburn.core.substitution import clone_scope, moment
 
-__all__ = ["LayerMeta", "LayerType", "is_layer", "note_arguments"]
-
 
 class Filled(WeakValueDictionary[str, Any]):
     """Weights as they were first filled, by path, as long as they are weights."""

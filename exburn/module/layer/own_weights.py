@@ -31,18 +31,6 @@ from exburn.module.variable import (
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = [
-    "add_variable",
-    "add_weight",
-    "count_params",
-    "get_weights",
-    "list_weights",
-    "load_own_variables",
-    "require_weights",
-    "save_own_variables",
-    "set_weights",
-]
-
 
 def add_weight(
     self: Layer,

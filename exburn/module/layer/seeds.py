@@ -17,8 +17,6 @@ from exburn.module.seed_generator import SeedGenerator
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import Weight
 
-__all__ = ["SeedOfLayer", "iter_variables"]
-
 
 class SeedOfLayer:
     """The attribute ``seed_generator`` of a layer, unless a subclass sets its own.

@@ -9,11 +9,8 @@ from typing import Any
 import jax
 from flax import nnx
 
-from exburn.core.registry import check_name, snake_case
 from exburn.core.symbolic_shapes import public_shape
 from exburn.errors import ArgumentError
-
-__all__ = ["CallInfo", "build_names", "check_name", "init_names", "snake_case"]
 
 
 class CallInfo:

@@ -22,8 +22,6 @@ from exburn.module.traversal import iter_weights
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = ["Bound", "bind_arrays", "stateless_call"]
-
 
 @dataclasses.dataclass
 class Bound:

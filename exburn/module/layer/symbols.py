@@ -28,14 +28,6 @@ from exburn.module.traversal import iter_modules
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
 
-__all__ = [
-    "call_symbols",
-    "compute_output_shape",
-    "compute_output_spec",
-    "hint_for_strings",
-    "symbolic_call",
-]
-
 
 def call_symbols(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The symbols of a layer's outputs; it notes the call, and is built for it."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["WEIGHTS", "describe", "read_arrays", "weights_of", "write_arrays"]
-
 WEIGHTS = ("state/params/", "state/frozen/", "state/others/")  # beginnings of names
 
 Specs = dict[str, list[Any]]

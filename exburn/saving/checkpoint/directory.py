@@ -28,8 +28,6 @@ from exburn.saving.checkpoint.manifest import (
     write_manifest,
 )
 
-__all__ = ["Checkpoint", "CheckpointDirectory", "Saved", "saved_at"]
-
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
 _UNFINISHED, _DELETED = ".unfinished-", ".deleted-"
 _ARRAYS, _RUN = "arrays", "run.json"

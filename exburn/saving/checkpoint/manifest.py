@@ -12,8 +12,6 @@ from typing import Any
 
 from exburn.errors import CheckpointError
 
-__all__ = ["MANIFEST", "read_manifest", "verify_files", "write_manifest"]
-
 MANIFEST = "manifest.json"
 _FORMAT = "exburn-checkpoint-1"
 _LARGEST = 16 << 20  # bytes of a manifest; a real one has a few thousand

@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-__all__ = ["Snapshot"]
-
 
 class Snapshot:
     """Copies device arrays at memory speed, so that training goes on beside the disk.

@@ -9,8 +9,6 @@ import numpy as np
 
 from exburn.errors import CheckpointError
 
-__all__ = ["decode", "encode", "equal"]
-
 _TAG = "$"  # a dict with this key is not a dict of the user's
 
 

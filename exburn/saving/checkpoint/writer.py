@@ -14,8 +14,6 @@ from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning, warn
 from exburn.saving.checkpoint.directory import CheckpointDirectory
 
-__all__ = ["CheckpointWriter"]
-
 
 class CheckpointWriter:
     """Adds checkpoints to a folder and deletes old ones, one after another.

@@ -18,8 +18,6 @@ from exburn.training.checkpoint.run_points import flatten, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
 from exburn.training.state import TrainState
 
-__all__ = ["Resume", "find", "load_weights"]
-
 _PARAMS = "state/params/"
 _PARTS = "ended stop plan logs callbacks data seed savers".split()
 

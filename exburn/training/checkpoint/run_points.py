@@ -23,8 +23,6 @@ from exburn.training.numbers import is_number
 from exburn.training.objective.readings import Readings
 from exburn.training.state import TrainState
 
-__all__ = ["Checkpointing", "RunPoint", "flatten", "unflatten"]
-
 
 @dataclasses.dataclass
 class RunPoint:

@@ -25,8 +25,6 @@ from exburn.training.feed.plan import (
     power_of_two,
 )
 
-__all__ = ["ArrayFeed", "row_order"]
-
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
 

@@ -6,10 +6,7 @@ from typing import Any
 
 from exburn.data import StreamDataset
 from exburn.training.feed.array_feed import ArrayFeed
-from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.stream_feed import StreamFeed
-
-__all__ = ["ArrayFeed", "Chunk", "Feed", "StreamFeed", "count_steps"]
 
 Feed = ArrayFeed | StreamFeed
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["LITTLE", "Chunk"]
-
 LITTLE = 1 << 16
 """Bytes that a call of a program on a CPU takes from NumPy more quickly than from
 ``jax.device_put``, or from another thread."""

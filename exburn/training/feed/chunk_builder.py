@@ -13,8 +13,6 @@ from exburn.runtime.device import chosen_device
 from exburn.training.feed.chunk import LITTLE
 from exburn.training.feed.gather import HostGather
 
-__all__ = ["ChunkBuilder", "leaves_of"]
-
 # Parts of a chunk on their way at a time. While they are worked on, the thread that
 # reads waits: it would keep Python's interpreter to itself.
 _UNDER_WAY = 4

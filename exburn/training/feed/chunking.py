@@ -12,13 +12,12 @@ from exburn.module.building import spec_like
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
-from exburn.training.feed.base import ArrayFeed, Chunk, Feed, StreamFeed
+from exburn.training.feed.base import ArrayFeed, Feed, StreamFeed
+from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
 from exburn.training.prepare import Preparer
-
-__all__ = ["make_feed", "phase_of", "single_chunk"]
 
 
 def make_feed(

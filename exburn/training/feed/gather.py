@@ -17,8 +17,6 @@ import numpy as np
 
 from exburn.data import map_leaves, on_host
 
-__all__ = ["HostGather"]
-
 T = TypeVar("T")
 # One core copies about 5 GB/s from scattered rows, and the memory of a server gives
 # several times that. Beyond eight threads nothing was gained.

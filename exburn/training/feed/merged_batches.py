@@ -15,8 +15,6 @@ from exburn.training.feed.plan import choose_merged_batches
 from exburn.training.prepare import Preparer
 from exburn.training.prepared_cache import form_of
 
-__all__ = ["merged_batches"]
-
 _MEANS = ("sum_over_batch_size", "mean")
 
 

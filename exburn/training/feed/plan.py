@@ -10,20 +10,6 @@ from jax import default_backend
 
 from exburn.runtime.cost_model import Cost
 
-__all__ = [
-    "Decision",
-    "as_it_ran",
-    "balance_length",
-    "bucket",
-    "chunk_steps",
-    "fit_groups",
-    "choose_merged_batches",
-    "loader_steps",
-    "power_of_two",
-    "choose_length",
-    "choose_unroll",
-]
-
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
 _TARGET = 0.1

@@ -21,8 +21,6 @@ from exburn.training.feed.chunk_builder import ChunkBuilder, leaves_of
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.plan import balance_length, bucket, choose_length
 
-__all__ = ["StreamFeed"]
-
 # Bytes of a part of a chunk, which a thread copies and sends. Each takes half a
 # millisecond of the interpreter: with parts of 4 MiB an H200 lost 13 %, with larger
 # ones nothing. Two at least, so that the first chunk of an epoch is there soon.

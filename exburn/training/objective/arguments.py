@@ -12,8 +12,6 @@ from exburn import metrics
 from exburn.errors import ArgumentError, DTypeError
 from exburn.losses.catalogue import as_loss
 
-__all__ = ["as_list", "check_metrics", "check_scales", "get_losses", "loss_name"]
-
 
 def get_losses(loss: Any, each: Callable[[Any], Any] = as_loss) -> Any:
     """What ``each`` makes of a loss, or of each of a container of them."""

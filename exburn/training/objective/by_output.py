@@ -10,18 +10,6 @@ import jax
 from exburn.errors import ArgumentError, DataError
 from exburn.training.objective.arguments import as_list
 
-__all__ = [
-    "arrays_by_output",
-    "entries_by_output",
-    "flatten_nested",
-    "is_nested",
-    "losses_by_output",
-    "metrics_by_output",
-    "names_of",
-    "nested_names",
-    "unused_name",
-]
-
 
 def names_of(pred_spec: Any) -> list[str]:
     """The outputs' names, where the model has given them none."""

@@ -8,8 +8,6 @@ from exburn.core import forward_context
 from exburn.errors import NotBuiltError
 from exburn.metrics import Metric
 
-__all__ = ["CompileMetrics"]
-
 
 class CompileMetrics(Metric):
     """The metrics that ``compile`` was given, matched to outputs by the first batch.

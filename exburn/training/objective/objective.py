@@ -35,8 +35,6 @@ from exburn.training.objective.by_output import (
 )
 from exburn.training.objective.stateful_metrics import OwnMetrics
 
-__all__ = ["Objective"]
-
 _OWN = "metrics of the model"  # key of their states among the totals
 _BUILT = (  # what `build` makes
     *("terms", "meters", "output_names", "exact_rows", "own", "logged"),

@@ -13,8 +13,6 @@ import numpy as np
 
 from exburn.runtime.transfer import to_host_async
 
-__all__ = ["Readings", "pack"]
-
 
 @functools.partial(
     jax.tree_util.register_dataclass,

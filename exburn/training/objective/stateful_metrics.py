@@ -14,8 +14,6 @@ from exburn.metrics import Metric
 from exburn.module.traversal import held_metrics
 from exburn.training.overrides import has_custom_step
 
-__all__ = ["OwnMetrics", "holding"]
-
 _STEPS = "train", "test"
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from exburn.transforms.quantization.grid import Grid
 from exburn.transforms.quantization.scheme import Scheme
 
-__all__ = ["round_by_awq"]
-
 
 def round_by_awq(
     weight: np.ndarray, scheme: Scheme, largest: np.ndarray, *, points: int = 20

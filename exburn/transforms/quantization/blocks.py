@@ -10,8 +10,6 @@ from exburn.errors import ArgumentError
 from exburn.module.selection import layer_paths
 from exburn.transforms.quantization.probing import watchable_layers
 
-__all__ = ["Blocks"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:

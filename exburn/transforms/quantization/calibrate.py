@@ -22,8 +22,6 @@ from exburn.transforms.quantization.plan import Plan, Target
 from exburn.transforms.quantization.probing import probe, running
 from exburn.transforms.quantization.quantized_layers import input_rows
 
-__all__ = ["Calibration", "calibrate"]
-
 _Step = str | Callable[[Any], Any]  # the path of a layer, or a function
 
 

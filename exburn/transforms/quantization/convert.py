@@ -24,8 +24,6 @@ from exburn.transforms.quantization.quantized_layers import (
 from exburn.transforms.quantization.settings import Settings, config_of, policy_of
 from exburn.transforms.quantization.weight import QuantizedWeight
 
-__all__ = ["carry_out", "exchange", "freeze_parameters", "require_finite"]
-
 
 def carry_out(plan: Plan) -> None:
     """Exchanges weights and policies of the plan's layers, in place.

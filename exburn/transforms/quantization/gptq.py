@@ -10,8 +10,6 @@ from exburn.errors import ArgumentError
 from exburn.transforms.quantization.grid import Grid
 from exburn.transforms.quantization.scheme import Scheme
 
-__all__ = ["round_by_gptq"]
-
 _SPAN = 128  # inputs whose errors are kept until the others are corrected at once
 
 

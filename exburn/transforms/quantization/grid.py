@@ -6,8 +6,6 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["Grid"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Grid:

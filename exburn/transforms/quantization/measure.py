@@ -20,8 +20,6 @@ from exburn.transforms.quantization.report import (
     relative_errors,
 )
 
-__all__ = ["measure"]
-
 
 def measure(exact: Any, small: Any, plan: Plan, batch: Any = None) -> Any:
     """The report of a plan that was carried out.

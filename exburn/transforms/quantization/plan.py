@@ -45,16 +45,6 @@ from exburn.transforms.quantization.scheme import Scheme
 from exburn.transforms.quantization.settings import PACKED, Settings
 from exburn.transforms.quantization.weight import Packed, QuantizedWeight
 
-__all__ = [
-    "Plan",
-    "Target",
-    "choose",
-    "make_plan",
-    "packed_schemes",
-    "plan_layer",
-    "quantized_weights",
-]
-
 _NORMALIZATIONS = (
     BatchNormalization,
     LayerNormalization,

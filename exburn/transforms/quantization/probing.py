@@ -15,8 +15,6 @@ from exburn.module.copying import paths_of, standing_for
 from exburn.module.layer import Layer
 from exburn.module.selection import layer_paths
 
-__all__ = ["probe", "watchable_layers", "running"]
-
 
 def watchable_layers(model: Any) -> dict[str, Any]:
     """The layers whose calls can be noted: not those inside of a loop."""

@@ -19,15 +19,6 @@ from exburn.layers import Dense, EinsumDense, Embedding
 from exburn.module.layer import Layer
 from exburn.transforms.quantization.weight import QuantizedWeight
 
-__all__ = [
-    "LowRank",
-    "has_own_product",
-    "input_rows",
-    "is_matrix_product",
-    "put_back",
-    "put_in_place",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class LowRank:

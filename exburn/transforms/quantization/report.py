@@ -12,8 +12,6 @@ from rich.text import Text
 
 from exburn.core.printing import page_text
 
-__all__ = ["LayerReport", "QuantizationReport", "relative_errors"]
-
 _SLICE = 1 << 20  # numbers that are compared at a time, to bound the copies
 
 

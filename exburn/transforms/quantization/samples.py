@@ -9,8 +9,6 @@ import numpy as np
 
 from exburn.errors import ArgumentError, DataError, DTypeError
 
-__all__ = ["token_windows"]
-
 
 def token_windows(config: Any) -> np.ndarray:
     """The samples of a ``GPTQConfig`` or ``AWQConfig``: int32 ``[samples, 1, length]``.

@@ -15,8 +15,6 @@ import numpy as np
 from exburn.errors import ArgumentError
 from exburn.transforms.quantization.grid import Grid
 
-__all__ = ["Scheme"]
-
 _LARGEST = {"int8": 127.0, "float8": 448.0}
 _STORED = {"int8": np.int8, "int4": np.uint8, "float8": ml_dtypes.float8_e4m3fn}
 _ROWS = 1 << 22  # entries that are encoded at a time, to bound the copies

@@ -21,16 +21,6 @@ from exburn.quantizers import (
 )
 from exburn.transforms.quantization.scheme import Scheme
 
-__all__ = [
-    "CALIBRATED",
-    "CASTS",
-    "PACKED",
-    "Settings",
-    "config_of",
-    "dtype_name",
-    "policy_of",
-]
-
 CASTS = ("float16", "bfloat16")
 PACKED = ("int8", "int8_dynamic", "int4", "float8")
 _BLOCK = 64

@@ -16,8 +16,6 @@ from exburn.kernels.int8_matmul import filled
 from exburn.module.variable import Buffer, Weight
 from exburn.transforms.quantization.scheme import Scheme
 
-__all__ = ["Packed", "QuantizedWeight"]
-
 
 class Packed(Buffer):
     """Values, scales, zero points or factors of a :class:`QuantizedWeight`."""

@@ -28,8 +28,6 @@ from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
 from exburn.module.symbolic_tensor import has_symbol
 
-__all__ = ["ImageAugmentation", "ImageLayer"]
-
 _PARTS = ("images", "labels", "bounding_boxes", "segmentation_masks")
 
 

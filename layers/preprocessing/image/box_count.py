@@ -8,8 +8,6 @@ from exburn.core.checks import check_count
 from exburn.core.registry import register_builtin
 from exburn.layers.preprocessing.image.base import ImageLayer
 
-__all__ = ["MaxNumBoundingBoxes"]
-
 
 @register_builtin
 class MaxNumBoundingBoxes(ImageLayer):

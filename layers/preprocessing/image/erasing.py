@@ -16,8 +16,6 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.layers.preprocessing.image.geometry import grid
 
-__all__ = ["RandomErasing"]
-
 
 @register_builtin
 class RandomErasing(ImageAugmentation):

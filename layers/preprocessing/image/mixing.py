@@ -18,8 +18,6 @@ from exburn.layers.preprocessing.image.base import (
 )
 from exburn.layers.preprocessing.image.erasing import box, in_box
 
-__all__ = ["CutMix", "MixUp"]
-
 
 class Mixing(ImageAugmentation):
     """A mixture of each row with another; rows that are only padding take no part.

@@ -33,8 +33,6 @@ from exburn.layers.preprocessing.image.tone import (
     Solarization,
 )
 
-__all__ = ["AugMix", "RandAugment"]
-
 
 class Policy(ImageAugmentation):
     """Changes chosen from a list of moves and of changes of colours."""

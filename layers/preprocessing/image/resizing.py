@@ -16,8 +16,6 @@ from exburn.layers.preprocessing.image.base import (
 from exburn.ops import image as ops
 from exburn.ops.warping import round_to
 
-__all__ = ["CenterCrop", "RandomCrop", "Resizing"]
-
 _METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
