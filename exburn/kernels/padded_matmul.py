@@ -39,7 +39,7 @@ def wide_product(
 
     With 50,257 columns (GPT-2's) no row of scores starts on 16 bytes, so that XLA has
     to take kernels of less than half the speed. Whole tiles of columns are computed,
-    and cut off again; losses that can, read the scores with them: ``Context.padded_logits``.
+    and cut off again; losses that can, read the scores with them: `padded_logits`.
 
     Args:
         x: ``[…, in]``

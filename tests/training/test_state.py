@@ -36,9 +36,9 @@ def test_the_key_is_that_of_seed_and_step():
 
 
 def test_what_a_pass_assigned_is_in_the_next_state_unless_the_step_was_left_out():
-    new = STATE.assigned({"f": jnp.ones(2), "mean": jnp.ones(1)})
+    new = STATE.assign({"f": jnp.ones(2), "mean": jnp.ones(1)})
     assert STATE.assigned_frozen(new) == {"f"}
-    assert STATE.assigned_frozen(STATE.assigned({"mean": jnp.ones(1)})) == set()
+    assert STATE.assigned_frozen(STATE.assign({"mean": jnp.ones(1)})) == set()
     arrays = {"mean": jnp.ones(1)}
     assert STATE.others_after(arrays, None) is arrays
     for left_out, value in ((True, 0), (False, 1)):

@@ -291,7 +291,7 @@ class Objective:
     def loss(self, y, outputs, w, masks, row_mask) -> tuple[jax.Array, dict[str, Any]]:
         """The weighted sum of the losses, and each of them by name.
 
-        ``outputs`` are the model's, and for each of them what ``Context.padded_logits`` has.
+        ``outputs`` are the model's, and for each of them the padded logits, if any.
         """
         preds, filled = jax.tree.leaves(outputs[0]), outputs[1]
         targets, weights = self.split_targets(y), self.split_weights(w)
