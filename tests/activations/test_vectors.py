@@ -58,6 +58,7 @@ def project_onto_simplex(x):
     return np.maximum(x - low, 0)
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("-1")
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_sparsemax_projects_onto_the_simplex(axis):

@@ -63,6 +63,7 @@ def test_losses_of_several_outputs(api):
         loss.validate_outputs(teacher, [student["a"], student["b"]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_training_is_that_of_keras(accumulate, golden):
     def train(api):
@@ -93,6 +94,7 @@ def test_training_is_that_of_keras(accumulate, golden):
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_features_come_from_the_pass_that_made_the_outputs():
     """A student with dropout is not run twice, with other masks (Keras does so)."""
     calls = []
@@ -118,6 +120,7 @@ def test_features_come_from_the_pass_that_made_the_outputs():
     assert len(calls) == before + 1
 
 
+@pytest.mark.long
 def test_models_of_subclasses_are_compared_by_their_layers():
     class Net(exburn.Model):
         def __init__(self):
@@ -134,6 +137,7 @@ def test_models_of_subclasses_are_compared_by_their_layers():
     assert history[-1] < history[0]
 
 
+@pytest.mark.long
 def test_one_may_train_without_targets_and_with_weights():
     kl = exburn.distillation.LogitsDistillation()
     model = compiled(exburn, kl)
@@ -151,6 +155,7 @@ def test_one_may_train_without_targets_and_with_weights():
     )
 
 
+@pytest.mark.long
 def test_files_and_copies(tmp_path):
     d = exburn.distillation
     losses = [d.LogitsDistillation(2.0), d.FeatureDistillation("mae", "hidden", "h")]

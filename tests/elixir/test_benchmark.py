@@ -22,6 +22,7 @@ def test_the_machine():
     assert "64 × 64" in str(report) and "bfloat16" in str(report)
 
 
+@pytest.mark.long
 def test_the_times_are_those_of_the_runs():
     pauses = iter([0.5, 0.0, 0.02, 0.2])  # the first two are the warm-up
 

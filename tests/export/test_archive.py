@@ -15,6 +15,7 @@ X = RNG.normal(size=(5, 3)).astype("float32")
 ROWS = exburn.InputSpec(shape=(None, 3), dtype="float32")
 
 
+@pytest.mark.long
 def test_endpoints_are_written_and_read(model, tmp_path, capsys):
     before = model.get_weights()
     archive = ExportArchive()

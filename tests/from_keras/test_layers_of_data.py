@@ -110,6 +110,7 @@ def test_flips_along_two_axes(library):
     assert versions(turned) == (4 if library is exburn else 2)
 
 
+@pytest.mark.long
 @says("RandomContrast, RandomSaturation, RandomShear and RandomPosterization")
 @BOTH
 def test_what_keras_documents(library):
@@ -254,6 +255,7 @@ def test_boxes_beyond_the_edges(library):
     assert (boxes[..., 2].max() == 48) == (library is exburn)
 
 
+@pytest.mark.long
 @says("`MixUp` joins the labels of bounding boxes along the boxes")
 @BOTH
 def test_boxes_of_mixtures(library):
@@ -272,6 +274,7 @@ def test_numbers_of_boxes():
         keras.layers.MaxNumBoundingBoxes(3)(scene())
 
 
+@pytest.mark.long
 @says("`RandomElasticTransform` and `CutMix` refuse bounding boxes")
 @pytest.mark.parametrize("name", ["RandomElasticTransform", "CutMix"])
 def test_boxes_that_cannot_follow(name):
@@ -293,6 +296,7 @@ def test_other_entries():
         exburn.layers.RandomFlip()(data, training=True)
 
 
+@pytest.mark.long
 @says("`utils.bounding_boxes.compute_ciou` takes relative boxes")
 def test_overlaps_of_relative_boxes():
     a, b = np.float32([[[0, 0, 0.5, 0.5]], [[0, 0, 0.5, 0.6]]])

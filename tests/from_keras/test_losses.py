@@ -259,6 +259,7 @@ def test_scalar_metrics(framework):
     assert found == pytest.approx(np.average(means, weights=weights), rel=1e-5)
 
 
+@pytest.mark.long
 @says("R2Score is 1 or 0 for constant targets, Pearson 0")
 def test_scores_of_constant_targets():
     constant = np.ones((4, 3), "float32")

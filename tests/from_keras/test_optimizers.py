@@ -44,6 +44,7 @@ def test_transformations_of_optax():
         compiled(keras, optimizer=optax.adam(0.1))
 
 
+@pytest.mark.long
 @says("An optax transformation made with a fixed rate hides it")
 def test_rates_of_optax():
     with pytest.raises(ArgumentError, match="inject_hyperparams"):
@@ -206,6 +207,7 @@ def test_clip_values(name):
         keras.optimizers.SGD(**{name: value})
 
 
+@pytest.mark.long
 @says("`l2_weight_decay=` is ExBurn's decay")
 def test_two_decays():
     """A gradient of 0: the decoupled decay is scaled by the rate alone."""
@@ -229,6 +231,7 @@ def test_two_decays():
 
 
 # ----------------------------------------------------------------------------- L-BFGS
+@pytest.mark.long
 @says("searches along the loss in the compiled step")
 def test_lbfgs_minimizes_a_square_in_few_steps():
     assert not hasattr(keras.optimizers, "LBFGS")
@@ -288,6 +291,7 @@ def own_rule(framework, base="Optimizer"):
     return Rule
 
 
+@pytest.mark.long
 @says("An optimizer of your own has `build` and `update_step`, as in Keras")
 def test_an_update_step_of_ones_own():
     ours, theirs = (trained(f, own_rule(f)(0.1)) for f in BOTH)
@@ -377,6 +381,7 @@ class PerBatch(keras.callbacks.Callback):
         pass
 
 
+@pytest.mark.long
 @says("Schedules count batches, as in Keras")
 @says("`gradient_accumulation_steps=n` gives Keras' results")
 @pytest.mark.parametrize(
@@ -417,6 +422,7 @@ def test_chunks_of_whole_groups(batches, given, hooks, taken):
     assert steps.taken == taken
 
 
+@pytest.mark.long
 @says("With `LossScaleOptimizer` a group is left out")
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_group_that_is_not_finite():
@@ -448,6 +454,7 @@ def test_a_group_that_is_not_finite():
     assert not np.allclose(kernels[keras], kernels[exburn], rtol=1e-3)
 
 
+@pytest.mark.long
 @says("16-bit parameters are updated in float32")
 def test_half_precision_has_float32_state():
     found = {}

@@ -124,6 +124,7 @@ def test_other_layers(framework, kind):
     assert ("int8" in dtypes) == (framework is exburn)
 
 
+@pytest.mark.long_cases("exburn-int8_from_float32")
 @says('A layer made with a policy such as `"int8_from_float32"`')
 @pytest.mark.parametrize("policy", ["int8_from_float32", "int4_from_float32"])
 @each
@@ -208,6 +209,7 @@ def calibrated(framework, data, **options):
     return np.asarray(small(np.eye(16, dtype="int32")))
 
 
+@pytest.mark.long
 @says('`"gptq"` and `"awq"` see the data of their configuration')
 @each
 def test_methods_that_see_data(framework):

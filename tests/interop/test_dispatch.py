@@ -23,6 +23,7 @@ def close(a, b, tolerance=2e-5):
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 def test_an_exburn_model_and_its_file(model, tmp_path):
     expected = model.predict(X, verbose=0)
     close(exburn.predict(model, X), expected)

@@ -120,6 +120,7 @@ def test_text_is_no_number_of_an_initializer(name):
         made(exburn, f"initializers.{name}", stddev="3")
 
 
+@pytest.mark.long
 def test_what_has_a_meaning_is_taken():
     """Beyond Keras: docs/from_keras.md tells."""
     assert exburn.optimizers.SGD(1, momentum=0).learning_rate == 1.0

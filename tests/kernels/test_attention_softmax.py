@@ -45,6 +45,7 @@ def on_gpu(monkeypatch):
     return of
 
 
+@pytest.mark.long_cases("gradient")
 @pytest.mark.parametrize(
     "function",
     [
@@ -78,6 +79,7 @@ def test_it_can_be_left_to_xla(on_gpu):
         config.enable_gpu_kernels()
 
 
+@pytest.mark.long
 def test_a_traced_layer_follows_the_switch(monkeypatch):
     monkeypatch.setattr(attention_softmax, "chosen_platform", lambda: "gpu")
     layer = layers.MultiHeadAttention(2, 3)

@@ -51,6 +51,7 @@ def test_other_scores_are_read_by_xla(kernel):
     assert not kernel
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("sum-given0", "sum-given1", "sum-given2")
 @pytest.mark.parametrize("given", WEIGHTED)
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])

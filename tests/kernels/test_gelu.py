@@ -26,6 +26,7 @@ def test_gelu_in_half_precision_is_as_exact_as_its_dtype(dtype):
         assert (error <= step * (np.abs(true) + 1e-3)).all()
 
 
+@pytest.mark.long
 def test_gelu_in_float32_is_exact_to_a_millionth():
     x = jnp.linspace(-12, 12, 2401)
     exact = functools.partial(jax.nn.gelu, approximate=False)

@@ -9,6 +9,7 @@ from exburn import layers
 from exburn.kernels import max_pool
 
 
+@pytest.mark.long_cases("float32-shape2-axes2")
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [

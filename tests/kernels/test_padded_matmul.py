@@ -10,6 +10,7 @@ from exburn.kernels import padded_matmul as module
 from exburn.kernels.padded_matmul import wide_product
 
 
+@pytest.mark.long_cases("gpu")
 @pytest.mark.parametrize("backend", ["gpu", "cpu"])
 def test_values_and_gradients_are_those_of_a_plain_product(monkeypatch, backend):
     monkeypatch.setattr(module.jax, "default_backend", lambda: backend)

@@ -32,6 +32,7 @@ CASES = [
 IDS = [f"{name}-{i}" for i, (name, *_) in enumerate(CASES)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
 def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)

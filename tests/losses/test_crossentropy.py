@@ -105,6 +105,7 @@ ROWS = jnp.array([[0.2, 0.3, 0.5], [1, 0, 0], [0, 1, 0], [2.0, 3.0, 4.0], [1e-9,
 LABELS_CLIPPED = jnp.array([2, 0, 0, 1, 0])
 
 
+@pytest.mark.long_cases("categorical_crossentropy-2")
 @pytest.mark.parametrize(("loss", "y_true", "y_pred"), EVERY, ids=NAMES)
 def test_padded_rows_are_absent(loss, y_true, y_pred):
     check_padded_rows_are_absent(loss, y_true, y_pred)
@@ -144,6 +145,7 @@ def test_no_one_hot_array_is_made():
     assert "i32[8,1000]" not in program
 
 
+@pytest.mark.long
 def test_saturated_predictions_keep_finite_gradients():
     extreme = jnp.array([[1e4, -1e4], [-1e4, 1e4]])
     for loss in (

@@ -16,6 +16,7 @@ from exburn import losses
 from exburn.errors import ShapeError
 
 
+@pytest.mark.long
 def test_masks_hide_what_is_not_finite():
     y_pred = np.array([[[1.0], [np.nan]], [[2.0], [3.0]]], "float32")
     mask = np.array([[True, False], [True, True]])

@@ -79,6 +79,7 @@ BAD = {
 }
 
 
+@pytest.mark.long_cases("a norm alone")
 @pytest.mark.parametrize("case", BAD)
 def test_errors_leave_the_model_as_it_is(trained, case):
     args, error = BAD[case]

@@ -58,6 +58,7 @@ def batches(words, size=10):
         yield (words[part], NUMBERS[part]), Y[part]
 
 
+@pytest.mark.long
 def test_loaders_are_encoded_batch_by_batch():
     runs = [
         model.fit(batches(words), verbose=0, validation_data=(x, Y)).history

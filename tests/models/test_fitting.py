@@ -24,6 +24,7 @@ def keras_twin(keras, weights, **settings):
     return twin
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("203-False", "203-True", "32-False", "500-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
@@ -67,6 +68,7 @@ def test_the_history_equals_keras_on_a_ragged_data_set(
     np.testing.assert_allclose(loss, their_loss, rtol=2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("training0")
 @pytest.mark.parametrize("training", [(-1,), (-1, 1)])
 def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
@@ -105,6 +107,7 @@ def test_the_same_seed_gives_the_same_bytes(blobs, classifier):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
     x, y = blobs
 
@@ -117,6 +120,7 @@ def test_set_random_seed_makes_a_whole_script_reproducible(blobs):
     assert run() == run()
 
 
+@pytest.mark.long
 def test_streamed_data_train_like_resident_data(blobs, classifier):
     x, y = blobs
     whole, streamed = classifier(), classifier()
@@ -136,6 +140,7 @@ def test_streamed_data_train_like_resident_data(blobs, classifier):
     )
 
 
+@pytest.mark.long
 def test_a_frozen_layer_keeps_its_bits_and_holds_no_slots(blobs, classifier):
     x, y = blobs
     model = classifier(exburn.optimizers.AdamW(1e-2, weight_decay=0.1))
@@ -196,6 +201,7 @@ def test_run_eagerly_is_told_in_one_way(classifier):
             setattr(model, name, "yes")
 
 
+@pytest.mark.long
 def test_weights_round_trip_through_a_file(blobs, classifier, tmp_path):
     x, y = blobs
     a, b = classifier(), classifier(seed=9)

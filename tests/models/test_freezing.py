@@ -60,6 +60,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "compiled_first"),
     [
@@ -85,6 +86,7 @@ def test_frozen_parameters_stay_bit_identical(kind, compiled_first):
     assert not any(path.startswith("block_0/") for path in learned)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", ["adamw, averaged", pytest.param("by path", marks=pytest.mark.long)]
 )
@@ -131,6 +133,7 @@ def test_slots_of_the_others_stay_and_unfrozen_ones_begin_afresh(kind):
     ).any()
 
 
+@pytest.mark.long_cases("<lambda>0")
 @pytest.mark.parametrize(
     "freeze",
     [
@@ -182,6 +185,7 @@ class Unfreezes(callbacks.Callback):
             self.model.unfreeze("block_1")
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("False")
 @pytest.mark.parametrize("light", [False, True])
 def test_a_callback_that_unfreezes_equals_fits_one_after_the_other(light):
@@ -251,6 +255,7 @@ def test_a_pattern_of_optimizers_that_no_weight_matches_is_an_error(scaled):
     assert np.isfinite(model.train_on_batch(X, Y))
 
 
+@pytest.mark.long
 def test_inner_and_outer_models_train_by_turns_without_compiling_again():
     inner = exburn.Sequential([exburn.Input((6,)), layers.Dense(4)])
     model = exburn.Sequential([exburn.Input((6,)), inner, layers.Dense(3)])

@@ -57,6 +57,7 @@ def mapped(words):
 MINE, THEIRS = [WORDS, NUMBERS], [mapped(WORDS), NUMBERS]
 
 
+@pytest.mark.long
 def test_training_is_as_on_data_that_were_mapped_by_hand():
     runs = [
         model.fit(x, Y, epochs=2, validation_split=0.2, verbose=0).history
@@ -65,6 +66,7 @@ def test_training_is_as_on_data_that_were_mapped_by_hand():
     assert runs[0] == runs[1]
 
 
+@pytest.mark.long_cases("train_on_batch")
 @pytest.mark.parametrize(
     "use",
     [
@@ -242,6 +244,7 @@ def test_requests_of_strings_are_served():
         np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_step_of_ones_own_gets_encoded_inputs():
     class Model(exburn.Model):
         def train_step(self, state, data):

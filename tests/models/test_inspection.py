@@ -1,6 +1,7 @@
 """``model.info()``, ``model.plan()``, and what happens when memory runs out."""
 
 import numpy as np
+import pytest
 
 import exburn
 from exburn import layers
@@ -19,6 +20,7 @@ def network(compiled=True, **settings):
     return model
 
 
+@pytest.mark.long
 def test_a_plan_knows_the_data_of_the_last_fit():
     model = network()
     model.fit(X, Y, verbose=0)

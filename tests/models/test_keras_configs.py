@@ -89,6 +89,7 @@ def written(value):
     return json.loads(json.dumps(keras.saving.serialize_keras_object(value)))
 
 
+@pytest.mark.long_cases("shared", "sequences")
 @pytest.mark.parametrize("make", MODELS)
 def test_models_of_keras_configurations_compute_the_same(make):
     theirs = make()

@@ -30,6 +30,7 @@ def exhausted(*_, **__):
     )
 
 
+@pytest.mark.long_cases("train-<lambda>")
 @pytest.mark.parametrize(
     ("program", "run"),
     [
@@ -59,6 +60,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     run(model)
 
 
+@pytest.mark.long
 def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
     model = network()
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)

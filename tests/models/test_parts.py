@@ -74,6 +74,11 @@ def moved(model, inner):
     return [name for name, old, new in pairs if (old != new.numpy()).any()]
 
 
+@pytest.mark.long_cases(
+    "True-thawed_after-subclassed",
+    "True-thawed_after-functional",
+    "True-part_thawed-subclassed",
+)
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize("around", [functional, sequential, subclassed])
 @pytest.mark.parametrize(

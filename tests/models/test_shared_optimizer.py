@@ -42,6 +42,7 @@ def applied_between(package):
     return model, optimizer
 
 
+@pytest.mark.long_cases("built_before", "applied_between")
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # of Keras
 @pytest.mark.parametrize("run", [built_before, built_between, applied_between])
 def test_the_state_is_one(run):

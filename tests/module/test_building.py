@@ -40,6 +40,7 @@ def test_sizes_of_the_first_data_bind_no_others(tmp_path):
         model.predict(longer[0], verbose=0)
 
 
+@pytest.mark.long
 def test_a_sequential_inside_is_called_at_two_scales():
     class Pyramid(layers.Layer):
         def __init__(self):

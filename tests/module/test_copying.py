@@ -44,6 +44,7 @@ def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
     np.testing.assert_array_equal(part(X), twin.layers[0](X))
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("ema", "lambda")
 @pytest.mark.parametrize(
     "settings",

@@ -55,6 +55,7 @@ def trained(**given):
     return model, history.history
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("held0-False", "held1-True")
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("held", [{}, {"validation_data": (X, Y)}])
@@ -70,6 +71,7 @@ def test_training_is_the_same_and_compiled_once(request, resident, held):
     assert model.trace_counts["train"] == 1
 
 
+@pytest.mark.long
 def test_a_group_of_accumulated_batches(request):
     def run():
         model = classifier()
@@ -83,6 +85,7 @@ def test_a_group_of_accumulated_batches(request):
     assert found == history and model.trace_counts == plain.trace_counts
 
 
+@pytest.mark.long_cases("train_on_batch")
 @pytest.mark.parametrize("use", ["evaluate", "predict", "call", "train_on_batch"])
 def test_every_use_brings_them(starting, use):
     model = classifier()

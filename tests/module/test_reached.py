@@ -302,6 +302,7 @@ def check(way, kind, reference, called):
     return model
 
 
+@pytest.mark.long_cases("two_paths", "a_dict", "weights_by_hand")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_it_trains_as_the_plain_model(way, reference):
     check(way, subclassed, reference, called=True)
@@ -377,6 +378,7 @@ def test_statistics_and_dropout_of_a_layer_in_a_closure():
     assert losses[0] != losses[1]  # other masks, other weights
 
 
+@pytest.mark.long
 def test_a_network_in_a_loss_is_not_trained_and_its_weights_are_seen():
     features = keras.Sequential([keras.Input((1,)), layers.Dense(5, "tanh")])
 
@@ -488,6 +490,7 @@ def test_weights_that_a_step_reads_by_itself_are_no_constants():
     assert model.trace_counts["train"] == 1
 
 
+@pytest.mark.long
 def test_operations_of_a_functional_model_keep_variables():
     x = keras.Input((WIDTH,))
     scale = keras.Variable("ones", shape=(WIDTH,), name="scale")
@@ -518,6 +521,7 @@ def test_a_function_on_symbols_that_holds_weights_says_what_to_write():
         keras.fn(lambda x: dense(x))(keras.Input((WIDTH,)))
 
 
+@pytest.mark.long
 def test_rematerialized_quantized_and_split():
     core = layers.Dense(3)
 
@@ -542,6 +546,7 @@ def test_rematerialized_quantized_and_split():
     np.testing.assert_allclose(np.asarray(small(X)), exact, atol=0.05)
 
 
+@pytest.mark.long
 def test_eager_programs():
     dense = layers.Dense(1)
     model = keras.Sequential([keras.Input((WIDTH,)), layers.Lambda(lambda x: dense(x))])
@@ -599,6 +604,7 @@ def test_a_branch_for_training_alone():
     )
 
 
+@pytest.mark.long
 def test_a_resumed_run_has_the_reached_layers(tmp_path):
     def run(epochs, **options):
         keras.set_random_seed(3)

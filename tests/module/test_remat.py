@@ -174,6 +174,7 @@ def test_unknown_policies_are_typed_errors(make, error):
         make()
 
 
+@pytest.mark.long
 def test_it_can_be_ended():
     model = network()
     model.remat("block_*")

@@ -78,6 +78,7 @@ def test_ops_run_in_compiled_code_and_have_gradients():
     assert np.isfinite(jax.grad(lambda x: ops.cdist(x, x).sum())(ROWS)).all()
 
 
+@pytest.mark.long
 def test_models_of_ops_are_described_and_rebuilt():
     model = build()
     config = json.loads(json.dumps(model.get_config()))

@@ -102,6 +102,7 @@ def test_dropout_and_padding_stay_the_same_during_a_search():
     assert model.optimizer.iterations == 20
 
 
+@pytest.mark.long
 def test_configuration_and_half_precision():
     made = optimizers.deserialize(optimizers.serialize(LBFGS(0.5, memory_size=3)))
     assert (made.learning_rate, made.memory_size) == (0.5, 3)

@@ -156,6 +156,7 @@ def test_the_output_dtype_of_a_model_is_that_of_its_outputs_alone():
     assert again.precision == policy and again(X).dtype == jnp.float32
 
 
+@pytest.mark.long
 def test_an_output_dtype_keeps_masks():
     model = exburn.Sequential(
         [

@@ -115,6 +115,7 @@ def namespace(tmp_path):
     jax.config.update("jax_default_device", None)
 
 
+@pytest.mark.long_cases("ExBurn.Model")
 @pytest.mark.long_cases(
     "Dala.ML, ExBurn.DalaML",
     "ExBurn.Serving and Nx.Serving",

@@ -49,6 +49,7 @@ SIGNALS = {
 }
 
 
+@pytest.mark.long_cases("fit-before-SIGINT")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)

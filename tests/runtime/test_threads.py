@@ -42,6 +42,7 @@ def test_an_error_is_raised_where_its_item_is_taken():
     assert frames[-1].name == "source"
 
 
+@pytest.mark.long
 def test_the_source_is_closed_and_the_thread_ends_when_nobody_wants_more():
     closed = threading.Event()
 

@@ -48,6 +48,7 @@ EVERYWHERE = [  # the way is the same for each code
 ]
 
 
+@pytest.mark.long
 @pytest.mark.long_cases(
     "save in parts-ENOSPC", "save-EACCES", "save-EIO", "save-ENOSPC"
 )
@@ -77,6 +78,7 @@ def test_a_save_that_fails_anywhere_keeps_the_old_file(kind, code, models, tmp_p
         assert len(files) == many, (where, files)
 
 
+@pytest.mark.long_cases("save in parts-ENOSPC")
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)
 def test_a_first_save_that_fails_leaves_nothing(kind, code, models, tmp_path):
     save, path = SAVES[kind], tmp_path / "m.safetensors"

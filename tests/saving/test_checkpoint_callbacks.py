@@ -98,6 +98,7 @@ def test_a_second_fit_of_the_same_callbacks_begins_afresh(tmp_path):
     assert stopping.best_epoch == 0 and history.epoch == [0]
 
 
+@pytest.mark.long
 def test_best_and_last_stay(tmp_path):
     callback = ModelCheckpoint(tmp_path / "runs", "score", mode="max", keep=1)
     scores = [0.1, 0.9, 0.3, 0.2]
@@ -173,6 +174,7 @@ def test_an_old_file_that_cannot_be_deleted(tmp_path, monkeypatch, on_error):
     assert os.listdir(tmp_path) == ["3.exburn"]
 
 
+@pytest.mark.long
 def test_checkpoints_of_weights_alone(tmp_path):
     model = make(optimizer="adam")
     saved = OrbaxCheckpoint(tmp_path, max_to_keep=2, save_weights_only=True)
@@ -199,6 +201,7 @@ def test_checkpoints_of_weights_alone(tmp_path):
         exburn.Sequential([exburn.Input((8,)), layers.Dense(4)]).load_weights(tmp_path)
 
 
+@pytest.mark.long
 def test_files_of_the_newest_and_the_best(tmp_path):
     scores = [0.1, 0.9, 0.3, 0.2]
 

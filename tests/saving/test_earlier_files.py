@@ -67,6 +67,7 @@ def test_weights_of_an_equal_model():
     close(model.predict([X, IDS], verbose=0), "whole")
 
 
+@pytest.mark.long
 def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path):
     folder = tmp_path / "checkpoint"
     shutil.copytree(FOLDER / "checkpoint", folder)
@@ -77,6 +78,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(tmp_path):
     close(model.predict(X, verbose=0), "run", 1e-4)
 
 
+@pytest.mark.long
 def test_keras_files_are_read_as_before():
     model = exburn.load_model(FOLDER / "stack.keras")
     close(model.predict(X, verbose=0), "keras")

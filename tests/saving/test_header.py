@@ -66,6 +66,7 @@ def test_there_are_three_hundred_different_attacks(good):
     assert len(files) >= 300
 
 
+@pytest.mark.long_cases("architectures")
 @pytest.mark.long_cases("containers")
 @pytest.mark.parametrize("make", CORPORA, ids=lambda f: f.__name__)
 def test_a_share_of_the_attacks_is_refused(make, good, tmp_path, watch):

@@ -23,6 +23,7 @@ def filled(theirs, x, seed=0):
     return theirs
 
 
+@pytest.mark.long_cases("0")
 @pytest.mark.parametrize(
     "seed",
     [

@@ -112,6 +112,7 @@ def pair(make):
 QUICK = ("dense", "branches")
 
 
+@pytest.mark.long_cases("dense")
 @pytest.mark.parametrize(
     "name",
     [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MODELS],
@@ -137,6 +138,7 @@ def listed(value):
     return value if isinstance(value, list | tuple) else [value]
 
 
+@pytest.mark.long
 def test_weights_of_a_trained_model_and_of_another_dtype(tmp_path):
     theirs, ours = pair(dense)
     theirs.compile("adam", "mse")

@@ -38,6 +38,7 @@ PARAMS = [
 ]
 
 
+@pytest.mark.long_cases("subclass")
 @pytest.mark.parametrize("name", PARAMS)
 def test_a_model_comes_back(name, tmp_path):
     make, x = MODELS[name]
@@ -81,6 +82,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["names", *(pytest.param(n, marks=pytest.mark.long) for n in [*COMPILED][1:])],
@@ -154,6 +156,7 @@ class OfTexts(keras.Model):
         return self.head(x)
 
 
+@pytest.mark.long
 def test_a_quantized_model_comes_back(tmp_path):
     model = keras.Sequential([keras.Input((64,)), layers.Dense(32), layers.Dense(8)])
     small = model.quantize("int8")
@@ -168,6 +171,7 @@ def test_a_quantized_model_comes_back(tmp_path):
     assert sizes[0] < sizes[1]
 
 
+@pytest.mark.long
 def test_the_floats_of_a_policy_that_jax_shortens(tmp_path):
     file, there = tmp_path / "model.keras", [False, True]
     for at_save in there:

@@ -17,6 +17,7 @@ from exburn.saving.checkpoint import CheckpointDirectory
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
+@pytest.mark.long
 def test_sigterm_is_untouched_without_checkpoints():
     seen = []
 
@@ -48,6 +49,7 @@ def test_sigterm_is_handed_back_and_only_the_main_thread_takes_it(tmp_path):
     assert handlers[1] is before
 
 
+@pytest.mark.long_cases("validation")
 @pytest.mark.long_cases("batch")
 @pytest.mark.parametrize("where", ["batch", "validation", "epoch end", "train end"])
 def test_sigterm_saves_and_exits_with_143(tmp_path, where):

@@ -38,6 +38,7 @@ def test_a_request_that_waits_can_be_cancelled_and_one_that_runs_cannot(gate):
             waiting.result()
 
 
+@pytest.mark.long
 def test_deadlines_hold_whoever_waits(gate):
     with Serving(gate, batch_size=2, batch_timeout=0.0, example=gate.row(0)) as serving:
         gate.block(serving)

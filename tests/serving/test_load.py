@@ -205,6 +205,7 @@ def test_the_count_of_compilations_counts(compilations):
     assert sum(compilations.seen.values()) >= 2
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("True")
 @pytest.mark.parametrize("drain", [True, False])
 def test_every_request_ends_whatever_happens_to_it(drain):

@@ -58,6 +58,7 @@ def noisy():
     return exburn.Model(x, y), np.ones((90, 5), np.float32)
 
 
+@pytest.mark.long_cases("tree")
 @pytest.mark.parametrize("make", [tree, half, noisy])
 def test_the_answers_are_those_of_single_batches(make):
     """Of every kind of model, and requests of any size: no rows are mixed up."""

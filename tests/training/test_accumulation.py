@@ -134,6 +134,7 @@ def test_a_group_goes_on_in_the_next_fit_and_by_single_batches(blobs):
     assert parts.optimizer.iterations == 26 // N
 
 
+@pytest.mark.long
 @pytest.mark.cpu
 def test_one_update_for_a_group_and_no_branch(blobs):
     """The rule stands outside of the loop over the batches, not under a condition."""

@@ -53,6 +53,7 @@ def equal(ours, theirs):
     return all((a == b).all() for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("swap_on_epoch", "optimizer"),
     [
@@ -114,6 +115,7 @@ def test_swapping_without_an_average_is_an_error_before_training():
     assert equal(model.get_weights(), before)
 
 
+@pytest.mark.long
 def test_the_mean_of_the_last_epochs_and_its_statistics():
     model, keep = network("adam"), Keep()
     swa = StochasticWeightAveraging(start_epoch=2, every=2)

@@ -22,6 +22,7 @@ def test_a_short_last_batch_is_named():
     assert reasons == ["first use", "a mask of rows is new"]
 
 
+@pytest.mark.long
 def test_a_changed_length_warns_once_and_names_it():
     model = sequence_model()
     with pytest.warns(
@@ -33,6 +34,7 @@ def test_a_changed_length_warns_once_and_names_it():
     assert [e.program for e in model.compile_report()] == ["train"] * 4
 
 
+@pytest.mark.long
 def test_a_changed_dtype_warns():
     model = sequence_model()
     model.compile(optimizers.SGD(0.1, momentum=0.9), "mse")
@@ -115,6 +117,7 @@ def test_what_could_not_be_compiled_ahead_is_compiled_by_the_call(monkeypatch):
     ]
 
 
+@pytest.mark.long
 def test_options_of_the_optimizer_leave_evaluate_and_predict():
     model, (x, y) = sequence_model(), batches(4)[0]
     for momentum in (0.5, 0.6, 0.7):

@@ -63,6 +63,7 @@ def windows_of_training(model):
     return windows(traced.jaxpr.jaxpr)
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("4-True-float32", "4-True-mixed_bfloat16")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])

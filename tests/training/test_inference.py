@@ -45,6 +45,7 @@ def test_validation_steps_go_through_all_rows_unless_a_batch_size_is_given(blobs
     assert losses(exburn) != losses(exburn, batch_size=8)
 
 
+@pytest.mark.long
 def test_evaluation_of_fewer_batches_than_steps_warns_and_is_kept():
     model = classifier()
     with pytest.warns(UserWarning, match="ended after 4 of 10"):

@@ -64,6 +64,7 @@ def trained(make, joins, monkeypatch):
     return history.history["loss"], model.get_weights()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [

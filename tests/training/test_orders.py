@@ -33,6 +33,7 @@ def same(one, other):
     )
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("{'resident': False}")
 @pytest.mark.parametrize(
     "options",
@@ -114,6 +115,7 @@ def test_a_compiled_model_begins_anew():
     assert same(fit(one, epochs=1), fit(other, epochs=1))
 
 
+@pytest.mark.long
 def test_a_loader_is_told_the_next_epoch():
     seen, parts = [], make()
 
@@ -153,6 +155,7 @@ def test_files_and_twins_go_on(tmp_path):
     assert same(fit(twin, epochs=1), expected)
 
 
+@pytest.mark.long
 def test_a_further_fit_that_was_interrupted_is_taken_up(tmp_path):
     class Breaks(Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -108,6 +108,7 @@ def test_a_metric_that_learnt_other_shapes_is_built_again():
             assert model.test_on_batch(X[:rows], targets[:rows])[1] == rank
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 def test_a_model_stays_prepared_for_sequences_of_many_lengths(monkeypatch):
     pool = exburn.layers.GlobalAveragePooling1D()

@@ -51,6 +51,7 @@ def test_chunks_change_nothing(blobs, classifier):
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.long
 def test_batch_statistics_leave_padding_out(blobs):
     """BatchNormalization on a ragged batch equals the same rows without padding."""
     x, y = blobs

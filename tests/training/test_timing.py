@@ -41,6 +41,7 @@ def test_waiting_for_data_is_shown(model, pause, shown):
     assert (validated.data_waits[1] > 0.2) is shown  # the first one compiles
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("validates", [False, True])
 def test_the_wait_for_the_very_first_batch_counts(model, validates):
     def batches():

@@ -140,6 +140,7 @@ def test_layers_frozen_before_stay_frozen_after(trained):
     assert model.frozen_layers == ["a"]
 
 
+@pytest.mark.long
 def test_a_head_may_learn_beside_adapters(trained, digits):
     model = trained.clone()
     model.compile("adam", "cross_entropy")
@@ -168,6 +169,7 @@ def test_alpha_scales_the_term(trained, digits):
     np.testing.assert_allclose(changes[1], 8e-3, atol=1e-6)
 
 
+@pytest.mark.long
 def test_layers_get_adapters_one_by_one(digits, tmp_path):
     x, y = digits
     model = make()
@@ -211,6 +213,7 @@ def nested():
     return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(10)])
 
 
+@pytest.mark.long_cases("int8-make")
 @pytest.mark.long_cases("None-make")
 @pytest.mark.parametrize("build", [make, nested, Subclass])
 @pytest.mark.parametrize("dtype", [None, "int8"])

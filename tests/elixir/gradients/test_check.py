@@ -12,6 +12,7 @@ import exburn
 from exburn import layers
 
 
+@pytest.mark.long
 def test_a_step_in_bfloat16_is_what_was_really_moved():
     made = model(layers.Dense(5, "tanh", dtype="bfloat16"), dtype="bfloat16")
     found = exburn.check_gradients(made, (X, Y))

@@ -19,6 +19,7 @@ def smooth():
     return model(layers.Dense(5, "tanh"), layers.Dropout(0.3))
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("numerical-0.0001")
 @pytest.mark.parametrize(
     ("method", "atol"), [("numerical", 1e-4), ("numerical_batch", 3e-3)]
@@ -100,6 +101,7 @@ def test_epsilon_by_dtype():
     assert gradients.default_epsilon("float32", "numerical_batch") < sizes[1]
 
 
+@pytest.mark.long
 def test_a_step_that_a_weight_cannot_hold_is_one_to_the_next_number():
     made = model(dtype="bfloat16")
     found = exburn.compute_gradients(made, (X, Y), method="numerical", epsilon=1e-12)

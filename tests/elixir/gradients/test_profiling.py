@@ -8,6 +8,7 @@ import exburn
 from exburn import layers
 
 
+@pytest.mark.long
 def test_profile_step_changes_nothing():
     made = model(layers.Dense(5, "tanh"))
     before = made.get_weights()

@@ -76,6 +76,7 @@ def test_train_step_by_differences_updates_everything():
     assert one.optimizer.iterations == other.optimizer.iterations == 3
 
 
+@pytest.mark.long
 def test_train_step_takes_options_for_one_step():
     made = model(optimizer=exburn.optimizers.SGD(1.0, momentum=0.0))
     before = made.get_weights()
@@ -88,6 +89,7 @@ def test_train_step_takes_options_for_one_step():
     assert np.sqrt(sum((m**2).sum() for m in moved)) > 0.01
 
 
+@pytest.mark.long
 def test_fit_tells_where_its_time_went():
     import time
 

@@ -62,6 +62,7 @@ def test_json_is_json_and_keeps_every_bit():
     assert exburn.import_params(made, nx, format="json") is made
 
 
+@pytest.mark.long_cases("int4")
 @pytest.mark.long_cases("int8", "float16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "int4"])
 def test_bytes_of_every_dtype(dtype, tmp_path):

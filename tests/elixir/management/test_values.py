@@ -32,6 +32,7 @@ def test_update_params_is_all_or_nothing(model):
     assert made.get_layer("hidden").bias.numpy().tolist() == [1.0] * 6
 
 
+@pytest.mark.long
 def test_clone_shares_nothing():
     one = make(clip_norm=1.0)
     one.fit(X, Y, verbose=0)

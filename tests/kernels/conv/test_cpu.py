@@ -46,6 +46,7 @@ def compute_all(data):
     )(inputs)
 
 
+@pytest.mark.long_cases("pointwise-first", "pointwise-last")
 @pytest.mark.parametrize(
     ("case", "data"),
     [*((case, "last") for case in CASES), *((case, "first") for case in KINDS)],
@@ -72,6 +73,7 @@ def test_rows_stay_apart(case):
     assert not mixes_rows(lambda k, x: ours(x, k), x, beside=k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_sums_of_half_precision_are_taken_in_full(dtype):
     with jax.enable_x64(dtype == "float64"):

@@ -30,6 +30,7 @@ def trained(layer, x):
     return model.get_weights()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [
@@ -69,6 +70,7 @@ def test_depthwise_gradients_in_fit_sum_over_the_window_in_one_kernel():
     assert (reduced(True), reduced(False)) == (1, 0)
 
 
+@pytest.mark.long
 def test_depthwise_outputs_in_fit_are_computed_once():
     x, kernel, given, options = arrays("depthwise")
     ours, _ = both(x, kernel, given, options)

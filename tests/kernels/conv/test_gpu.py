@@ -227,6 +227,7 @@ def trained(make):
     return [*model.get_weights(), model.predict(x, verbose=0)]
 
 
+@pytest.mark.long_cases("dilated-sequence-last", "dilated-sequence-first")
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_values_and_gradients_are_those_of_xla(case, data):
@@ -235,6 +236,11 @@ def test_values_and_gradients_are_those_of_xla(case, data):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long_cases(
+    "dense-image, by channel, strides",
+    "dense-image, by channel, narrow, strides",
+    "dense-sequence, by channel",
+)
 @pytest.mark.parametrize(
     "case",
     [
@@ -283,6 +289,7 @@ def test_a_kernels_gradient_is_that_of_strides():
     assert (spread_inputs(ours), spread_inputs(theirs)) == (1, 2)  # one is the forward
 
 
+@pytest.mark.long_cases("dilated-sequence")
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_derivatives_forward(case):
     for y, along_kernel, along_both in compute_all(differentiated, "last")[case]:
@@ -402,6 +409,7 @@ def test_strides_keep_the_form_of_xla():
     np.testing.assert_array_equal(ours(x, k), theirs(x, k))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make",
     [

@@ -23,6 +23,7 @@ BESIDE_KERAS = [
 ]
 
 
+@pytest.mark.long_cases("Softmax-axes")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

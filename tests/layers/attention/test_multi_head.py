@@ -144,6 +144,7 @@ def test_mask_a_head():
     assert (np.array(scores)[:, 0] < 1).all()
 
 
+@pytest.mark.long
 def test_dropout_drops_weights_in_training():
     layer = layers.MultiHeadAttention(1, 4, dropout=0.5, seed=3)
     _, scores = layer(X, X, return_attention_scores=True)
@@ -171,6 +172,7 @@ def test_errors(case):
         make()
 
 
+@pytest.mark.long
 def test_a_subclass_with_a_cache_runs_as_in_keras():
     """By the names that Keras' layer has for its projections and sizes."""
 

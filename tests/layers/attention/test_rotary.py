@@ -20,6 +20,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, inputs, options = CONTRACT[name]
@@ -41,6 +42,7 @@ def test_rotary_sees_distances():
     np.testing.assert_allclose(given, later, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_rotary_is_its_formula():
     x = data(2, 5, 3, 6)
     angle = np.arange(5)[:, None] / 2.0 * 100.0 ** (-np.arange(3) / 3)

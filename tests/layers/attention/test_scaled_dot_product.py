@@ -19,6 +19,7 @@ def test_positions_that_see_nothing_stay_finite():
         assert np.isfinite(value).all()
 
 
+@pytest.mark.long
 def test_grouped_attend_repeats_heads():
     q, k, v = data(2, 5, 4, 3), data(2, 6, 2, 3, seed=1), data(2, 6, 2, 5, seed=2)
     a = attend(q, k, v, scale=0.5, causal=True)

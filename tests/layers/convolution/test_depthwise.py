@@ -44,6 +44,7 @@ BESIDE_KERAS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", case_names(CONTRACT))
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

@@ -39,6 +39,7 @@ def test_a_state_is_kept_in_training_alone():
     assert [w.trainable for w in layer.weights] == [True] * 4 + [False]
 
 
+@pytest.mark.long
 def test_given_variables_are_those_of_keras():
     linen = Net()
     variables = linen.init(jax.random.key(0), PLANES, training=False)

@@ -90,6 +90,7 @@ def test_shapes_that_do_not_fit(layer, x, text):
     assert any("in layer" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.long_cases("all")
 @pytest.mark.parametrize(
     "which", [(1, 1, 1), (0, 1, 1), (1, 0, 0)], ids=["all", "but the first", "one"]
 )

@@ -108,6 +108,7 @@ def test_maximum_of_integers():
     assert L.MaxPooling2D(3, 1)(x).ravel().tolist() == [10, 11, 14, 15]
 
 
+@pytest.mark.long_cases("Max2")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]
@@ -133,6 +134,7 @@ def test_shapes_that_do_not_fit(layer, x, text):
     assert any("in layer" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.long
 def test_means_of_overlapping_windows_are_sums_along_one_axis_after_the_other():
     pool, x = layers.AveragePooling2D((5, 3), 1, "same"), np.ones((1, 9, 8, 2))
     assert str(jax.make_jaxpr(pool.__call__)(x)).count(" slice[") <= 5 + 3 + 1

@@ -54,6 +54,7 @@ CONFIGS = [
 ]
 
 
+@pytest.mark.long_cases("mul", "pair")
 @pytest.mark.parametrize("nest", NESTS)
 def test_nests(nest):
     build, x, mask = NESTS[nest]
@@ -67,12 +68,14 @@ def test_bidirectional_states():
     assert_same(*both(build), X, initial_state=states)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]
     check_layer(make, x, **options)
 
 
+@pytest.mark.long
 def test_masks_of_the_input_hold_and_are_passed_on():
     class Seen(Layer):
         def call(self, x, mask=None):

@@ -45,6 +45,7 @@ def test_nests(nest):
     assert_same(*both(build), x, **call)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     make, x, options = CONTRACT[name]

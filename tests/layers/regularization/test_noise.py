@@ -91,6 +91,7 @@ def test_dropout_of_nothing_and_of_everything():
     np.testing.assert_array_equal(L.Dropout(1.0)(X, training=True), 0 * X)
 
 
+@pytest.mark.long_cases("GaussianDropout", "GaussianNoise")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

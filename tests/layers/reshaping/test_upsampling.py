@@ -33,6 +33,7 @@ BESIDE_KERAS = [
 ]
 
 
+@pytest.mark.long_cases("UpSampling2D-bilinear")
 @pytest.mark.parametrize("name", case_names(CONTRACT))
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

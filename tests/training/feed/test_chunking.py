@@ -10,6 +10,7 @@ from exburn.training import memory
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
+@pytest.mark.long
 def test_streamed_and_resident_training_give_the_same_weights():
     weights = []
     for resident in (True, False):
@@ -21,6 +22,7 @@ def test_streamed_and_resident_training_give_the_same_weights():
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.long
 def test_the_plan_says_where_the_data_are(model, monkeypatch):
     model.fit(X, Y, validation_data=(X, Y), resident=True, verbose=0)
     places = [d for d in model.explain_plan() if "data" in d.choice]

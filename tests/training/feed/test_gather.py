@@ -15,6 +15,7 @@ from exburn.training.feed.gather import HostGather
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
+@pytest.mark.long
 @pytest.mark.cpu
 def test_the_memory_of_lent_batches_is_used_again(monkeypatch):
     """As on a GPU: chunks in parts, whose memory is free when they were sent."""

@@ -36,6 +36,7 @@ def classifier(*further, join="auto", **compiled):
     return model
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("2", "100")
 @pytest.mark.parametrize("join", ["auto", 2, 5, 100])
 def test_the_same_comes_out(join):
@@ -162,6 +163,7 @@ SEEN = {
 }
 
 
+@pytest.mark.long_cases("sum", "statistics", "random", "regularized")
 @pytest.mark.long_cases("eager")
 @pytest.mark.parametrize("case", SEEN)
 def test_what_would_be_seen_is_not_joined(case):
@@ -226,6 +228,7 @@ def test_functions_of_the_host_see_each_batch(call):
     assert max(seen) == BATCH
 
 
+@pytest.mark.long
 def test_steps_are_batches():
     x, y = arrays()
     model = classifier(join=4)

@@ -47,6 +47,7 @@ def test_a_loaders_error_comes_with_its_own_traceback(model):
     assert "reading batch 3 of epoch 0" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.long
 def test_a_run_that_ends_early_waits_for_one_batch_of_a_slow_loader(model):
     slow, given = Batches(pause=0.1, size=4), []  # sixty batches
 

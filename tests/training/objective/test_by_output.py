@@ -112,6 +112,7 @@ NESTED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.long_cases(
     "dict of lists-<lambda>-None-None0",
     "dict of lists-<lambda>-None-None1",

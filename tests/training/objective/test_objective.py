@@ -8,6 +8,7 @@ import exburn
 from exburn import layers, ops
 
 
+@pytest.mark.long
 def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     x, y = blobs
     onehot = np.eye(3, dtype=np.float32)[y]
@@ -22,6 +23,7 @@ def test_a_scalar_loss_sees_the_last_batch_at_its_own_size(blobs, classifier):
     np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_loss_that_keeps_rows_apart_is_measured_but_not_minimized(blobs, classifier):
     x, y = blobs[0][:50], blobs[1][:50]
     loss = exburn.losses.SparseCategoricalCrossentropy
@@ -67,6 +69,7 @@ def compiled(loss, **options):
     return model
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("function")
 @pytest.mark.parametrize("loss", [noisy, Seeded()], ids=["function", "generator"])
 def test_each_step_draws_anew_and_a_run_is_repeated(loss):

@@ -18,6 +18,7 @@ keras = pytest.importorskip("keras")
 KINDS = pytest.mark.parametrize("kind", ["GPTQConfig", "AWQConfig"])
 
 
+@pytest.mark.long_cases("AWQConfig")
 @KINDS
 def test_what_the_model_shows(trained_on_images, images, kind):
     mode = kind.removesuffix("Config").lower()
@@ -41,6 +42,7 @@ def test_what_the_model_shows(trained_on_images, images, kind):
     assert found["accuracy"] > 0.9
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("-1-GPTQConfig", "24-AWQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24])
@@ -152,6 +154,7 @@ def test_what_is_refused_before_anything_is_copied(options, kind, text, monkeypa
         model.quantize("gptq", config=told)
 
 
+@pytest.mark.long
 def test_layers_that_stay_exact_tell_why():
     tokens = exburn.Input((5,), dtype="int32")
     x = layers.Embedding(9, 8)(tokens)
@@ -165,6 +168,7 @@ def test_layers_that_stay_exact_tell_why():
     assert small.get_layer("out").quantization_mode == "gptq"
 
 
+@pytest.mark.long
 def test_a_computation_in_bfloat16(trained_on_images, images):
     settings = config_on(trained_on_images, images)
     small = trained_on_images.quantize(
@@ -174,6 +178,7 @@ def test_a_computation_in_bfloat16(trained_on_images, images):
     assert small.layers[1].compute_dtype == "bfloat16"
 
 
+@pytest.mark.long_cases("24-AWQConfig", "5-AWQConfig", "-1-AWQConfig")
 @pytest.mark.long_cases("5-GPTQConfig", "-1-GPTQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24, 5])

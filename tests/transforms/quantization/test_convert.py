@@ -11,6 +11,7 @@ from exburn.module.traversal import iter_weights
 from exburn.saving import load_model
 
 
+@pytest.mark.long
 def test_one_layer_is_quantized_in_place(data, tmp_path):
     x, y = data
     model = make(compiled=True)
@@ -49,6 +50,7 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
         layers.Dense(3).quantize("int8")
 
 
+@pytest.mark.long
 @pytest.mark.long_cases("multi_head_attention-2-4")
 @pytest.mark.parametrize(
     "layer, inputs, packed",
@@ -90,6 +92,7 @@ def normalized():
     return exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(3)])
 
 
+@pytest.mark.long
 def test_layers_that_assign_to_their_weights_are_calibrated_and_kept(data, tmp_path):
     model = normalized()
     report = model.quantize("bfloat16", calibration=data[0], dry_run=True)
@@ -101,6 +104,7 @@ def test_layers_that_assign_to_their_weights_are_calibrated_and_kept(data, tmp_p
     assert equal(weights(load_model(tmp_path / "m.exburn")), weights(small))
 
 
+@pytest.mark.long
 def test_a_wrapped_flax_module_is_reported_as_left_alone():
     inner = layers.ModuleLayer(nnx.Linear(64, 32, rngs=nnx.Rngs(0)), name="flax")
     model = exburn.Sequential([exburn.Input((64,)), inner, layers.Dense(64)])

@@ -14,6 +14,7 @@ from tests.transforms.quantization.calibrated import (
 from exburn import errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options, share",
     [

@@ -28,6 +28,7 @@ def test_the_model_itself_stays_and_goes_on_training(trained, data):
     assert found["accuracy"] == pytest.approx(exact["accuracy"], abs=0.1)
 
 
+@pytest.mark.long
 def test_casts_train_and_normalization_stays_in_float32(trained, data):
     small = trained.quantize(jnp.bfloat16)
     dtypes = {path: str(w.dtype) for path, w, _ in iter_weights(small)}
@@ -48,6 +49,7 @@ def test_few_bits_do_not_train_and_say_so(trained, data):
     assert small.trainable_weights == []
 
 
+@pytest.mark.long_cases("int4")
 @pytest.mark.parametrize(
     "dtype",
     [

@@ -36,6 +36,7 @@ def test_int8_dynamic_rounds_rows_of_the_input(zoo):
         np.testing.assert_allclose(outputs[name], want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long_cases("int4", "dynamic")
 @pytest.mark.parametrize("dtype", ["int8", "int4", "float8", "dynamic"])
 def test_a_single_row_by_sums_equals_a_matrix_product(rng, monkeypatch, dtype):
     weight = Parameter(rng.standard_normal((70, 9)).astype(np.float32))
@@ -72,6 +73,7 @@ def test_integer_products_on_a_gpu_sum_a_multiple_of_four_terms(
         assert int(terms) % 4 == 0
 
 
+@pytest.mark.long
 def test_the_gradient_of_dynamic_rounding_is_that_of_the_product(rng):
     weight = Parameter(rng.standard_normal((16, 4)).astype(np.float32))
     small = QuantizedWeight(weight, Scheme("int8", (16, 4), (0,), dynamic=True))

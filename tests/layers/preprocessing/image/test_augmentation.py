@@ -53,6 +53,7 @@ def test_shape_dtype_and_values(name):
         assert not np.allclose(y, BATCH)
 
 
+@pytest.mark.long_cases("MixUp", "RandAugment")
 @pytest.mark.long_cases("AugMix")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_image_has_its_own_parameters(name):
@@ -71,6 +72,9 @@ def test_inference_changes_nothing(name):
     np.testing.assert_allclose(y, x, atol=1e-6)
 
 
+@pytest.mark.long_cases(
+    "RandomPerspective", "RandomElasticTransform", "AugMix", "RandomColorJitter"
+)
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_the_key_decides(name):
     first = augment(one(name), BATCH, seed=2)
@@ -141,6 +145,7 @@ def test_labels_and_masks_follow():
     assert set(np.unique(y["segmentation_masks"])) <= {0, 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MIXING)
 def test_padding_rows_take_no_part(name):
     layer = make(name)

@@ -69,6 +69,7 @@ def test_maps_as_in_keras(name, args, fill_mode, interpolation, golden):
     assert close.mean() > (0.95 if interpolation == "nearest" else 0.999)
 
 
+@pytest.mark.long
 def test_shear():
     shear = L.RandomShear((0.5, 0.5), fill_mode="constant")
     with key_scope(jax.random.key(0)):

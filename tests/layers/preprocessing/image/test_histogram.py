@@ -39,6 +39,7 @@ def test_equalization_as_in_keras(bins, golden):
     np.testing.assert_allclose(layer(X * 255), golden(of_keras), atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -63,6 +64,7 @@ def test_equalization_of_tiles_as_in_keras(options, golden):
     np.testing.assert_allclose(jax.jit(first)(channels_first(X)), moved, atol=1e-5)
 
 
+@pytest.mark.long_cases("ContrastLimitedAdaptiveHistogramEqualization")
 @pytest.mark.long_cases("Equalization")
 @pytest.mark.parametrize("name", ["AutoContrast", "Equalization", CLAHE])
 def test_corrections_are_made_in_inference_too(name):

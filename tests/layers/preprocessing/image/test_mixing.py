@@ -24,6 +24,7 @@ def test_mixing_blends_labels_as_it_blends_images():
             layer({"images": x, "labels": np.arange(8)})
 
 
+@pytest.mark.long
 def test_mixtures_have_the_boxes_of_both():
     layer = L.MixUp(bounding_box_format="xyxy")
     out = layer(WITH_BOXES)["bounding_boxes"]
