@@ -105,7 +105,7 @@ def _processes(
 ) -> Callable[[Iterable[int]], Iterator]:
     name = type(dataset).__name__
 
-    def pickled() -> bytes:
+    def pickle_dataset() -> bytes:
         try:
             return pickle.dumps(dataset)
         except Exception as error:
@@ -125,7 +125,7 @@ def _processes(
         return kept[0]
 
     def fetch(order: Iterable[int]) -> Iterator:
-        pool = pool_with(pickled())
+        pool = pool_with(pickle_dataset())
         try:
             yield from pool.batches(order, dataset.max_queue_size)
         except BrokenProcessPool as error:

@@ -223,12 +223,12 @@ def sizes_that_meet(shapes: list[tuple]) -> list[tuple]:
             if isinstance(size, int) and size != 1:
                 known.setdefault(axis, set()).add(size)
 
-    def met(size: Any, axis: int) -> Any:
+    def meet(size: Any, axis: int) -> Any:
         others = known.get(axis, set())
         return size if isinstance(size, int) or len(others) != 1 else min(others)
 
     return [
-        tuple(met(size, len(shape) - 1 - i) for i, size in enumerate(shape))
+        tuple(meet(size, len(shape) - 1 - i) for i, size in enumerate(shape))
         for shape in shapes
     ]
 
@@ -247,10 +247,10 @@ def meeting(trace: Callable[[list], Any], specs: list, others: list[tuple]) -> A
     try:
         return trace(specs)
     except (TypeError, ValueError):
-        met = sizes_that_meet([*(spec.shape for spec in specs), *others])
+        meet = sizes_that_meet([*(spec.shape for spec in specs), *others])
         alike = [
             jax.ShapeDtypeStruct(shape, spec.dtype)
-            for shape, spec in zip(met, specs, strict=False)
+            for shape, spec in zip(meet, specs, strict=False)
         ]
         if alike == specs:
             raise

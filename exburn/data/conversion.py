@@ -166,7 +166,7 @@ def with_targets_like(
         return dataset
     if isinstance(dataset, ArrayDataset):
         return ArrayDataset.of(now)
-    return dataset.mapped(alike)
+    return dataset.map_batches(alike)
 
 
 def _of_form(array: Any, form: tuple) -> Any:

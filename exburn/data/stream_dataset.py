@@ -111,7 +111,7 @@ class StreamDataset:
             self._waited += time.perf_counter() - start
         return self._ahead[2]
 
-    def waited(self) -> float:
+    def pop_wait(self) -> float:
         """Seconds that ``peek`` has waited for batches since this was asked last."""
         waited, self._waited = self._waited, 0.0
         return waited
@@ -151,7 +151,7 @@ class StreamDataset:
             if self.reiterable and hasattr(source, "close"):
                 source.close()  # type: ignore[attr-defined]
 
-    def mapped(self, function: Callable[[tuple], tuple]) -> StreamDataset:
+    def map_batches(self, function: Callable[[tuple], tuple]) -> StreamDataset:
         """The same stream, with a function of each of its batches.
 
         Args:

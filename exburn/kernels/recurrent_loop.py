@@ -209,11 +209,11 @@ def _call(body: Any, arrays: dict, made: dict, units: int) -> dict[str, Any]:
         shapes[name] = jax.ShapeDtypeStruct(tuple(padded), dtype)
     rows = next(v.shape[a] for v, a in zip(values, axes, strict=True) if a is not None)
 
-    def named(*refs):
+    def run_by_name(*refs):
         body(refs=dict(zip([*arrays, *made], refs, strict=True)))
 
     found = pl.pallas_call(
-        named,
+        run_by_name,
         grid=(rows // _ROWS,),
         in_specs=[spec(v.shape, a) for v, a in zip(values, axes, strict=True)],
         out_specs=[spec(shapes[k].shape, axis) for k, (_, _, axis) in made.items()],

@@ -89,7 +89,7 @@ def encode_dataset(
     def encode(batch: tuple) -> tuple:
         return host.encode(model.nodes, batch[0]), *batch[1:]
 
-    return dataset.mapped(encode)
+    return dataset.map_batches(encode)
 
 
 def _texts(model: Any, x: Any) -> Any:

@@ -235,7 +235,7 @@ class _Cut:
         """
         start, given = len(self.steps), _inner_inputs(node, inner)
 
-        def moved(leaf: Any) -> Any:
+        def move(leaf: Any) -> Any:
             if not isinstance(leaf, _Source):
                 return leaf
             if leaf.step < 0:
@@ -251,11 +251,11 @@ class _Cut:
                 dataclasses.replace(
                     step,
                     target=target,
-                    leaves=tuple(map(moved, step.leaves)),
+                    leaves=tuple(map(move, step.leaves)),
                     name=f"{node.name}/{step.name}",
                 )
             )
-        return [None if v.step < 0 else moved(v) for v in inner.sources]
+        return [None if v.step < 0 else move(v) for v in inner.sources]
 
     def _call_of_inner(
         self,

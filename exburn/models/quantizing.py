@@ -142,7 +142,7 @@ def get_quantization_layer_structure(self: Model, mode: str | None = None) -> An
 
 def _prepare_calibration(model: Model, settings: Settings) -> Calibration | None:
     """What weights are chosen on, checked against the model."""
-    if not settings.calibrated:
+    if not settings.uses_calibration:
         return None
     told = settings.config.quantization_layer_structure
     if told is None:

@@ -42,13 +42,13 @@ def class_weights(
                 f"class_weight[{label!r}] must be a number ≥ 0, received {weight!r}",
             )
 
-    def weighted(batch: tuple) -> tuple:
+    def weigh(batch: tuple) -> tuple:
         x, y, w = batch
         return x, y, _rows(op, y, w, weights)
 
     if isinstance(dataset, StreamDataset):
-        return dataset.mapped(weighted)
-    return ArrayDataset(*weighted(dataset.tree))
+        return dataset.map_batches(weigh)
+    return ArrayDataset(*weigh(dataset.tree))
 
 
 def _check_classes(op: str, weights: Mapping) -> None:

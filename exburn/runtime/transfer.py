@@ -120,7 +120,7 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
     shape = (lead, rows, *array.shape[2:])
     sent: deque[tuple[int, jax.Array]] = deque()
 
-    def arrived() -> tuple[int, np.ndarray]:
+    def fetch() -> tuple[int, np.ndarray]:
         start, part = sent.popleft()
         return start, np.asarray(part).reshape(-1, *array.shape[2:])
 
@@ -134,9 +134,9 @@ def in_parts(array: jax.Array) -> Iterator[tuple[int, np.ndarray]]:
         part = jax.lax.dynamic_slice(array, corner, shape)
         sent.append((step * batch + row, _pin(part)))
         if len(sent) > _UNDER_WAY:
-            yield arrived()
+            yield fetch()
     while sent:
-        yield arrived()
+        yield fetch()
 
 
 def _is_small(leaves: list[Any]) -> bool:

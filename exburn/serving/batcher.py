@@ -343,7 +343,7 @@ class Batcher:
         if not drain:
             self.abandon()
 
-    def forked(self) -> None:
+    def end_in_fork(self) -> None:
         """Ends the batcher in the child of a fork, where no thread runs a batch."""
         self.closing = self._in_child = True
         self._empty()  # another thread may have held the lock

@@ -110,7 +110,7 @@ def _close_all() -> None:
 
 def _after_fork() -> None:
     for serving in list(_open):
-        serving._batcher.forked()
+        serving._batcher.end_in_fork()
     _open.clear()
 
 

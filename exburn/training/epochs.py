@@ -169,7 +169,7 @@ class Epochs:
         """Tells that an epoch begins; returns how many of its batches are done."""
         holder, resume, timing = self.holder, self.resume, self.timing
         feeds = self.feed, self.validation_feed
-        timing.begin(sum(feed.waited() for feed in feeds if feed is not None))
+        timing.begin(sum(feed.pop_wait() for feed in feeds if feed is not None))
         holder.epochs = self._earlier + epoch + 1
         self._hook(self.callbacks.on_epoch_begin, epoch)
         start = 0

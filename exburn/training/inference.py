@@ -63,7 +63,7 @@ def evaluate(
     totals, done, last = prepared.fresh_totals("test"), 0, time.perf_counter()
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
-    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
     with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
@@ -117,7 +117,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
     wanted = callbacks.listens("on_predict_batch_end")
     sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
-    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.waited())
+    chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
     with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:

@@ -282,7 +282,7 @@ class Preparer:
             self.holder.split,
             self.objective,
             self._built_for,
-            self.objective.built(),
+            self.objective.built_parts(),
             self.custom.names(kind),
         )
 

@@ -22,7 +22,7 @@ class Ready:
         seen: What a forward pass told; ``None`` if the module's own step takes it.
         fingerprint, split, objective: The module and its losses, as they were.
         built_for: What the objective was built for.
-        built: What it made for that: ``Objective.built``.
+        built: What it made for that: ``Objective.built_parts``.
         logs: Names of the logs of the module's own step.
     """
 

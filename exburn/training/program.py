@@ -151,7 +151,11 @@ class Program:
         """Begins to compile what was traced since ``start``."""
         traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
-        self._begun = (specs, places), traced, threads.submit(_time, lowered.compile)
+        self._begun = (
+            (specs, places),
+            traced,
+            threads.submit(_time, lowered.compile),
+        )
         threads.shutdown(wait=False)
 
     def finish_compiling(self) -> bool:
@@ -231,14 +235,14 @@ class Programs:
         if name not in self._further:
             function, steps = make(), self.steps
 
-            def traced(*args):
+            def run_traced(*args):
                 with steps.tracing(name):
                     return function(*args)
 
             self._further[name] = function
             if not steps.eager:
                 options = self._options(False)
-                made = jax.jit(_with_name(traced, name), compiler_options=options)
+                made = jax.jit(_with_name(run_traced, name), compiler_options=options)
                 self._further[name] = made
         return self._further[name]
 

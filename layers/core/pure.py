@@ -147,13 +147,13 @@ class _Drawn:
         self.values: dict[tuple[str, int], jax.Array] = {}
 
     def initializer(self, kind: str, number: int) -> Callable:
-        def initialized(shape, dtype=None):
+        def initialize(shape, dtype=None):
             if (kind, number) not in self.values:
                 self._make()
             # A weight has its own array then: none is kept twice.
             return self.values.pop((kind, number)).astype(dtype)
 
-        return initialized
+        return initialize
 
     def _make(self) -> None:
         with jax.ensure_compile_time_eval():

@@ -302,6 +302,14 @@ def check(way, kind, reference, called):
     return model
 
 
+def one_in_ci(cases, count=1):
+    """The cases; those behind the first few are longest."""
+    return [
+        case if at < count else pytest.param(case, marks=pytest.mark.longest)
+        for at, case in enumerate(cases)
+    ]
+
+
 @pytest.mark.long_cases("two_paths", "a_dict", "weights_by_hand")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_it_trains_as_the_plain_model(way, reference):
@@ -310,21 +318,21 @@ def test_it_trains_as_the_plain_model(way, reference):
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", KINDS[1:], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", one_in_ci(KINDS[1:]), ids=lambda kind: kind.__name__)
 def test_a_function_trains_as_the_plain_model(way, kind, reference):
     check(way, kind, reference, called=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", one_in_ci(KINDS), ids=lambda kind: kind.__name__)
 def test_it_is_built_by_fit(way, kind, reference):
     check(way, kind, reference, called=False)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", one_in_ci(KINDS), ids=lambda kind: kind.__name__)
 def test_copies_have_weights_of_their_own(way, kind):
     model = kind(way)
     model(X)
@@ -725,7 +733,7 @@ class Hidden(keras.Model):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", one_in_ci(range(24), 8))
 def test_random_ways(seed, reference, tmp_path):
     model = check(seed, Hidden, reference, called=bool(seed % 2))
     before = model.predict(X, verbose=0)

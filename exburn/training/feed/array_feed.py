@@ -187,7 +187,7 @@ class ArrayFeed:
         count = jax.tree.map(spec_like, count)
         return Chunk(data, index, count, steps, samples, grouped)
 
-    def waited(self) -> float:
+    def pop_wait(self) -> float:
         """Seconds spent before the first epoch: none, the arrays are there."""
         return 0.0
 

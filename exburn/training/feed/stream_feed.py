@@ -146,9 +146,9 @@ class StreamFeed:
             finally:
                 over.set()
 
-    def waited(self) -> float:
+    def pop_wait(self) -> float:
         """Seconds spent before the first epoch, waiting for its first batch."""
-        return self.dataset.waited()
+        return self.dataset.pop_wait()
 
     def close(self) -> None:
         """Ends what was kept for a later epoch: threads, memory, an open loader."""

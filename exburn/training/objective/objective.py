@@ -146,7 +146,7 @@ class Objective:
             self.terms.sort(key=lambda t: order[self.output_names[t.output]])
         self._built_for = form, probabilities
 
-    def built(self) -> dict[str, Any]:
+    def built_parts(self) -> dict[str, Any]:
         """What was made of the last shapes; for ``recall``."""
         return {name: vars(self)[name] for name in _BUILT}
 

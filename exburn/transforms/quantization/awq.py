@@ -33,7 +33,7 @@ def round_by_awq(
         scales = np.maximum(largest ** np.float32(point / points), np.float32(1e-4))
         middle = np.sqrt(scales.max() * scales.min())
         scales = scales / np.maximum(middle, np.float32(1e-8))
-        blocks = scheme.grouped(exact * scales)
+        blocks = scheme.group_rows(exact * scales)
         grid = Grid.of(blocks, scheme.bits)
         whole = grid.round(blocks)
         read = grid.read(whole).reshape(scheme.rows, -1)[:, : scheme.columns]

@@ -82,7 +82,7 @@ def quantize_layer(layer: Any, mode: Any, config: Any, block_size: int | None) -
     """Packs the weights of one layer and of those inside of it, in place."""
     op = f"{layer.name}.quantize"
     settings = Settings.of(mode, block_size, None, config, op=op)
-    if settings.calibrated:
+    if settings.uses_calibration:
         raise ArgumentError(
             op,
             f"mode {settings.dtype!r} needs the data that the layer gets in a model",

@@ -56,7 +56,7 @@ def round_by_gptq(
     def grid_of(rows: np.ndarray) -> Grid:
         return Grid.of(rows, scheme.bits, symmetric, per_channel)
 
-    grid = grid_of(scheme.grouped(exact))
+    grid = grid_of(scheme.group_rows(exact))
     scale, zero = np.array(grid.scale), np.array(grid.zero)
     whole = np.zeros((scheme.rows, scheme.blocks * scheme.size), np.float32)
     left = np.ascontiguousarray(exact.T[order])  # an input's weights lie together

@@ -263,7 +263,7 @@ def _packed_target(path, layer, settings, layers, reached=True):
         reason = f"no rule for {type(layer).__name__}"
     elif not reached:
         reason = "in no block of sequential_blocks, or inside of a loop"
-    elif settings.calibrated and (why := _why_exact(layer)) is not None:
+    elif settings.uses_calibration and (why := _why_exact(layer)) is not None:
         reason = why
     else:
         for name, summed in rule.items():

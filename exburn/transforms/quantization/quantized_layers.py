@@ -43,7 +43,7 @@ class LowRank:
         return self.alpha / self.rank
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_axes(self) -> tuple[int, ...]:
         return tuple(i for i in range(len(self.shape)) if i not in self.summed)
 
     @property
@@ -52,12 +52,12 @@ class LowRank:
 
     @property
     def b_shape(self) -> tuple[int, ...]:
-        return (self.rank, *(self.shape[i] for i in self.kept))
+        return (self.rank, *(self.shape[i] for i in self.kept_axes))
 
     def delta(self, a: Any, b: Any) -> Any:
         """The term in the weight's own shape."""
         term = jnp.tensordot(a, b, 1) * self.scale
-        return term.transpose(np.argsort(self.summed + self.kept))
+        return term.transpose(np.argsort(self.summed + self.kept_axes))
 
 
 class AnyStandIn(Layer):

@@ -79,13 +79,13 @@ class Scheme:
         return f"{self.dtype} dynamic" if self.dynamic else self.dtype
 
     @functools.cached_property
-    def kept(self) -> tuple[int, ...]:
+    def kept_axes(self) -> tuple[int, ...]:
         """Axes that are not summed over."""
         return tuple(i for i in range(len(self.shape)) if i not in self.summed)
 
     @property
     def rows(self) -> int:
-        return math.prod(self.shape[i] for i in self.kept)
+        return math.prod(self.shape[i] for i in self.kept_axes)
 
     @property
     def columns(self) -> int:
@@ -149,14 +149,14 @@ class Scheme:
     # ------------------------------------------------------------------ on the host
     def matrix(self, weight: Any) -> np.ndarray:
         """An exact weight as the matrix that is stored: ``[rows, columns]``."""
-        matrix = np.asarray(weight).transpose(self.kept + self.summed)
+        matrix = np.asarray(weight).transpose(self.kept_axes + self.summed)
         return matrix.reshape(self.rows, self.columns)
 
     def encode(self, weight: Any) -> tuple[np.ndarray, ...]:
         """The parts of an exact weight: values and scales, and what a method has."""
         matrix = self.matrix(weight)
         if self.method is not None:
-            blocks = self.grouped(matrix.astype(np.float32))
+            blocks = self.group_rows(matrix.astype(np.float32))
             with np.errstate(invalid="ignore"):  # of NaN; the scale tells
                 grid = Grid.of(blocks, self.bits)
                 return self.pack(grid.round(blocks), grid)
@@ -170,7 +170,7 @@ class Scheme:
                 values[part], scale[part] = self._encode_rows(rows)
         return values, scale
 
-    def grouped(self, matrix: np.ndarray) -> np.ndarray:
+    def group_rows(self, matrix: np.ndarray) -> np.ndarray:
         """Rows in blocks, with zeros behind them: ``[rows, blocks, size]``."""
         missing = self.blocks * self.size - self.columns
         rows = np.pad(matrix, ((0, 0), (0, missing)))
@@ -193,7 +193,7 @@ class Scheme:
 
     def _encode_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.dtype == "int4":
-            rows = self.grouped(rows)
+            rows = self.group_rows(rows)
             at = np.abs(rows).argmax(-1)[..., None]
             scale = _round_up(np.take_along_axis(rows, at, -1)[..., 0] / -8)
         else:
@@ -239,9 +239,9 @@ class Scheme:
 
     def decode(self, *parts: Any, dtype: Any = None) -> Any:
         """The weight, in its own shape."""
-        sizes = [self.shape[i] for i in self.kept + self.summed]
+        sizes = [self.shape[i] for i in self.kept_axes + self.summed]
         matrix = self.decode_rows(*parts, dtype=dtype or self.exact).reshape(sizes)
-        return matrix.transpose(np.argsort(self.kept + self.summed))
+        return matrix.transpose(np.argsort(self.kept_axes + self.summed))
 
     def decode_rows(self, *parts: Any, dtype: Any) -> Any:
         """Rows ``[…, columns]`` of parts that begin with any axes instead of rows."""

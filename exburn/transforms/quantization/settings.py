@@ -192,7 +192,7 @@ class Settings:
         return dataclasses.replace(found, scales=record.get("scales", found.scales))
 
     @property
-    def calibrated(self) -> bool:
+    def uses_calibration(self) -> bool:
         """Whether weights are chosen on data."""
         return self.dtype in CALIBRATED
 
@@ -206,7 +206,7 @@ class Settings:
     ) -> Scheme:
         """How a weight of this shape is stored."""
         stored = self.dtype.removesuffix("_dynamic")
-        if self.calibrated:
+        if self.uses_calibration:
             stored = "int8" if self.bits == 8 else "int4"
         return Scheme(
             stored,
@@ -216,7 +216,7 @@ class Settings:
             self.dtype == "int8_dynamic",
             jnp.dtype(dtype).name,
             self.scales,
-            self.dtype if self.calibrated else None,
+            self.dtype if self.uses_calibration else None,
             self.bits,
         )
 
@@ -229,7 +229,7 @@ def config_of(settings: Settings, before: Any = None) -> QuantizationConfig | No
         before: The configuration that a layer has, which is kept if it is of a mode
             whose settings do not tell all of it.
     """
-    if settings.calibrated:
+    if settings.uses_calibration:
         kind, given = CALIBRATED[settings.dtype], settings.config
         if given is not None:  # without data and layers, which a file cannot hold
             told = {**given.get_config(), "quantization_layer_structure": None}
