@@ -54,9 +54,9 @@ def module_of(path: Path, root: Path) -> str:
 
 
 def root_entries(root: Path) -> list[str]:
-    """What one sees in the package's folder."""
+    """The public names and rooms in the package's folder."""
     names = {path.name for path in (root / "exburn").iterdir()}
-    return sorted(name for name in names if not name.startswith("__pycache__"))
+    return sorted(names - {"__init__.py", "__pycache__", "py.typed"})
 
 
 def imports(root: Path) -> dict[str, set[str]]:
