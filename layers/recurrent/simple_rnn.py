@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import jax.numpy as jnp
+
 from exburn.core.registry import register_builtin
 from exburn.layers.recurrent.cell import RecurrentCell, apply_mask
 from exburn.layers.recurrent.loop import Step, all_known
@@ -32,7 +34,9 @@ class SimpleRNNStep(Step):
 
     def finish(self, z, states):
         z = z[0] if isinstance(z, tuple) else z
-        return (self.activation(z).astype(states[0].dtype),)
+        dtype = states[0].dtype  # Triton has no tanh of 16 bits
+        wide = jnp.promote_types(dtype, jnp.float32)
+        return (self.activation(z.astype(wide)).astype(dtype),)
 
 
 @register_builtin
