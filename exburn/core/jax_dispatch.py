@@ -91,7 +91,7 @@ def function_named(name: str) -> Callable | None:
     """The function that ``name_of`` gave that name: from a closed list, no import.
 
     Example:
-        >>> named("jax.numpy.tanh") is original(jax.numpy.tanh), named("jax.numpy.load")
+        >>> function_named("jax.numpy.tanh") is original(jax.numpy.tanh), function_named("jax.numpy.load")
         (True, None)
     """
     return _table().get(name)

@@ -16,7 +16,7 @@ def value_scope(variable: contextvars.ContextVar, value: _T) -> Iterator[_T]:
 
     Example:
         >>> depth = contextvars.ContextVar("depth", default=0)
-        >>> with scoped(depth, 1):
+        >>> with value_scope(depth, 1):
         ...     depth.get()
         1
         >>> depth.get()

@@ -201,7 +201,7 @@ def canonical_spec(spec: Any) -> jax.ShapeDtypeStruct:
     JAX warns where it would trace 64 bits as 32.
 
     Example:
-        >>> held(jax.ShapeDtypeStruct((2,), np.dtype("int64")))
+        >>> canonical_spec(jax.ShapeDtypeStruct((2,), np.dtype("int64")))
         ShapeDtypeStruct(shape=(2,), dtype=int32)
     """
     dtype = jax.dtypes.canonicalize_dtype(spec.dtype, allow_extended_dtype=True)

@@ -34,7 +34,7 @@ def standardize(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> jax.Arra
         The shape of ``x``.
 
     Example:
-        >>> standardized(jnp.array([[1.0, 3.0]]), (1,), 0.0).tolist()
+        >>> standardize(jnp.array([[1.0, 3.0]]), (1,), 0.0).tolist()
         [[-1.0, 1.0]]
     """
     return (_frugal if memory_bound(x) else _shared)(x, axes, epsilon)

@@ -228,7 +228,7 @@ def unsqueeze_to(op: str, what: str, x: jax.Array, like: jax.Array) -> jax.Array
     the last axis.
 
     Example:
-        >>> unsqueezed("mse", "mask", jnp.ones(2), jnp.ones((2, 5))).shape
+        >>> unsqueeze_to("mse", "mask", jnp.ones(2), jnp.ones((2, 5))).shape
         (2, 1)
     """
     given = x

@@ -36,7 +36,7 @@ def device_constant(value: Any, dtype: Any = "int32") -> jax.Array:
         dtype: Their type.
 
     Example:
-        >>> kept(3) is kept(3), kept((3,)).shape, kept((True,), "bool").dtype.name
+        >>> device_constant(3) is device_constant(3), device_constant((3,)).shape, device_constant((True,), "bool").dtype.name
         (True, (1,), 'bool')
     """
     return _cached_constant(value, dtype, chosen_device())

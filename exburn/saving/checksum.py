@@ -14,7 +14,7 @@ def seal(data: bytes | bytearray) -> bytes:
     """The bytes, and their digest.
 
     Example:
-        >>> len(sealed(b"program")), bytes(checked(sealed(b"program")))
+        >>> len(seal(b"program")), bytes(unseal(seal(b"program")))
         (53, b'program')
     """
     return bytes(data) + _MARK + hashlib.sha256(data).digest()

@@ -181,9 +181,9 @@ def _summed_axes(into: str, kernel: str, out: str) -> int:
     """Axes that are summed over, if last in the input and first in the kernel; or 0.
 
     Example:
-        >>> _summed("...nh", "nho", "...o"), _summed("abc", "cd", "abd")
+        >>> _summed_axes("...nh", "nho", "...o"), _summed_axes("abc", "cd", "abd")
         (2, 1)
-        >>> _summed("abc", "bd", "acd"), _summed("b...", "bc", "c...")
+        >>> _summed_axes("abc", "bd", "acd"), _summed_axes("b...", "bc", "c...")
         (0, 0)
     """
     size = next((n for n, c in enumerate(kernel) if c not in into), len(kernel))

@@ -235,9 +235,9 @@ def choose_unroll(forward: Cost, platform: str, training: bool = True) -> int:
         training: Whether there are updates.
 
     Example:
-        >>> unrolled(Cost(kernels=12), "gpu"), unrolled(Cost(kernels=300), "gpu")
+        >>> choose_unroll(Cost(kernels=12), "gpu"), choose_unroll(Cost(kernels=300), "gpu")
         (4, 1)
-        >>> unrolled(Cost(kernels=100, tables=10**8), "gpu")
+        >>> choose_unroll(Cost(kernels=100, tables=10**8), "gpu")
         4
     """
     if platform == "cpu":
@@ -263,9 +263,9 @@ def choose_merged_batches(forward: Cost, batches: int, platform: str) -> int:
         platform: ``"cpu"``, ``"gpu"`` …
 
     Example:
-        >>> [joined(Cost(elements=1e4), n, "gpu") for n in (8, 68, 130, 1875)]
+        >>> [choose_merged_batches(Cost(elements=1e4), n, "gpu") for n in (8, 68, 130, 1875)]
         [1, 8, 16, 16]
-        >>> joined(Cost(elements=1e9), 1875, "gpu")
+        >>> choose_merged_batches(Cost(elements=1e9), 1875, "gpu")
         1
     """
     if batches < _FEWEST_JOINED:
@@ -289,9 +289,9 @@ def balance_length(steps: int, most: int) -> int:
     of a real one.
 
     Example:
-        >>> balanced(1875, 64), balanced(1875, 2048)
+        >>> balance_length(1875, 64), balance_length(1875, 2048)
         (75, 1875)
-        >>> balanced(1871, 64)  # a prime: 26 chunks of 72, with one empty step
+        >>> balance_length(1871, 64)  # a prime: 26 chunks of 72, with one empty step
         72
     """
     if steps <= most:
@@ -311,7 +311,7 @@ def choose_length(steps: int, most: int) -> int:
         most: Longest chunk.
 
     Example:
-        >>> shared(512, 222), shared(32, 5), shared(1875, 222), shared(33, 2048)
+        >>> choose_length(512, 222), choose_length(32, 5), choose_length(1875, 222), choose_length(33, 2048)
         (128, 4, 112, 40)
     """
     longest = min(bucket(steps), most)
@@ -335,7 +335,7 @@ def fit_groups(steps: int, group: int) -> int:
         be a single step, or a group would be much longer than the planned chunk.
 
     Example:
-        >>> grouped(64, 3), grouped(3, 8), grouped(1, 2), grouped(2, 100)
+        >>> fit_groups(64, 3), fit_groups(3, 8), fit_groups(1, 2), fit_groups(2, 100)
         (63, 8, 0, 0)
     """
     if steps == 1 or group > 8 * steps:

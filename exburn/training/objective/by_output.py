@@ -64,7 +64,7 @@ def flatten_nested(what: str, tree: Any, form: Any) -> list[Any]:
         DataError: It is nested in another way.
 
     Example:
-        >>> flattened("loss", {"q": "mse", "p": ["mae", None]}, {"p": [1, 2], "q": [3]})
+        >>> flatten_nested("loss", {"q": "mse", "p": ["mae", None]}, {"p": [1, 2], "q": [3]})
         ['mae', None, 'mse']
     """
     if not _holds_more(form):
@@ -92,7 +92,7 @@ def unused_name(name: str, taken: set[str]) -> str:
 
     Example:
         >>> taken = {"mae"}
-        >>> unused("mae", taken), unused("mae", taken)
+        >>> unused_name("mae", taken), unused_name("mae", taken)
         ('mae_1', 'mae_2')
     """
     free, i = name, 0

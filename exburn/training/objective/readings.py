@@ -57,7 +57,7 @@ def pack(values: Mapping[str, Any]) -> Readings:
     """The values as a compiled program returns them.
 
     Example:
-        >>> packed({"loss": jnp.float32(0.5), "hits": jnp.arange(2)}).read()
+        >>> pack({"loss": jnp.float32(0.5), "hits": jnp.arange(2)}).read()
         {'loss': 0.5, 'hits': array([0, 1], dtype=int32)}
     """
     small = {
