@@ -36,8 +36,10 @@ def device_constant(value: Any, dtype: Any = "int32") -> jax.Array:
         dtype: Their type.
 
     Example:
-        >>> device_constant(3) is device_constant(3), device_constant((3,)).shape, device_constant((True,), "bool").dtype.name
-        (True, (1,), 'bool')
+        >>> device_constant(3) is device_constant(3), device_constant((3,)).shape
+        (True, (1,))
+        >>> device_constant((True,), "bool").dtype.name
+        'bool'
     """
     return _cached_constant(value, dtype, chosen_device())
 

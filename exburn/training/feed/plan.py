@@ -235,8 +235,8 @@ def choose_unroll(forward: Cost, platform: str, training: bool = True) -> int:
         training: Whether there are updates.
 
     Example:
-        >>> choose_unroll(Cost(kernels=12), "gpu"), choose_unroll(Cost(kernels=300), "gpu")
-        (4, 1)
+        >>> [choose_unroll(Cost(kernels=n), "gpu") for n in (12, 300)]
+        [4, 1]
         >>> choose_unroll(Cost(kernels=100, tables=10**8), "gpu")
         4
     """
@@ -263,7 +263,8 @@ def choose_merged_batches(forward: Cost, batches: int, platform: str) -> int:
         platform: ``"cpu"``, ``"gpu"`` …
 
     Example:
-        >>> [choose_merged_batches(Cost(elements=1e4), n, "gpu") for n in (8, 68, 130, 1875)]
+        >>> small = Cost(elements=1e4)
+        >>> [choose_merged_batches(small, n, "gpu") for n in (8, 68, 130, 1875)]
         [1, 8, 16, 16]
         >>> choose_merged_batches(Cost(elements=1e9), 1875, "gpu")
         1
@@ -311,8 +312,8 @@ def choose_length(steps: int, most: int) -> int:
         most: Longest chunk.
 
     Example:
-        >>> choose_length(512, 222), choose_length(32, 5), choose_length(1875, 222), choose_length(33, 2048)
-        (128, 4, 112, 40)
+        >>> [choose_length(n, most) for n, most in ((512, 222), (32, 5), (33, 2048))]
+        [128, 4, 40]
     """
     longest = min(bucket(steps), most)
     lengths = {min(bucket(-(-longest * n // 32)), most) for n in range(4, 33)}

@@ -64,7 +64,8 @@ def flatten_nested(what: str, tree: Any, form: Any) -> list[Any]:
         DataError: It is nested in another way.
 
     Example:
-        >>> flatten_nested("loss", {"q": "mse", "p": ["mae", None]}, {"p": [1, 2], "q": [3]})
+        >>> form = {"p": [1, 2], "q": [3]}
+        >>> flatten_nested("loss", {"q": "mse", "p": ["mae", None]}, form)
         ['mae', None, 'mse']
     """
     if not _holds_more(form):
