@@ -54,6 +54,7 @@ def test_every_recording_is_of_a_test_that_is_there():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_keras_gives_what_is_recorded():
     chosen = []
     for file in FILES:

@@ -51,6 +51,7 @@ def lines(*command):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.nightly
 def test_a_save_and_prune_that_is_hit():
     """Native operations included: 0 lost, 0 bad listings, 0 litter after opening."""
     rows = [

@@ -86,7 +86,7 @@ if __name__ == "__main__":
     print("fine")
 """
     script = "import sys; sys.argv = ['x']\n" + code
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parents[1])])
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"},
