@@ -1,5 +1,6 @@
 """How tests compile: each program once, and all but the slow ones fast, not well."""
 
+import collections
 import datetime
 import gc
 import os
@@ -103,6 +104,7 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
     _mark_long_cases(items, whole)
+    _mark_further_cases(items)
 
 
 def _values(item):
@@ -127,6 +129,16 @@ def _mark_long_cases(items, whole):
     unknown = {name: ids for name, ids in unknown.items() if ids}
     if whole and unknown:
         raise pytest.UsageError(f"long_cases names cases that are not there: {unknown}")
+
+
+def _mark_further_cases(items):
+    """Leaves out of CI what is behind the first two cases of a long function."""
+    seen = collections.Counter()
+    for item in items:
+        if _marks(item) & {"long", "longest", "slow"} == {"long"}:
+            seen[_function(item.nodeid)] += 1
+            if seen[_function(item.nodeid)] > 2:
+                item.add_marker("longest")
 
 
 def _function(nodeid):
