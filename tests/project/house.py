@@ -196,7 +196,10 @@ def main() -> None:
     modules = [p for p in files if p.name != "__init__.py"]
     print(f"entries of exburn/: {len(entries)}")
     print(f"longest chain of imports: {len(chain)} modules")
-    print(f"frames from Model.fit to a layer: {len(frames)}")
+    model = next((i for i, f in enumerate(frames) if "call_arrays" in f), len(frames))
+    host = next((i for i, f in enumerate(frames) if f.startswith("steps.py")), 0)
+    print(f"frames from Model.fit to the model's call: {model + 1}, {host} on the host")
+    print(f"frames from Model.fit to a layer in a Sequential: {len(frames)}")
     for name, mixins in bases(root).items():
         print(f"bases of {name}: {len(mixins)} ({', '.join(mixins)})")
     print(f"product code: {len(files)} files, {lines} lines")
