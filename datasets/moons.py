@@ -49,7 +49,7 @@ def load_data(
     test_split: float = 0.2,
     seed: int | None = 0,
 ) -> Split:
-    """The same, split into training and test points.
+    """Generated points, split into training and test points.
 
     Args:
         samples: Number of points, both parts together.

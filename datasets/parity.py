@@ -57,7 +57,7 @@ def load_data(
     test_split: float = 0.2,
     seed: int | None = 0,
 ) -> Split:
-    """The same, split into training and test rows.
+    """Generated rows, split into training and test rows.
 
     Args:
         samples: Number of rows, both parts together.

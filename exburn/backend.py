@@ -74,7 +74,7 @@ def get_uid(prefix: str = "") -> int:
 
 
 def is_float_dtype(dtype: Any) -> bool:
-    """Whether it is a floating dtype.
+    """Whether a dtype is a floating one.
 
     Example:
         >>> is_float_dtype("bfloat16"), is_float_dtype("int8")
@@ -84,7 +84,7 @@ def is_float_dtype(dtype: Any) -> bool:
 
 
 def is_int_dtype(dtype: Any) -> bool:
-    """Whether it is an integer dtype, signed or not.
+    """Whether a dtype is an integer one, signed or not.
 
     Example:
         >>> is_int_dtype("uint8"), is_int_dtype("bool")
@@ -94,7 +94,7 @@ def is_int_dtype(dtype: Any) -> bool:
 
 
 def is_keras_tensor(x: Any) -> bool:
-    """Whether it is a symbol: a tensor of a functional model under construction.
+    """Whether a value is a symbol: a tensor of a functional model under construction.
 
     Example:
         >>> is_keras_tensor(jnp.ones(2))

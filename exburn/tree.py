@@ -33,7 +33,7 @@ class MAP_TO_NONE:
 
 
 def is_nested(structure: Any) -> bool:
-    """Whether it is a list, a tuple or a dict.
+    """Whether a value is a list, a tuple or a dict.
 
     Example:
         >>> is_nested([1]), is_nested("ab")
@@ -202,7 +202,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 
 
 def lists_to_tuples(structure: Any) -> Any:
-    """The same with tuples instead of lists.
+    """A tree with tuples instead of lists.
 
     Example:
         >>> lists_to_tuples([1, {"k": [2]}])

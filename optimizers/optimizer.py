@@ -501,7 +501,7 @@ class Optimizer(abc.ABC):
     # ------------------------------------------------------------------ lists
     @property
     def built(self) -> bool:
-        """Whether it has a state: of ``build``, or of a model that it trains."""
+        """Whether there is a state: of ``build``, or of a model that is trained."""
         has_state = self._lists is not None or self._live.state is not None
         return has_state and self._pass is None
 

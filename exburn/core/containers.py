@@ -22,7 +22,7 @@ _PARTS = (nnx.Module, nnx.Variable, np.ndarray, jax.Array)
 
 
 def may_hold_parts(value: Any) -> bool:
-    """Whether it is a container with a part in it, or one that may get some.
+    """Whether a value is a container with a part in it, or one that may get some.
 
     Example:
         >>> may_hold_parts([[np.ones(2)], 1]), may_hold_parts([]), may_hold_parts([1])
@@ -87,7 +87,7 @@ def entries(container: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def in_order(value: Any) -> Any:
-    """The same, with dicts that keep their order in copies that flax makes.
+    """A structure with dicts that keep their order in copies that flax makes.
 
     It sorts the keys of plain ones, as JAX does, and knows no lists of other classes.
 

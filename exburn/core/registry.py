@@ -222,7 +222,7 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
 
 
 def custom_class(config: Mapping[str, Any]) -> Any:
-    """The same among what the user has registered or passed; ``None`` if it is not.
+    """A class among what the user has registered or passed; ``None`` if it is not.
 
     Example:
         >>> custom_class({"class_name": "Dense"}) is None

@@ -184,7 +184,7 @@ def specs_of(shapes: Any, dtype: Any) -> Any:
 
 
 def is_shape(value: Any) -> bool:
-    """Whether it is one shape, and no list of shapes.
+    """Whether a value is one shape, and no list of shapes.
 
     Example:
         >>> is_shape((None, 3)), is_shape([(2, 3), (2,)])
@@ -330,7 +330,7 @@ def _trace(run: Callable, specs: list) -> Any:
 
 
 def _of_jax(error: ExBurnError) -> bool:
-    """Whether it says of shapes what JAX did."""
+    """Whether an error says of shapes what JAX did."""
     caused = isinstance(error.__cause__, TypeError | ValueError)
     return isinstance(error, ShapeError) and caused
 

@@ -227,7 +227,7 @@ class _capturing:
             ctx.captured = {p: [] for p in self.paths} | (ctx.captured or {})
 
     def __exit__(self, *_: object) -> None:
-        """They stay in the pass, for the loss."""
+        """Leaves the outputs in the pass, for the loss."""
 
 
 def _check_alike(teacher: Any, student: Any) -> None:

@@ -12,7 +12,7 @@ from exburn.errors import ArgumentError, DataError, require
 
 
 def is_core_ml(model: Any) -> bool:
-    """Whether it is a model of coremltools."""
+    """Whether a value is a model of coremltools."""
     return type(model).__module__.startswith("coremltools.")
 
 

@@ -17,7 +17,7 @@ BATCH = 32  # rows where the caller says nothing, as in model.predict
 
 
 def is_linen(model: Any) -> bool:
-    """Whether it is a ``flax.linen`` module; never imports linen."""
+    """Whether a value is a ``flax.linen`` module; never imports linen."""
     linen = sys.modules.get("flax.linen")
     return linen is not None and isinstance(model, linen.Module)
 

@@ -32,7 +32,7 @@ _DTYPES = {
 
 
 def is_session(model: Any) -> bool:
-    """Whether it is an ``onnxruntime.InferenceSession``."""
+    """Whether a value is an ``onnxruntime.InferenceSession``."""
     kind = type(model)
     return kind.__module__.startswith("onnxruntime.") and hasattr(model, "get_inputs")
 

@@ -20,7 +20,7 @@ from exburn.saving.checksum import unseal
 
 
 def is_exported(model: Any) -> bool:
-    """Whether it is a ``jax.export.Exported``."""
+    """Whether a value is a ``jax.export.Exported``."""
     from jax import export
 
     return isinstance(model, export.Exported)

@@ -123,7 +123,7 @@ def _entry(model: Model, target: str | int) -> dict[str, Any]:
 
 
 def input_entry(symbol: Symbol, name: str) -> dict[str, Any]:
-    """The same of an input; a symbol from inside another model has no layer."""
+    """An input as a file has it; a symbol from inside another model has no layer."""
     layer = input_layer(symbol)
     shape, dtype = public_shape(symbol.shape), symbol.dtype
     config = {"batch_shape": shape, "dtype": dtype, "name": name}

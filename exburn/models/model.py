@@ -378,7 +378,7 @@ class Model(Layer):
                 del layer._meta.value.calls[count:]
 
     def set_weights(self, weights: Any) -> None:
-        """As of a layer; while another thread trains the model they would be lost.
+        """Sets all weights; while another thread trains the model they would be lost.
 
         Raises:
             BusyError: The model is being trained, and this is not in a hook.
@@ -627,7 +627,7 @@ class Model(Layer):
 
     @property
     def run_eagerly(self) -> bool:
-        """Whether it runs operation by operation, to debug with prints; can be set."""
+        """Whether the model runs without being compiled, to debug; can be set."""
         trainer = self._run.value.trainer
         return trainer is not None and trainer.preparer.eager
 

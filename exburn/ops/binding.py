@@ -49,7 +49,7 @@ def tensor(value: Any) -> Any:
 
 
 def tensors(value: Any) -> Any:
-    """The same for each element of a list; one array may stand for a list."""
+    """Array arguments for each element of a list; one array may stand for a list."""
     if isinstance(value, list | tuple):
         return type(value)(map(tensor, value))
     return tensor(value)

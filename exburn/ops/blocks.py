@@ -164,7 +164,7 @@ def space_to_depth(x, block_size, data_format="channels_last"):
 
 
 def _check_blocks(op: str, block, x, axes: list[int], what: str) -> None:
-    """That the axes' sizes are multiples of a block, or of its pixels if one axis."""
+    """Checks that sizes are multiples of a block, or of its pixels if one axis."""
     check_count(op, "block_size", block)
     unit = block**2 if len(axes) == 1 else block
     sizes = [x.shape[axis] for axis in axes] if x.ndim == 4 else [None]

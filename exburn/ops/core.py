@@ -98,7 +98,7 @@ def dtype(x):
 
 
 def is_tensor(x) -> bool:
-    """Whether it is a JAX array.
+    """Whether a value is a JAX array.
 
     Example:
         >>> is_tensor(jnp.ones(2)), is_tensor([1.0])

@@ -109,7 +109,7 @@ def _devices(array: jax.Array) -> str:
 
 
 def _speaks_of_devices(error: BaseException | None) -> bool:
-    """Whether it is JAX's error, or was raised while that was handled."""
+    """Whether an error is JAX's, or was raised while that was handled."""
     while error is not None:
         if "incompatible devices" in str(error):
             return True

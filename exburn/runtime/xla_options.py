@@ -104,7 +104,7 @@ def compiler_options(
 
 @functools.cache
 def known_options(platform: str) -> set[str]:
-    """Those of our options that this version of XLA has: else nothing would compile.
+    """The options of ours that this version of XLA has: else nothing would compile.
 
     The host's compiler is asked: it is of the same version, and need not be waited for.
     """

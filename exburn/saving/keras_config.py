@@ -294,7 +294,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _is_place(value: Any) -> bool:
-    """Whether it is ``[layer, call, tensor]``, and arguments maybe."""
+    """Whether an entry is ``[layer, call, tensor]``, and arguments maybe."""
     if not isinstance(value, list) or len(value) not in (3, 4):
         return False
     if not isinstance(value[0], str):

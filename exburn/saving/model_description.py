@@ -165,7 +165,7 @@ def check_numbers(described: Any, most: int) -> None:
 
 
 def _check_calls(described: Any, most: int) -> None:
-    """The same for arguments, which may be any numbers, but not those of objects."""
+    """Checks arguments: any numbers are allowed, but not those of objects."""
     if isinstance(described, dict):
         if described.get("class_name") == "__keras_tensor__":
             return

@@ -39,7 +39,7 @@ def model_mixes_rows(module: Any, forward: Callable, groups: Any, x: Any) -> boo
 
 
 def _holds_others(part: Any) -> bool:
-    """Whether it is not ours, calls what is not, or works along the rows."""
+    """Whether a part is not ours, calls what is not, or works along the rows."""
     if is_foreign(part) or isinstance(part, Lambda | PureLayer):
         return True
     values = vars(part)

@@ -93,7 +93,7 @@ class SplitModule:
         return self.peek()
 
     def peek(self) -> tuple[Arrays, Arrays, Arrays]:
-        """The same for their shapes: some may wait for a GPU that is being started."""
+        """The arrays for their shapes: some may wait for a GPU that is being started."""
         return tuple(  # type: ignore[return-value]
             {name: _raw(self.variables[name]) for name in names}
             for names in (self.params, self.frozen, self.others)
@@ -305,7 +305,7 @@ class SplitModule:
 
     @property
     def constraints(self) -> dict[str, Callable]:
-        """Those of the trained parameters that have one."""
+        """The constraints of trained parameters, by name."""
         return constraints_of(self.params, (self.variables[n] for n in self.params))
 
 

@@ -30,7 +30,7 @@ def overrides(module: Any, name: str) -> bool:
 
 
 def measures(module: Any) -> bool:
-    """Whether it computes what is logged."""
+    """Whether the module computes what is logged."""
     return any(overrides(module, name) for name in _MEASURES)
 
 

@@ -652,7 +652,7 @@ class Preparer:
         return self.objective.fresh()
 
     def totals(self, kind: str) -> Any:
-        """The same on the host, for their shapes."""
+        """Totals before the first batch on the host, for their shapes."""
         if own := own_steps(self.custom, kind):
             return own.fresh(kind)
         return self.objective.init()
@@ -666,7 +666,7 @@ class Preparer:
 
     @property
     def last_logs(self) -> dict[str, Any] | None:
-        """Those of the last step, for which this waits."""
+        """Logs of the last step, for which this waits."""
         return None if self.readings is None else self.read_logs(self.readings)
 
     def read_logs(self, readings: Readings) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class Program:
         self._compile_in_thread(lowered, args, places, start)
 
     def _compiles_first(self) -> bool:
-        """Whether it has not begun to compile yet; nothing does in ``disable_jit``."""
+        """Whether compiling has not begun yet; nothing compiles in ``disable_jit``."""
         disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
         return not (self._model or self._begun is not None or disabled)
 

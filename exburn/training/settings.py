@@ -46,7 +46,7 @@ class Settings:
         others: dict[str, Any],
         numbers: list[str],
     ) -> Settings:
-        """Those of a module as it is now."""
+        """Settings of a module as it is now."""
         options = {} if optimizer is None else optimizer.settings()
         layers = _attributes(module)
         return cls(*trained, layers, options, objective, others, numbers)

@@ -44,7 +44,7 @@ class TrainState:
         return TrainState(**(vars(self) | changes))
 
     def assign(self, arrays: Any) -> TrainState:
-        """With what a pass left behind: see ``SplitModule.others_of``."""
+        """The state with what a pass assigned: see ``SplitModule.others_of``."""
         frozen = {name: arrays.get(name, old) for name, old in self.frozen.items()}
         others = {name: arrays[name] for name in self.others}
         return self.replace(frozen=frozen, others=others)

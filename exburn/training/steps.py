@@ -367,7 +367,7 @@ def _eval_key() -> jax.Array:
 
 
 def _key_of_metrics(key: jax.Array) -> jax.Array:
-    """That of what metrics draw in a step with this key."""
+    """The key of what metrics draw in a step with this key."""
     return jax.random.fold_in(key, forward_context.path_hash("metrics"))
 
 

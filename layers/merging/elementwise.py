@@ -59,7 +59,7 @@ class Merge(Layer):
         raise NotImplementedError
 
     def _merge_masked(self, inputs, masks):
-        """The same where some masks are given; they broadcast to their inputs."""
+        """Merges where some masks are given; they broadcast to their inputs."""
         return self._merge(inputs)
 
     def _masks(self, inputs, mask) -> list:

@@ -61,7 +61,7 @@ def _adds_up(prepared: Preparer, batch: tuple, use: str) -> bool:
 
 
 def _trace_merged(prepared: Preparer, batch: tuple, use: str) -> bool:
-    """The same, by a trace of that step.
+    """Whether batches add up, by a trace of a step of all their rows.
 
     It does not if random numbers are drawn, which each batch has of its own, if a
     variable changes (a batch normalization is told to train), if it calls functions of

@@ -151,7 +151,7 @@ class Objective:
         return {name: vars(self)[name] for name in _BUILT}
 
     def may_recall(self, built: dict[str, Any]) -> bool:
-        """Whether it is still good: metrics may have learnt other shapes since then."""
+        """Whether what was built still holds: metrics may have learnt other shapes."""
         then, now = built["_built_for"][0], self._built_for[0]
         same = then is not None and now is not None and then[0] == now[0]
         return same or not any(m.metric.learns_shapes for m in built["meters"])
@@ -162,7 +162,7 @@ class Objective:
 
     @property
     def loss_weights(self) -> Any:
-        """Those of ``compile``, or set since: they hold from the next batch on."""
+        """Factors of ``compile``, or set since: they hold from the next batch on."""
         return self._loss_weights
 
     @loss_weights.setter

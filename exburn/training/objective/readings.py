@@ -37,7 +37,7 @@ class Readings:
     names: tuple[str, ...]
 
     def send(self) -> Readings:
-        """The same, on their way to the host, where ``read`` waits for them."""
+        """The values on their way to the host, where ``read`` waits for them."""
         numbers, others = to_host_async(
             (self.numbers, self.others)
         )  # one for all names
