@@ -53,7 +53,7 @@ class CustomSteps:
         self._logs: dict[str, tuple[str, ...]] = {}
 
     def has(self, kind: str) -> bool:
-        """Whether a step of this kind (``"train"``, ``"test"`` …) is the model's own."""
+        """Whether a kind of step (``"train"``, ``"test"`` …) is the model's own."""
         return has_custom_step(self.module, kind)
 
     def names(self, kind: str) -> list[str]:

@@ -93,7 +93,7 @@ class SplitModule:
         return self.peek()
 
     def peek(self) -> tuple[Arrays, Arrays, Arrays]:
-        """The arrays for their shapes: some may wait for a GPU that is being started."""
+        """Arrays for their shapes: some may wait for a GPU that is being started."""
         return tuple(  # type: ignore[return-value]
             {name: _raw(self.variables[name]) for name in names}
             for names in (self.params, self.frozen, self.others)
