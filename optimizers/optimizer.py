@@ -22,6 +22,7 @@ from exburn.core.checks import (
     check_rate,
     check_text,
 )
+from exburn.core.methods import with_methods
 from exburn.errors import ArgumentError, unknown_name
 from exburn.optimizers import eager, live, stepwise
 from exburn.optimizers.exclusions import exactly
@@ -34,6 +35,7 @@ from exburn.optimizers.variable import OptimizerVariable, live_number, variables
 _OLD_NAMES = {"lr": "learning_rate", "decay": "a schedule as learning_rate"}
 
 
+@with_methods
 class Optimizer(abc.ABC):
     """Turns gradients into new parameters; a subclass supplies the update rule.
 

@@ -13,6 +13,7 @@ from flax import nnx
 
 from exburn.callbacks.contract import History
 from exburn.core import forward_context, registry
+from exburn.core.methods import with_methods
 from exburn.core.precision import DTypePolicy
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import is_shape, public_shape
@@ -61,6 +62,7 @@ from exburn.transforms.quantization import QuantizationReport
 
 
 @register_builtin
+@with_methods
 class Model(Layer):
     """A model from symbols, ``Model(inputs, outputs)``, or a subclass with ``call``.
 

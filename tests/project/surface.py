@@ -37,15 +37,11 @@ def members(module: ModuleType) -> dict[str, Any]:
 
 
 def signature(value: Any) -> str:
-    """The parameters of something callable, without addresses of default objects.
-
-    Nor with the type of ``self``, which a method has that is a function of its file.
-    """
+    """The parameters of something callable, without addresses of default objects."""
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return "(?)"
-    text = re.sub(r"^\(self: '?\w+'?", "(self", text)
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 

@@ -15,6 +15,7 @@ from exburn.core import forward_context
 from exburn.core.batch_independence import is_foreign
 from exburn.core.checks import check_flag
 from exburn.core.containers import in_order, may_hold_parts
+from exburn.core.methods import with_methods
 from exburn.core.precision import DTypePolicy, Precision, get_precision
 from exburn.core.registry import check_name, snake_case
 from exburn.core.substitution import moment
@@ -45,6 +46,7 @@ from exburn.module.traversal import (
 from exburn.module.variable import Static, Weight
 
 
+@with_methods
 class Layer(nnx.Module, metaclass=LayerType):
     """A piece of a model with weights: subclass it and write ``build`` and ``call``.
 

@@ -1,0 +1,33 @@
+"""Methods that are functions of other files than their class."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+_C = TypeVar("_C", bound=type)
+
+
+def with_methods(cls: _C) -> _C:
+    """Decorator of a class whose body lists functions of other files as its methods.
+
+    Their ``self`` is annotated with the class, for type checkers: its name is none of
+    theirs when they run, and ``typing.get_type_hints`` would look for it.
+
+    Example:
+        >>> def double(self: "Number") -> int:
+        ...     return 2 * self.value
+        >>> @with_methods
+        ... class Number:
+        ...     value = 4
+        ...     double = double
+        >>> inspect.signature(Number.double)
+        <Signature (self) -> int>
+        >>> Number().double()
+        8
+    """
+    for value in vars(cls).values():
+        function: Any = inspect.unwrap(getattr(value, "__func__", value))
+        if inspect.isfunction(function):
+            function.__annotations__.pop("self", None)
+    return cls
