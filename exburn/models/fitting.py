@@ -266,7 +266,10 @@ def fit(
             resume=find(resume, callbacks),
             resident=resident,
         )
-        run.run(initial_epoch, epochs, validates)
+        try:
+            run.run(initial_epoch, epochs, validates)
+        finally:
+            trainer.end_fit(run.feed)
     history.data_waits = trainer.timing.waits
     if profile:
         history.profile = trainer.timing.epochs

@@ -59,7 +59,7 @@ class Epochs:
         resume: Resume | None,
         earlier: int,
     ):
-        self.trainer, self.feed, self.validation_feed = trainer, feed, validation_feed
+        self.feed, self.validation_feed = feed, validation_feed
         self.holder, self.preparer = trainer.holder, trainer.preparer
         self.callbacks, self.owner, self.resume = callbacks, owner, resume
         self._earlier = earlier
@@ -112,7 +112,6 @@ class Epochs:
                 finally:
                     use_average(holder, False)
                     holder.end_run()
-                    self.trainer.end_fit(self.feed)
 
     def _begin(self, first: int, last: int) -> tuple[int, int, dict[str, Any]]:
         """Tells that training begins: the first epoch, the end, and what was logged."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import exburn
+from exburn.training.prepare import Preparer
 from exburn.training.program import Program
 
 RNG = np.random.default_rng(0)
@@ -105,3 +106,19 @@ def test_a_batch_is_measured_alone_whatever_another_thread_does(model):
     with ThreadPoolExecutor(2) as threads:
         for values, value in zip(threads.map(measured, halves), wanted, strict=True):
             assert values == [value] * 200
+
+
+def test_a_fit_that_cannot_begin_leaves_no_data_behind(model, monkeypatch):
+    def fail(self, *_):
+        raise MemoryError("no room for the optimizer")
+
+    trainer = model._run.value.trainer
+    with monkeypatch.context() as patch:
+        patch.setattr(Preparer, "initial_state", fail)
+        with pytest.raises(MemoryError):
+            model.fit(X, Y, verbose=0)
+    assert trainer.fitted is None
+    with pytest.raises(exburn.errors.ArgumentError, match="no fit is under way"):
+        model._check_statistics(None)
+    model.fit(X, Y, verbose=0)
+    assert trainer.fitted is None
