@@ -84,22 +84,15 @@ class Program:
             restore: Called with an equal state if the program failed, and the one that
                 it was given is gone.
         """
-        state: Any = args[0]
-        if isinstance(state, TrainState):
-            args = state.replace(metrics=None), state.metrics, *args[1:]
+        whole, args = args, _apart_from_totals(args)
         if self._eager:
             return self._call(*args)
         form = _form_of(args[2:]) if restore is not None else ()
         unsafe = restore is not None and form not in self._proven
         remake: Any = None
         if unsafe:
-            if self._compiles_first():
-                placed, places = _bind_together(args)
-                start = time.perf_counter()
-                with starting():
-                    lowered = self._call.lower(*placed)
-                self._compile_in_thread(lowered, placed, places, start)
-            remake = jax.tree.map(_copy_to_host, state)
+            self.begin_compiling(*whole)
+            remake = jax.tree.map(_copy_to_host, whole[0])
         failed = not self.finish_compiling()
         args, places = _bind_together(args)
         before, start = self._counts[self._name], time.perf_counter()
@@ -116,7 +109,7 @@ class Program:
                 jax.block_until_ready(out[1])
         except BaseException:
             if unsafe and restore is not None:
-                leaves = jax.tree.leaves(state)
+                leaves = jax.tree.leaves(whole[0])
                 if any(isinstance(v, jax.Array) and v.is_deleted() for v in leaves):
                     restore(jax.tree.map(lambda make: make(), remake))
             raise
@@ -130,25 +123,13 @@ class Program:
         It is traced at once, and compiled by a thread, for which the interpreter has
         nothing to do. If that fails, so will the call, which can say why.
         """
-        if isinstance(args[0], TrainState):
-            args = args[0].replace(metrics=None), args[0].metrics, *args[1:]
-        if self._eager or not self._compiles_first():
+        disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
+        if self._eager or disabled or self._model or self._begun is not None:
             return
         start = time.perf_counter()
-        args, places = _bind_together(args)
+        args, places = _bind_together(_apart_from_totals(args))
         with starting():
             lowered = self._call.lower(*args)
-        self._compile_in_thread(lowered, args, places, start)
-
-    def _compiles_first(self) -> bool:
-        """Whether compiling has not begun yet; nothing compiles in ``disable_jit``."""
-        disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-        return not (self._model or self._begun is not None or disabled)
-
-    def _compile_in_thread(
-        self, lowered: Any, args: tuple, places: tuple[str, str], start: float
-    ) -> None:
-        """Begins to compile what was traced since ``start``."""
         traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
         self._begun = (
@@ -257,8 +238,7 @@ class Programs:
         steps = self.steps.without_counting()
         if kind == "train":
             step = jax.jit(steps.train, donate_argnums=(0,))
-            bare, totals = state.replace(metrics=None), state.metrics
-            return step.trace(bare, totals, data, None, None)
+            return step.trace(*_apart_from_totals((state, data, None, None)))
         start = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.jit(steps.predict).trace(state, data, None, start)
 
@@ -268,6 +248,13 @@ def _with_name(function: Callable, name: str) -> Callable:
     program: Any = functools.partial(function)
     program.__name__ = f"exburn_{name}"
     return program
+
+
+def _apart_from_totals(args: tuple) -> tuple:
+    """The arguments of a program, of which one that trains keeps its totals."""
+    if not isinstance(args[0], TrainState):
+        return args
+    return args[0].replace(metrics=None), args[0].metrics, *args[1:]
 
 
 def _form_of(chunk: tuple) -> tuple:

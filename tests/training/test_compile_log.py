@@ -84,10 +84,10 @@ def test_training_and_validation_compile_beside_each_other_and_once(
     epochs, monkeypatch
 ):
     begun = []
-    ahead = Program._compile_in_thread
+    ahead = Program.begin_compiling
     monkeypatch.setattr(
         Program,
-        "_compile_in_thread",
+        "begin_compiling",
         lambda self, *args: [begun.append(self), ahead(self, *args)],
     )
     x, y = np.ones((100, 4), "float32"), np.ones((100, 1), "float32")
