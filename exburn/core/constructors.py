@@ -46,14 +46,20 @@ def with_default(function: Any, name: str, value: Any) -> Any:
         >>> with_default(power, "exponent", 3)(2)
         8
     """
-    parameters = inspect.signature(function).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    optional = [
+        p.replace(default=value) if p.name == name else p
+        for p in inspect.signature(function).parameters.values()
+        if p.default is not p.empty
+    ]
     copy = types.FunctionType(
         function.__code__,
         function.__globals__,
-        argdefs=tuple({**defaults, name: value}.values()),
+        argdefs=tuple(p.default for p in optional if p.kind is not p.KEYWORD_ONLY),
         closure=function.__closure__,
     )
+    copy.__kwdefaults__ = {
+        p.name: p.default for p in optional if p.kind is p.KEYWORD_ONLY
+    }
     functools.update_wrapper(copy, function)
     del copy.__wrapped__  # by which `inspect` would find the other defaults
     return copy

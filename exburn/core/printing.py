@@ -31,11 +31,7 @@ def size_text(number: float) -> str:
         >>> size_text(1536)
         '1.50 KB'
     """
-    for unit in ("B", "KB", "MB", "GB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.2f} {unit}"
-        number /= 1024
-    return f"{number:.2f} TB"
+    return _scale(number, 1024, (" B", " KB", " MB", " GB", " TB"))
 
 
 def amount_text(number: float) -> str:
@@ -45,11 +41,18 @@ def amount_text(number: float) -> str:
         >>> amount_text(2_500_000)
         '2.50 M'
     """
-    for unit in ("", " K", " M", " G"):
-        if number < 1000:
-            return f"{number:.0f}" if not unit else f"{number:.2f}{unit}"
-        number /= 1000
-    return f"{number:.2f} T"
+    return _scale(number, 1000, ("", " K", " M", " G", " T"))
+
+
+def _scale(number: float, base: int, units: tuple[str, ...]) -> str:
+    """The number in the first unit in which it is below the base, or in the last."""
+    if number < base:
+        return f"{number:.0f}{units[0]}"
+    for unit in units[1:-1]:
+        number /= base
+        if number < base:
+            return f"{number:.2f}{unit}"
+    return f"{number / base:.2f}{units[-1]}"
 
 
 def notebook_shell() -> Any:

@@ -35,3 +35,11 @@ def test_another_default_is_seen_by_callers_and_in_the_signature():
     assert (other(1), scaled(1)) == (10, 2)
     assert inspect.signature(other).parameters["factor"].default == 10
     assert other.__doc__ == scaled.__doc__ and other.__name__ == "scaled"
+
+
+def test_defaults_by_name_stay_or_are_the_other():
+    def scaled(x, factor=2, *, shift=1, power=1):
+        return factor * x**power + shift
+
+    assert with_default(scaled, "factor", 10)(1) == 11
+    assert with_default(scaled, "shift", 5)(1) == 7
