@@ -1,6 +1,5 @@
 """How tests compile: each program once, and all but the slow ones fast, not well."""
 
-import collections
 import datetime
 import gc
 import os
@@ -103,8 +102,7 @@ def pytest_collection_modifyitems(config, items):
     left = [item for item in items if not _marks(item) & ON_REQUEST <= asked]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if _marks(item) & ON_REQUEST <= asked]
-    _mark_long_cases(items, whole)
-    _mark_further_cases(items)
+    _mark_cases(items, whole)
 
 
 def _values(item):
@@ -116,29 +114,25 @@ def _marks(item):
     return {mark.name for mark in item.iter_markers()}
 
 
-def _mark_long_cases(items, whole):
-    """Marks ``@pytest.mark.long_cases(id, …)``; its function has quicker ones, too."""
+def _mark_cases(items, whole):
+    """Marks ``@pytest.mark.long_cases(id, …)``, and ``longest_cases`` likewise.
+
+    Their function has quicker ones, too.
+    """
     unknown = {}
     for item in items:
-        for mark in item.iter_markers("long_cases"):
-            missing = unknown.setdefault(_function(item.nodeid), set(mark.args))
-            if item.callspec.id in mark.args:
-                missing.discard(item.callspec.id)
-                item.add_marker("long")
-                item.add_marker("longest")
+        for name in ("long_cases", "longest_cases"):
+            for mark in item.iter_markers(name):
+                function = _function(item.nodeid)
+                missing = unknown.setdefault((function, name), set(mark.args))
+                if item.callspec.id in mark.args:
+                    missing.discard(item.callspec.id)
+                    item.add_marker("long")
+                    if name == "longest_cases":
+                        item.add_marker("longest")
     unknown = {name: ids for name, ids in unknown.items() if ids}
     if whole and unknown:
-        raise pytest.UsageError(f"long_cases names cases that are not there: {unknown}")
-
-
-def _mark_further_cases(items):
-    """Leaves out of CI what is behind the first two cases of a long function."""
-    seen = collections.Counter()
-    for item in items:
-        if _marks(item) & {"long", "longest", "slow"} == {"long"}:
-            seen[_function(item.nodeid)] += 1
-            if seen[_function(item.nodeid)] > 2:
-                item.add_marker("longest")
+        raise pytest.UsageError(f"marks name cases that are not there: {unknown}")
 
 
 def _function(nodeid):

@@ -59,7 +59,7 @@ def project_onto_simplex(x):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("-1")
+@pytest.mark.longest_cases("-1")
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_sparsemax_projects_onto_the_simplex(axis):
     x = np.random.default_rng(1).normal(size=(7, 7))

@@ -52,7 +52,7 @@ def test_other_scores_are_read_by_xla(kernel):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("sum-given0", "sum-given1", "sum-given2")
+@pytest.mark.longest_cases("sum-given0", "sum-given1", "sum-given2")
 @pytest.mark.parametrize("given", WEIGHTED)
 @pytest.mark.parametrize("reduction", ["sum", "mean_with_sample_weight"])
 def test_weights_and_masks(request, given, reduction):

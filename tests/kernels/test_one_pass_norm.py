@@ -8,7 +8,7 @@ from tests.kernels.interpreted import DTYPES, close, derivatives, pure
 from exburn import layers
 
 
-@pytest.mark.long_cases("bfloat16-384")
+@pytest.mark.longest_cases("bfloat16-384")
 @pytest.mark.parametrize("features", [384, pytest.param(2048, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_layer_normalization_agrees_with_the_plain_form(request, features, dtype):

@@ -191,7 +191,7 @@ AFTER = {
 }
 
 
-@pytest.mark.long_cases("LSTM", "both ways", "dropout, GRU", "sequential")
+@pytest.mark.longest_cases("LSTM", "both ways", "dropout, GRU", "sequential")
 @pytest.mark.parametrize("name", AFTER)
 def test_masks_go_with_arrays_from_layer_to_layer(name):
     ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 4, 2, 3]])

@@ -43,7 +43,7 @@ def test_classes_may_write_call_as_keras_code_does(which, weighted):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("sum_over_batch_size")
+@pytest.mark.longest_cases("sum_over_batch_size")
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
 def test_the_mask_that_comes_with_predictions_counts(reduction):
     """In a loop of one's own: ``loss(y, model(x))``."""

@@ -17,7 +17,7 @@ def clip(p):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("1")
+@pytest.mark.longest_cases("1")
 @pytest.mark.parametrize("order", [1, 2])
 def test_clipped_has_the_derivatives_of_clip(order):
     def slope(f):

@@ -48,7 +48,7 @@ def test_weights_that_do_not_fit():
         losses.Dice()(BITS, PROBS, np.ones(4))
 
 
-@pytest.mark.long_cases("SparseCategoricalCrossentropy-options1-False")
+@pytest.mark.longest_cases("SparseCategoricalCrossentropy-options1-False")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -40,7 +40,7 @@ def classifier(**options):
     return model
 
 
-@pytest.mark.long_cases("test", "train")
+@pytest.mark.longest_cases("test", "train")
 @pytest.mark.parametrize("use", ["train", "test", "predict"])
 def test_single_batches_of_one_size_are_not_padded(use, monkeypatch):
     model, taken = classifier(), []

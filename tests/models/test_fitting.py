@@ -25,7 +25,7 @@ def keras_twin(keras, weights, **settings):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("203-False", "203-True", "32-False", "500-True")
+@pytest.mark.longest_cases("203-False", "203-True", "32-False", "500-True")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [32, 203, 500])
 def test_the_history_equals_keras_on_a_ragged_data_set(
@@ -69,7 +69,7 @@ def test_the_history_equals_keras_on_a_ragged_data_set(
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("training0")
+@pytest.mark.longest_cases("training0")
 @pytest.mark.parametrize("training", [(-1,), (-1, 1)])
 def test_validation_targets_may_lack_an_axis_of_one_or_have_it(training):
     seen = set()

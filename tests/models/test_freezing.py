@@ -186,7 +186,7 @@ class Unfreezes(callbacks.Callback):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("False")
+@pytest.mark.longest_cases("False")
 @pytest.mark.parametrize("light", [False, True])
 def test_a_callback_that_unfreezes_equals_fits_one_after_the_other(light):
     data = {"batch_size": 16, "verbose": 0, "validation_data": (X, Y)}

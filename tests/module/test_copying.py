@@ -45,7 +45,7 @@ def test_deepcopy_of_a_trained_model_is_a_model_of_its_own():
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("ema", "lambda")
+@pytest.mark.longest_cases("ema", "lambda")
 @pytest.mark.parametrize(
     "settings",
     [

@@ -56,7 +56,7 @@ def trained(**given):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("held0-False", "held1-True")
+@pytest.mark.longest_cases("held0-False", "held1-True")
 @pytest.mark.parametrize("resident", [True, False])
 @pytest.mark.parametrize("held", [{}, {"validation_data": (X, Y)}])
 def test_training_is_the_same_and_compiled_once(request, resident, held):

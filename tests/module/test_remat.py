@@ -42,7 +42,7 @@ def trained():
     return model, model.fit(X, Y, epochs=2, verbose=0).history["loss"]
 
 
-@pytest.mark.long_cases("patterns0-full", "patterns3-dots_with_no_batch_dims")
+@pytest.mark.longest_cases("patterns0-full", "patterns3-dots_with_no_batch_dims")
 @pytest.mark.parametrize(
     ("patterns", "policy"),
     [

@@ -116,7 +116,7 @@ def namespace(tmp_path):
 
 
 @pytest.mark.long_cases("ExBurn.Model")
-@pytest.mark.long_cases(
+@pytest.mark.longest_cases(
     "Dala.ML, ExBurn.DalaML",
     "ExBurn.Serving and Nx.Serving",
     "ExBurn.Training",

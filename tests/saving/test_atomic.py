@@ -49,7 +49,7 @@ EVERYWHERE = [  # the way is the same for each code
 
 
 @pytest.mark.long
-@pytest.mark.long_cases(
+@pytest.mark.longest_cases(
     "save in parts-ENOSPC", "save-EACCES", "save-EIO", "save-ENOSPC"
 )
 @pytest.mark.parametrize(("kind", "code"), EVERYWHERE)

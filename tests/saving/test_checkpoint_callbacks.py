@@ -29,7 +29,7 @@ from exburn.saving.checkpoint import CheckpointDirectory
 pytestmark = pytest.mark.filterwarnings("ignore::exburn.errors.RecompileWarning")
 
 
-@pytest.mark.long_cases("4", "epoch")
+@pytest.mark.longest_cases("4", "epoch")
 @pytest.mark.parametrize(
     "save_freq", ["epoch", pytest.param(1, marks=pytest.mark.slow), 4]
 )

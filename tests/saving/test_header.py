@@ -67,7 +67,7 @@ def test_there_are_three_hundred_different_attacks(good):
 
 
 @pytest.mark.long_cases("architectures")
-@pytest.mark.long_cases("containers")
+@pytest.mark.longest_cases("containers")
 @pytest.mark.parametrize("make", CORPORA, ids=lambda f: f.__name__)
 def test_a_share_of_the_attacks_is_refused(make, good, tmp_path, watch):
     files = [item for i, item in enumerate(make(good)) if i % SHARE == 5]

@@ -50,7 +50,7 @@ def test_sigterm_is_handed_back_and_only_the_main_thread_takes_it(tmp_path):
 
 
 @pytest.mark.long_cases("validation")
-@pytest.mark.long_cases("batch")
+@pytest.mark.longest_cases("batch")
 @pytest.mark.parametrize("where", ["batch", "validation", "epoch end", "train end"])
 def test_sigterm_saves_and_exits_with_143(tmp_path, where):
     """The signal comes at different moments of the third epoch."""

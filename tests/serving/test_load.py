@@ -113,7 +113,7 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(compilations.note)
 
 
-@pytest.mark.long_cases("Rows-1000", "Trees-1000")
+@pytest.mark.longest_cases("Rows-1000", "Trees-1000")
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
@@ -206,7 +206,7 @@ def test_the_count_of_compilations_counts(compilations):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("True")
+@pytest.mark.longest_cases("True")
 @pytest.mark.parametrize("drain", [True, False])
 def test_every_request_ends_whatever_happens_to_it(drain):
     """Cancelled, late, refused, or cut off by close: nobody waits for ever."""

@@ -67,7 +67,7 @@ class Hooked(exburn.callbacks.Callback):
         self.seen.append(batch)
 
 
-@pytest.mark.long_cases("40")
+@pytest.mark.longest_cases("40")
 @pytest.mark.parametrize(  # 13 and 3 steps
     "rows", [pytest.param(203, marks=pytest.mark.slow), 40]
 )

@@ -218,7 +218,7 @@ def test_a_metric_function_that_compares_rows():
 
 
 @pytest.mark.long_cases("own", "ours")
-@pytest.mark.long_cases("several")
+@pytest.mark.longest_cases("several")
 @pytest.mark.parametrize(
     "parts",
     [

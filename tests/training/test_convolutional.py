@@ -64,7 +64,7 @@ def windows_of_training(model):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("4-True-float32", "4-True-mixed_bfloat16")
+@pytest.mark.longest_cases("4-True-float32", "4-True-mixed_bfloat16")
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize(("units", "wanted"), [(4, True), (512, False)])
 def test_pointwise_ones_are_products_where_there_are_few_others(

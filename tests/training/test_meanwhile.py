@@ -49,7 +49,7 @@ def test_what_would_change_the_model_in_a_hook_is_refused(change):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("adafactor", "adamw", "lion")
+@pytest.mark.longest_cases("adafactor", "adamw", "lion")
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lion", "adafactor"])
 def test_strict_promotion_of_dtypes(optimizer):
     with jax.numpy_dtype_promotion("strict"):

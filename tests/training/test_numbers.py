@@ -111,7 +111,7 @@ def test_it_holds_from_the_next_chunk_on(hook):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("GaussianDropout-rate", "AlphaDropout-rate")
+@pytest.mark.longest_cases("GaussianDropout-rate", "AlphaDropout-rate")
 @pytest.mark.parametrize(
     ("layer", "name"),
     [

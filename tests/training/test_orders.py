@@ -34,7 +34,7 @@ def same(one, other):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("{'resident': False}")
+@pytest.mark.longest_cases("{'resident': False}")
 @pytest.mark.parametrize(
     "options",
     [{}, {"shuffle": "batch"}, {"steps_per_epoch": 3}, {"resident": False}],

@@ -214,7 +214,7 @@ def nested():
 
 
 @pytest.mark.long_cases("int8-make")
-@pytest.mark.long_cases("None-make")
+@pytest.mark.longest_cases("None-make")
 @pytest.mark.parametrize("build", [make, nested, Subclass])
 @pytest.mark.parametrize("dtype", [None, "int8"])
 def test_a_clone_with_fresh_weights_has_the_adapters(build, dtype):

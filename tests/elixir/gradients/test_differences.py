@@ -20,7 +20,7 @@ def smooth():
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("numerical-0.0001")
+@pytest.mark.longest_cases("numerical-0.0001")
 @pytest.mark.parametrize(
     ("method", "atol"), [("numerical", 1e-4), ("numerical_batch", 3e-3)]
 )

@@ -63,7 +63,7 @@ def test_json_is_json_and_keeps_every_bit():
 
 
 @pytest.mark.long_cases("int4")
-@pytest.mark.long_cases("int8", "float16")
+@pytest.mark.longest_cases("int8", "float16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "int4"])
 def test_bytes_of_every_dtype(dtype, tmp_path):
     made = make()

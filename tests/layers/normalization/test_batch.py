@@ -107,7 +107,7 @@ def test_statistics_stay_in_float32():
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("BatchNormalization-renorm")
+@pytest.mark.longest_cases("BatchNormalization-renorm")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

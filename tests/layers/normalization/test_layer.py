@@ -66,7 +66,7 @@ def test_rms_over_another_axis():  # Keras 3.15 cannot broadcast its scale there
 
 
 @pytest.mark.long_cases("LayerNormalization")
-@pytest.mark.long_cases("GroupNormalization", "LayerNormalization-axes")
+@pytest.mark.longest_cases("GroupNormalization", "LayerNormalization-axes")
 @pytest.mark.parametrize("name", CONTRACT)
 def test_contract(name):
     cls, args, x, options = CONTRACT[name]

@@ -11,7 +11,7 @@ from exburn import errors, layers
 
 
 @pytest.mark.long_cases("Half-shape3")
-@pytest.mark.long_cases("<lambda>-shape2")
+@pytest.mark.longest_cases("<lambda>-shape2")
 @pytest.mark.parametrize(
     ("make", "shape"),
     [

@@ -182,7 +182,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.long_cases("generator")
+@pytest.mark.longest_cases("generator")
 @pytest.mark.parametrize(
     "source",
     [

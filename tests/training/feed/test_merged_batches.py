@@ -37,7 +37,7 @@ def classifier(*further, join="auto", **compiled):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("2", "100")
+@pytest.mark.longest_cases("2", "100")
 @pytest.mark.parametrize("join", ["auto", 2, 5, 100])
 def test_the_same_comes_out(join):
     x, y = arrays()
@@ -164,7 +164,7 @@ SEEN = {
 
 
 @pytest.mark.long_cases("sum", "statistics", "random", "regularized")
-@pytest.mark.long_cases("eager")
+@pytest.mark.longest_cases("eager")
 @pytest.mark.parametrize("case", SEEN)
 def test_what_would_be_seen_is_not_joined(case):
     make, compiled = SEEN[case]

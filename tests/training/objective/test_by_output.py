@@ -113,7 +113,7 @@ NESTED = [
 
 
 @pytest.mark.long
-@pytest.mark.long_cases(
+@pytest.mark.longest_cases(
     "dict of lists-<lambda>-None-None0",
     "dict of lists-<lambda>-None-None1",
     "dict of lists-<lambda>-weights6-measured6",

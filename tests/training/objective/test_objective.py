@@ -70,7 +70,7 @@ def compiled(loss, **options):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("function")
+@pytest.mark.longest_cases("function")
 @pytest.mark.parametrize("loss", [noisy, Seeded()], ids=["function", "generator"])
 def test_each_step_draws_anew_and_a_run_is_repeated(loss):
     first = compiled(loss).fit(X, X, batch_size=4, epochs=3, verbose=0).history

@@ -50,7 +50,7 @@ def trained(loss, metric, bias):
     return [*history["loss"], *model.evaluate(x, y, verbose=0), *history[metric]]
 
 
-@pytest.mark.long_cases("cross_entropy-sparse_categorical_accuracy-False-128")
+@pytest.mark.longest_cases("cross_entropy-sparse_categorical_accuracy-False-128")
 @pytest.mark.parametrize(
     ("loss", "metric", "bias", "width"),
     [

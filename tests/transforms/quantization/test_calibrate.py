@@ -43,7 +43,7 @@ def test_what_the_model_shows(trained_on_images, images, kind):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("-1-GPTQConfig", "24-AWQConfig")
+@pytest.mark.longest_cases("-1-GPTQConfig", "24-AWQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24])
 def test_files_and_copies_predict_the_same(
@@ -179,7 +179,7 @@ def test_a_computation_in_bfloat16(trained_on_images, images):
 
 
 @pytest.mark.long_cases("24-AWQConfig", "5-AWQConfig", "-1-AWQConfig")
-@pytest.mark.long_cases("5-GPTQConfig", "-1-GPTQConfig")
+@pytest.mark.longest_cases("5-GPTQConfig", "-1-GPTQConfig")
 @KINDS
 @pytest.mark.parametrize("group_size", [-1, 24, 5])
 def test_one_row_and_single_rows_read_the_same_numbers(rng, kind, group_size):

@@ -51,7 +51,7 @@ def test_one_layer_is_quantized_in_place(data, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("multi_head_attention-2-4")
+@pytest.mark.longest_cases("multi_head_attention-2-4")
 @pytest.mark.parametrize(
     "layer, inputs, packed",
     [

@@ -155,7 +155,7 @@ def test_inputs_in_int8_as_well():
 
 
 @pytest.mark.long
-@pytest.mark.long_cases("128", "-1")
+@pytest.mark.longest_cases("128", "-1")
 @pytest.mark.parametrize("block", [None, -1, 16, 128])
 def test_blocks_of_int4(block):
     mine, other = both_ways(kind="Int4QuantizationConfig", of={"block_size": block})

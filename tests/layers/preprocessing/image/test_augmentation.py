@@ -40,7 +40,7 @@ IDLE = [
 ]
 
 
-@pytest.mark.long_cases("AugMix", "RandAugment")
+@pytest.mark.longest_cases("AugMix", "RandAugment")
 @pytest.mark.parametrize("name", EVERY)
 def test_shape_dtype_and_values(name):
     y = augment(one(name), BATCH)
@@ -54,7 +54,7 @@ def test_shape_dtype_and_values(name):
 
 
 @pytest.mark.long_cases("MixUp", "RandAugment")
-@pytest.mark.long_cases("AugMix")
+@pytest.mark.longest_cases("AugMix")
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_every_image_has_its_own_parameters(name):
     same = np.repeat(BATCH[:1], 6, 0)

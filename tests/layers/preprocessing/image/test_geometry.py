@@ -43,7 +43,7 @@ def test_flips_as_in_keras_for_the_same_flips(golden):
     )
 
 
-@pytest.mark.long_cases(
+@pytest.mark.longest_cases(
     "RandomRotation-args0-reflect-bilinear", "RandomRotation-args1-constant-nearest"
 )
 @pytest.mark.parametrize(

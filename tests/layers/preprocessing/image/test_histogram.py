@@ -65,7 +65,7 @@ def test_equalization_of_tiles_as_in_keras(options, golden):
 
 
 @pytest.mark.long_cases("ContrastLimitedAdaptiveHistogramEqualization")
-@pytest.mark.long_cases("Equalization")
+@pytest.mark.longest_cases("Equalization")
 @pytest.mark.parametrize("name", ["AutoContrast", "Equalization", CLAHE])
 def test_corrections_are_made_in_inference_too(name):
     layer = make(name)
