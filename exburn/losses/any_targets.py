@@ -199,14 +199,14 @@ class AutoCrossentropy(FormulaLoss):
     casts_targets = False
     _default_name = "crossentropy"
 
-    def resolve(self, y_pred: Any) -> BinaryCrossentropy | CrossEntropy:
+    def resolved(self, y_pred: Any) -> BinaryCrossentropy | CrossEntropy:
         """The loss that predictions of this shape call for."""
         if _is_binary(y_pred):
             return BinaryCrossentropy(name=self.name)
         return CrossEntropy(from_logits=False, name=self.name)
 
     def check_shapes(self, y_true: Any, y_pred: Any) -> None:
-        self.resolve(y_pred).check_shapes(y_true, y_pred)
+        self.resolved(y_pred).check_shapes(y_true, y_pred)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
-        self.resolve(y_pred).check_targets(y_true, y_pred)
+        self.resolved(y_pred).check_targets(y_true, y_pred)

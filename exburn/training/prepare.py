@@ -452,7 +452,7 @@ class Preparer:
         """Builds what the model's own step may use, and traces it."""
         if (
             self.holder.module.callable
-            and self.objective.given
+            and self.objective.is_given
             and batch[1] is not None
         ):
             seen = self.forward(batch[0])  # the step may use the compiled metrics

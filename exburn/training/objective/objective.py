@@ -266,7 +266,7 @@ class Objective:
         return self._split("sample_weight", w)
 
     def _split(self, what: str, tree: Any) -> list[Any]:
-        if not self.given:  # what compute_loss makes of them is its own affair
+        if not self.is_given:  # what compute_loss makes of them is its own affair
             tree = None
         losses = self._flat("loss", self._loss)
         tree = self._flat(what, tree)
@@ -441,7 +441,7 @@ class Objective:
         return self._built_for[0] is not None
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether ``compile`` was given a loss or a metric."""
         return any((self._loss, self._metrics, self._weighted))
 
