@@ -15,8 +15,9 @@ def with_methods(cls: _C) -> _C:
     theirs when they run, and ``typing.get_type_hints`` would look for it.
 
     Example:
-        >>> def double(self: "Number") -> int:
+        >>> def double(self):
         ...     return 2 * self.value
+        >>> double.__annotations__ = {"self": "Number", "return": int}
         >>> @with_methods
         ... class Number:
         ...     value = 4
