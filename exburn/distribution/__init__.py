@@ -7,6 +7,7 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
+from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
@@ -33,4 +34,5 @@ __all__ = [
     "get_device_count",
     "list_devices",
     "set_distribution",
+    "tensor_parallel",
 ]
