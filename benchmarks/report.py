@@ -300,7 +300,7 @@ def distribution(results: dict[str, Any]) -> Iterator[str]:
             share = f"{run['efficiency']:.1%}" if "efficiency" in run else "–"
             peak = f"{run['peak'] / 2**30:.2f} GiB" if run["peak"] else "–"
             yield _row(
-                work, count, f"{run['batch']:,}", named.get(peer, peer),
+                work, count, f"{run['batch']:,}", named[peer],
                 f"{run['samples_per_s']:,.0f}", f"{run['step_ms']:,.2f}", share, peak,
                 ratio,
             )  # fmt: skip

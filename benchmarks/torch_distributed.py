@@ -33,7 +33,7 @@ def train_on_devices(cell: Any, way: str, devices: int, seconds: float) -> dict:
         ``times`` before the first epoch and after each, and ``peak`` bytes allocated
         on the fullest device (None on CPUs).
     """
-    from torch import multiprocessing
+    from torch.multiprocessing.spawn import spawn
 
     # Interfaces that lead out are not tried.
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
@@ -43,7 +43,7 @@ def train_on_devices(cell: Any, way: str, devices: int, seconds: float) -> dict:
         if way.startswith("alone"):
             _train(0, *args)
         else:
-            multiprocessing.spawn(_train, args=args, nprocs=devices)
+            spawn(_train, args=args, nprocs=devices)
         return json.loads((Path(folder) / "result.json").read_text())
 
 
