@@ -32,6 +32,7 @@ __all__ = [
     "ExBurnError",
     "FileFormatError",
     "GraphError",
+    "LayoutError",
     "LoadError",
     "MissingDependencyError",
     "MissingFileError",
@@ -39,6 +40,7 @@ __all__ = [
     "NotBuiltError",
     "NotCompiledError",
     "OutOfMemoryError",
+    "ProcessError",
     "QueueFullError",
     "RecompileWarning",
     "SaveError",
@@ -116,6 +118,14 @@ def _short(value: Any) -> str:
 
 class ArgumentError(ExBurnError, ValueError):
     """An argument has a value that can never work (``batch_size=0``)."""
+
+
+class LayoutError(ArgumentError):
+    """A mesh or a layout that the devices, or a model's weights, cannot have."""
+
+
+class ProcessError(ExBurnError, RuntimeError):
+    """A process of a cluster is lost, cannot be reached, or does something else."""
 
 
 class MissingFileError(ArgumentError, FileNotFoundError):

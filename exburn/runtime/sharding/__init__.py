@@ -1,0 +1,1 @@
+"""How arrays are divided over devices; ``exburn.distribution`` is the public side."""
