@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["exposed", "uncovered"]
 
 Span = tuple[float, float]
-_KIND = re.compile(r"nccl(?:Dev)?Kernel_?([A-Za-z]+)")
+_KIND = re.compile(r"nccl\w*?Kernel_?([A-Za-z]+)")
 
 
 def exposed(folder: Path) -> dict[str, float] | None:

@@ -95,6 +95,13 @@ def run_keras(cell: Any, way: str, args: argparse.Namespace) -> dict[str, Any]:
     return fit(model, keras.callbacks, cell, args, verbose=0)
 
 
+def run_torch(cell: Any, way: str, args: argparse.Namespace) -> dict[str, Any]:
+    return train_on_devices(cell, way or "alone", args.devices, args.seconds)
+
+
+RUNNERS = {"exburn": run_exburn, "torch": run_torch, "keras": run_keras}
+
+
 def fit(
     model: Any, callbacks: Any, cell: Any, args: argparse.Namespace, verbose: int
 ) -> dict[str, Any]:
@@ -167,12 +174,7 @@ def child(work: str, peer: str, args: argparse.Namespace) -> None:
         share = {name: count // args.devices for name, count in share.items()}
         cell = dataclasses.replace(cell, **share)
     library, _, way = peer.partition("-")
-    if library == "torch":
-        way = way or "alone"
-        result = train_on_devices(cell, way, args.devices, args.seconds)
-    else:
-        run = run_exburn if library == "exburn" else run_keras
-        result = run(cell, way, args)
+    result = RUNNERS[library](cell, way, args)
     times = result.pop("times")
     spans = [b - a for a, b in zip(times, times[1:], strict=False)]
     batch = cell.batch * args.devices

@@ -69,6 +69,22 @@ def test_every_kind_of_table(script, tmp_path):
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
+def test_training_on_two_devices_is_compared_with_one(script, tmp_path, monkeypatch):
+    distribution, file = script("distribution"), tmp_path / "out.json"
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    words = ["--tiny", "--work", "mlp", "--peers", "exburn-data,nobody-data"]
+    words += ["--seconds", "0.1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["x", *words])
+    distribution.main()
+    runs = json.loads(file.read_text())["results"]["mlp"]
+    one, two = runs["exburn@1"], runs["exburn-data@2"]
+    assert set(runs) == {"exburn@1", "exburn-data@2"}  # there is no such peer
+    assert (one["batch"], two["batch"]) == (8, 16) and one["steps"] == two["steps"]
+    speeds = two["samples_per_s"] / one["samples_per_s"]
+    assert two["efficiency"] == pytest.approx(speeds / 2)
+
+
 def test_what_of_the_collectives_other_kernels_do_not_cover(script):
     collectives = script("collectives")
     reduced = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
