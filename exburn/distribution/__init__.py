@@ -7,6 +7,7 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
+from exburn.distribution import ray
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
@@ -32,5 +33,6 @@ __all__ = [
     "distribution",
     "get_device_count",
     "list_devices",
+    "ray",
     "set_distribution",
 ]
