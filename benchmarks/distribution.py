@@ -70,7 +70,7 @@ def run_exburn(cell: Any, way: str, args: argparse.Namespace) -> dict[str, Any]:
     if way == "tensor":
         placed["mesh"] = {"data": args.devices // 2, "model": 2}
         placed["layout"] = exburn.distribution.tensor_parallel(model)
-    model.compile("adam", loss=loss, metrics=["accuracy"], **placed)
+    model.compile("adam", loss=loss, metrics=["accuracy"], seed=0, **placed)
     return fit(model, exburn.callbacks, cell, args, verbose=1)
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
 
@@ -137,8 +135,6 @@ def _work(train_fn: Callable[..., Any], config: Mapping[str, Any] | None) -> Any
         share = _ray("ray.train.collective").broadcast_from_rank_zero
         initialize(share(address), count, rank)
     result = train_fn() if config is None else train_fn(config)
-    if count > 1:
-        jax.distributed.shutdown()  # waits for all: they speak through worker 0
     return getattr(result, "history", result)
 
 
