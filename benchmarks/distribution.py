@@ -32,6 +32,7 @@ import dataclasses
 import io
 import json
 import os
+import queue
 import shutil
 import socket
 import statistics
@@ -253,28 +254,31 @@ def scaling(runner: Runner) -> None:
         runs[f"{peer}@{count}"] = result
         one = runs.get(f"{peer.partition('-')[0]}@1")
         if one is not None and count > 1:
-            alone = one["samples_per_s"]
-            result["efficiency"] = result["samples_per_s"] / (count * alone)
+            ideal = count * one["samples_per_s"]
+            result["efficiency"] = result["samples_per_s"] / ideal
         print(line(work, peer, result), flush=True)
         if args.json:
             write(args.json, results)
 
+    together = max(counts) if args.together and not runner.cpu else 1
+    free: queue.Queue[int] = queue.Queue()
+    for gpu in range(together):
+        free.put(gpu)
+
+    def alone(work: str, peer: str) -> dict | None:
+        gpu = free.get()
+        try:
+            return runner.run(work, peer, 1, see=slice(gpu, gpu + 1))
+        finally:
+            free.put(gpu)
+
     for work in args.work.split(","):
         known = results.get(work, {})
         left = [peer for peer in bases if f"{peer}@1" not in known]
-        if args.together and not runner.cpu:
-
-            def alone(i: int, work: str = work, left: list[str] = left) -> Any:
-                gpu = i % max(counts)
-                return runner.run(work, left[i], 1, see=slice(gpu, gpu + 1))
-
-            with ThreadPoolExecutor(max(counts)) as pool:
-                found = list(pool.map(alone, range(len(left))))
+        with ThreadPoolExecutor(together) as pool:
+            found = pool.map(alone, [work] * len(left), left)
             for peer, result in zip(left, found, strict=True):
                 keep(work, peer, 1, result)
-            left = []
-        for peer in left:
-            keep(work, peer, 1, runner.run(work, peer, 1))
         for count in counts:
             for peer in peers:
                 if f"{peer}@{count}" not in known and peer not in bases:

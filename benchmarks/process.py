@@ -92,7 +92,12 @@ def versions() -> dict[str, str]:
     if commit.returncode == 0:
         found["commit"] = commit.stdout.decode().strip()
     # In a process of its own: a parent that holds the device leaves no memory to it.
-    asked = subprocess.run([sys.executable, "-c", _DEVICE], capture_output=True)
+    # Nor does it take the memory of one that measures meanwhile.
+    asked = subprocess.run(
+        [sys.executable, "-c", _DEVICE],
+        capture_output=True,
+        env=environment_of(XLA_PYTHON_CLIENT_PREALLOCATE="false"),
+    )
     found["device"] = asked.stdout.decode().strip() or "unknown"
     return found
 
