@@ -85,18 +85,32 @@ def test_training_on_two_devices_is_compared_with_one(script, tmp_path, monkeypa
     assert two["efficiency"] == pytest.approx(speeds / 2)
 
 
-def test_what_of_the_collectives_other_kernels_do_not_cover(script):
-    collectives = script("collectives")
+def test_what_of_the_collectives_other_kernels_do_not_cover(script, tmp_path):
+    from jax.profiler import ProfileData
+
     reduced = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
-    found = collectives._measure(
-        [
-            ("gemm", (0.0, 4.0)),
-            (reduced, (3.0, 6.0)),
-            ("ncclDevKernel_AllGather_RING_LL(x)", (5.0, 7.0)),
-            ("fusion", (6.5, 8.0)),
-            ("fusion", (10.0, 12.0)),
-        ]
-    )
+    names = ["gemm", reduced, "ncclDevKernel_AllGather_RING_LL(x)", "whole step"]
+    streams = {
+        "Stream #14(Compute)": [(0, 0, 4), (0, 6.5, 8), (0, 10, 12)],
+        "Stream #21(Communication)": [(1, 3, 6), (2, 5, 7)],
+        "XLA Modules": [(3, 0, 12)],  # no kernels
+    }
+    text = 'planes { name: "/device:GPU:0"'
+    for line, events in streams.items():
+        text += f' lines {{ name: "{line}"'
+        for kind, begin, end in events:
+            at = (
+                f"offset_ps: {begin * 1e12:.0f} duration_ps: {(end - begin) * 1e12:.0f}"
+            )
+            text += f" events {{ metadata_id: {kind + 1} {at} }}"
+        text += " }"
+    for i, name in enumerate(names, 1):
+        held = f'{{ id: {i} name: "{name}" }}'
+        text += f" event_metadata {{ key: {i} value {held} }}"
+    text += ' } planes { name: "/host:CPU" }'
+    space = ProfileData.text_proto_to_serialized_xspace(text)
+    (tmp_path / "host.xplane.pb").write_bytes(space)
+    found = script("collectives").exposed(tmp_path)
     assert found == {
         "span": 12.0,
         "busy": 10.0,
@@ -105,6 +119,7 @@ def test_what_of_the_collectives_other_kernels_do_not_cover(script):
         "AllReduce": 3.0,
         "AllGather": 2.0,
     }
+    assert script("collectives").exposed(tmp_path / "nothing") is None
 
 
 def test_a_batch_of_runs_goes_on_where_it_ended(script, tmp_path, monkeypatch, capsys):
