@@ -58,8 +58,8 @@ def fit(
             ``accelerator_type`` or ``placement_strategy``.
 
     Returns:
-        Ray's ``Result``: ``return_value`` is what ``train_fn`` returned in worker 0,
-        ``metrics`` what it last passed to ``ray.train.report``.
+        Ray's ``Result``, whose ``return_value`` is what ``train_fn`` returned in worker
+        0, and whose ``path`` is the run's folder.
 
     Raises:
         ArgumentError: An argument that can never work.

@@ -1,6 +1,7 @@
 """The scripts of docs/distribution.md for SLURM, Kubernetes and Ray."""
 
 import importlib.util
+import json
 import os
 import socket
 import stat
@@ -123,7 +124,8 @@ def test_the_script_for_ray_trains(files):
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "'loss'" in done.stdout.splitlines()[-1]
+    losses = json.loads(done.stdout.splitlines()[-1])
+    assert len(losses) == 10 and losses[-1] < losses[0]
 
 
 def environment_of(**more: str) -> dict[str, str]:
