@@ -7,6 +7,7 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
+from exburn.distribution import ray
 from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
@@ -33,6 +34,7 @@ __all__ = [
     "distribution",
     "get_device_count",
     "list_devices",
+    "ray",
     "set_distribution",
     "tensor_parallel",
 ]
