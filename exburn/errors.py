@@ -39,6 +39,7 @@ __all__ = [
     "NotBuiltError",
     "NotCompiledError",
     "OutOfMemoryError",
+    "ProcessError",
     "QueueFullError",
     "RecompileWarning",
     "SaveError",
@@ -178,6 +179,10 @@ class CheckpointError(ExBurnError, RuntimeError):
 
 class BusyError(ExBurnError, RuntimeError):
     """The model is being trained: its arrays cannot be used for anything else."""
+
+
+class ProcessError(ExBurnError, RuntimeError):
+    """Another process of the run is lost, or failed, or does something else."""
 
 
 class RecompileWarning(UserWarning):

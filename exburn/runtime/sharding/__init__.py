@@ -1,0 +1,1 @@
+"""Several devices and several processes: meshes, layouts, and what processes agree on."""
