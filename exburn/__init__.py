@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         compute,
         config,
         distillation,
+        distribution,
         dtype_policies,
         export,
         legacy,
@@ -126,7 +127,7 @@ __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
-    "backend compute config distillation dtype_policies export legacy "
+    "backend compute config distillation distribution dtype_policies export legacy "
     "mixed_precision ops preprocessing quantizers random saving serving "
     "tree utils visualization wrappers"
 ).split()
@@ -162,7 +163,8 @@ __all__ = [
     "benchmark", "callbacks", "check_gradients", "clone", "compute",
     "compute_gradients", "compute_loss", "config", "configure", "constraints",
     "cuda_available", "data_loader", "datasets", "default_device", "deserialize_params",
-    "device", "device_info", "device_name", "distillation", "doctor", "dtype_policies",
+    "device", "device_info", "device_name", "distillation", "distribution", "doctor",
+    "dtype_policies",
     "errors", "export", "export_params", "fit_with_accuracy", "fit_with_progress", "fn",
     "forward", "forward_pattern", "get_matmul_precision", "get_precision",
     "import_params", "info", "initializers", "key_scope", "layers", "legacy",

@@ -32,6 +32,7 @@ __all__ = [
     "ExBurnError",
     "FileFormatError",
     "GraphError",
+    "LayoutError",
     "LoadError",
     "MissingDependencyError",
     "MissingFileError",
@@ -119,6 +120,14 @@ class ArgumentError(ExBurnError, ValueError):
     """An argument has a value that can never work (``batch_size=0``)."""
 
 
+class LayoutError(ArgumentError):
+    """A mesh or a layout that the devices, or a model's weights, cannot have."""
+
+
+class ProcessError(ExBurnError, RuntimeError):
+    """Another process of a run is lost, has failed, or does something else."""
+
+
 class MissingFileError(ArgumentError, FileNotFoundError):
     """There is no file where one should be read."""
 
@@ -179,10 +188,6 @@ class CheckpointError(ExBurnError, RuntimeError):
 
 class BusyError(ExBurnError, RuntimeError):
     """The model is being trained: its arrays cannot be used for anything else."""
-
-
-class ProcessError(ExBurnError, RuntimeError):
-    """Another process of the run is lost, or failed, or does something else."""
 
 
 class RecompileWarning(UserWarning):

@@ -6,8 +6,6 @@ _INSTEAD = {
     "exburn": {
         "applications": "there are no pretrained models; weights of Keras' files are "
         "read by model.load_weights into the same architecture",
-        "distribution": "training runs on one device: model.compile(device='gpu:1'), "
-        "with exburn.device('gpu:1'):",
     },
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",

@@ -5,8 +5,8 @@ Computes nothing: `why_not` gives the reason against, `options` how Pallas compi
 Replaces: nothing.
 
 Runs: at each trace of a module that has a kernel. Kernels run on one NVIDIA GPU, Ampere
-or later, unless ``config.disable_gpu_kernels()`` was called or JAX has no Triton. Each
-kernel's own condition asks for dtype and size.
+or later, whatever else the host has, unless ``config.disable_gpu_kernels()`` was called
+or JAX has no Triton. Each kernel's own condition asks for dtype and size.
 
 Gain: not measured on its own; each kernel's module has its figures. Values and times
 were compared once in each process, too: that cost a first start 2 to 5 s for each
@@ -24,6 +24,7 @@ import jax
 
 from exburn.config import is_gpu_kernels_enabled
 from exburn.runtime.device import chosen_platform
+from exburn.runtime.sharding.current import is_spread
 
 
 def runs_kernels() -> bool:
@@ -39,7 +40,7 @@ def runs_kernels() -> bool:
 def why_not() -> str | None:
     """The reason why kernels of Triton do not run here; ``None`` if they do.
 
-    Where several devices may share an array, XLA must be able to split the work. Triton
+    Where several devices share an array, XLA must be able to split the work. Triton
     compiles for NVIDIA's GPUs from Ampere (2020) on.
     """
     if not is_gpu_kernels_enabled():
@@ -47,8 +48,8 @@ def why_not() -> str | None:
     platform = chosen_platform()
     if platform != "gpu":
         return f"the device is a {platform}"
-    if jax.device_count() != 1:
-        return "there are several devices"
+    if is_spread():
+        return "the arrays lie on several devices"
     capability = getattr(jax.devices()[0], "compute_capability", "")
     known = capability.replace(".", "", 1).isdigit()
     if not known or float(capability) < 8:

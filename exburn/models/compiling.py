@@ -13,6 +13,7 @@ from exburn.models.training_settings import require_idle, require_trainer
 from exburn.module.building import reseed
 from exburn.module.traversal import held_metrics
 from exburn.runtime.device import device_of
+from exburn.runtime.sharding.strategies import make_distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
 from exburn.training.overrides import overrides
@@ -57,6 +58,8 @@ def compile(
     warmup: Any = None,
     accuracy: bool = False,
     device: Any = None,
+    mesh: Any = None,
+    layout: Any = None,
     unroll: int | str = "auto",
     join_batches: int | str = "auto",
 ) -> None:
@@ -90,6 +93,11 @@ def compile(
             ``(epochs, start, target)``.
         accuracy: Whether accuracy is among the metrics.
         device: ``"cpu"``, ``"gpu"``, ``"gpu:1"`` or a JAX device; JAX's default.
+        mesh: What several devices divide: ``"data"`` the batch, ``"fsdp"`` weights and
+            optimizer, too; or sizes by axis names, ``{"data": 2, "model": 4}``, a
+            ``DeviceMesh``, or a ``Distribution``. By default that of
+            ``distribution.set_distribution``, if there is one.
+        layout: Rules for weights along the other axes: a ``LayoutMap``, or a dict.
         unroll: Steps compiled into one turn of a chunk's loop; ``"auto"`` chooses.
         join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
             one, where the results are the same; ``"auto"`` chooses, 1: never.
@@ -97,6 +105,7 @@ def compile(
     Raises:
         UnknownNameError: An unknown optimizer, loss or metric.
         ArgumentError: An argument that can never work.
+        LayoutError: There are no such devices, or nothing uses an axis of the mesh.
         BusyError: The model is being trained.
     """
     require_idle(self, "compile")
@@ -117,6 +126,13 @@ def compile(
     metrics = with_accuracy(metrics) if accuracy else metrics
     objective = Objective(loss, loss_weights, metrics, weighted_metrics)
     chosen, device = optimizers.get(optimizer), device_of(device, "compile")
+    divided = None
+    if mesh is not None or layout is not None:
+        divided = make_distribution(mesh, layout)
+        if device is not None:
+            raise ArgumentError(
+                "compile", "device= is one device, mesh= are several: pass one of them"
+            )
     set_options(
         chosen,
         learning_rate=learning_rate,
@@ -144,6 +160,9 @@ def compile(
         "auto_scale_loss": bool(auto_scale_loss),
     }
     run.check_numerics = check_numerics
+    run.distribution = divided
+    if divided is not None:
+        run.device = None
     if seed is not None and self.built:
         reseed(self, seed)
     run.trainer = Trainer(
@@ -156,6 +175,7 @@ def compile(
         **counts,
     )
     if before is not None:
+        run.trainer.holder.placement = before.holder.placement
         run.trainer.holder.take_over(before.holder)
     if device is not None:
         self.to_device(device)

@@ -173,7 +173,7 @@ def to_device(self: Model, device: Any) -> Any:
     """
     require_idle(self, "to_device")
     run = self._run.value
-    run.device = device_of(device, "to_device")
+    run.device, run.distribution = device_of(device, "to_device"), None
     variables = {path: weight for path, weight, _ in iter_weights(self)}
     arrays = {path: w.get_raw_value() for path, w in variables.items()}
     own_variables(variables, arrays)  # on one device the memory stays the same

@@ -14,7 +14,7 @@ from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import CallbackList
 from exburn.data import StreamDataset
 from exburn.data.trees import NAMES
-from exburn.errors import ArgumentError, DataError
+from exburn.errors import ArgumentError, DataError, LayoutError
 from exburn.models.arguments import (
     BATCH,
     check_form,
@@ -28,6 +28,7 @@ from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import alive
 from exburn.runtime.placement import refuse_apart
+from exburn.runtime.sharding.current import in_force
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
 
@@ -53,6 +54,8 @@ def prepare(
     kind = "predict" if op == "predict" else "train" if train else "test"
     trainer = run.trainer if kind == "predict" else require_trainer(model, op)
     trainer.holder.check_free(op)
+    trainer.holder.follow_distribution(run.distribution_in_force)
+    check_batch_size(model, op)
     seed = trainer.holder.seed if shuffle else None  # as ``make_feed`` will read it
     batch = first_batch(dataset, seed, fixed_batch_size(model), batch_size)
     if like is not None:
@@ -66,9 +69,11 @@ def prepare(
             require_targets(model, op, batch[1])
 
     names = partial(output_names, model)
-    spec = trainer.preparer.prepare(
-        batch, names=names, kind=kind, op=op, check_first=check_first
-    )
+    with trainer.holder.placement.scope():
+        spec = trainer.preparer.prepare(
+            batch, names=names, kind=kind, op=op, check_first=check_first
+        )
+        trainer.holder.place_weights()
     if kind == "predict" and spec is not None:
         check_rows(op, batch[0], spec)
     targets = kind != "predict"
@@ -123,6 +128,20 @@ def fixed_batch_size(model: Model) -> int | None:
     return next((n for shape in sizes for n in shape if isinstance(n, int)), None)
 
 
+def check_batch_size(model: Model, op: str) -> None:
+    """Raises if devices cannot divide a batch whose size the model's Input fixed."""
+    rows, distribution = fixed_batch_size(model), model._run.value.distribution_in_force
+    if rows is None or distribution is None:
+        return
+    if rows % (parts := distribution.num_model_replicas):
+        raise LayoutError(
+            op,
+            f"{parts} devices cannot divide the {rows} rows of a batch evenly",
+            {"batch of the model's Input": rows, "distribution": distribution},
+            hint="Leave batch_size out of Input: other batches are filled up.",
+        )
+
+
 def part_names(model: Model) -> tuple[Any, Any]:
     """Names of the inputs and of the outputs, of a model that has a graph."""
     graph = getattr(model, "graph", None)
@@ -134,10 +153,17 @@ def output_names(model: Model, spec: Any) -> list[str] | None:
     return None if names is None else list(names)
 
 
-def on_device(model: Model) -> Any:
-    """Where JAX puts new arrays in the block: the model's device."""
-    device = model._run.value.device
-    return contextlib.nullcontext() if device is None else default_device(device)
+@contextlib.contextmanager
+def on_device(model: Model) -> Iterator[None]:
+    """Where new arrays go in the block: to the model's device, or to its mesh."""
+    run = model._run.value
+    device, distribution = run.device, run.distribution_in_force
+    with contextlib.ExitStack() as stack:
+        if device is not None:
+            stack.enter_context(default_device(device))
+        if distribution is not None:
+            stack.enter_context(in_force(distribution))
+        yield
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from exburn.callbacks.contract import History
 from exburn.errors import NotCompiledError
 from exburn.metrics import Mean
+from exburn.runtime.sharding.current import distribution
+from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.objective.compile_metrics import CompileMetrics
 from exburn.training.objective.objective import Objective
 from exburn.training.trainer import Trainer
@@ -31,12 +33,20 @@ class TrainingSettings:
         self.variants: dict[Any, Any] = {}
         self.warmup: Any = None
         self.device: Any = None
+        self.distribution: Distribution | None = None  # of its own
         self.output_axes: Any = None
 
     def loss_trackers(self, objective: Objective) -> dict[str, Mean]:
         """A metric for the loss and, if there are several, for each of them."""
         names = ["loss", *objective.parts]
         return {n: self._trackers.setdefault(n, Mean(name=n)) for n in names}
+
+    @property
+    def distribution_in_force(self) -> Distribution | None:
+        """Its own distribution, or that of all models; none on a device of its own."""
+        if self.distribution is not None or self.device is not None:
+            return self.distribution
+        return distribution()
 
     def reset(self) -> None:
         """Forgets everything compiled; settings stay."""

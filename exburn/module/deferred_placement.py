@@ -13,6 +13,8 @@ from flax import nnx
 
 from exburn.core import forward_context
 from exburn.runtime.device import chosen_device, host, waking
+from exburn.runtime.sharding.arrays import put
+from exburn.runtime.sharding.current import active
 
 
 @dataclasses.dataclass
@@ -39,7 +41,8 @@ def place_value(
     """A weight's first value as an array; noted as ``values[path]``.
 
     While a GPU starts, which takes 1.5 s, the array is one of the host's, which
-    programs take as well: meanwhile a model is built, and its program traced.
+    programs take as well: meanwhile a model is built, and its program traced. With a
+    distribution in force each device gets its part at once.
 
     Args:
         value: That nobody writes to.
@@ -47,6 +50,10 @@ def place_value(
         values: Where it is noted.
         path: Its name there.
     """
+    if (distribution := active()) is not None:
+        sharding = distribution.weight_sharding(path, value.shape)
+        array = values[path] = put(value, sharding)
+        return array
     place = host() if waking() else None
     if place is None:
         array = values[path] = jax.device_put(value)

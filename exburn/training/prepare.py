@@ -19,7 +19,6 @@ from exburn.module.selection import frozen_paths, train_only
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.cost_model import Cost
 from exburn.runtime.gc_pause import starting
-from exburn.runtime.placement import together
 from exburn.runtime.xla_options import compiler_options, convolutional
 from exburn.training.check import check_ids
 from exburn.training.compile_log import CompileLog
@@ -586,7 +585,9 @@ class Preparer:
     @property
     def programs(self) -> Programs:
         """The programs of the module and the optimizer as they are now."""
-        key = (self.variant, self.eager), getattr(self.holder.optimizer, "revision", 0)
+        placement = self.holder.placement
+        options = self.variant, self.eager, placement.distribution
+        key = options, getattr(self.holder.optimizer, "revision", 0)
         if key not in self._programs:
             others = reversed(self._programs.items())
             alike = next((p for (variant, _), p in others if variant == key[0]), None)
@@ -601,6 +602,7 @@ class Preparer:
                 unroll=self.unroll,
                 pointwise=convolutional(self.first_cost()) or None,
                 joins_lookups=self._repeats_lookups,
+                placement=placement,
                 eager=self.eager,
                 compiling=self.holder.tell_compilation,
             )
@@ -633,12 +635,13 @@ class Preparer:
         params, frozen, others = holder.split.read()
         if holder.opt_state is None:
             with starting():
-                holder.opt_state = holder.optimizer.init(params)
+                init = holder.optimizer.init
+                holder.opt_state = holder.placement.init(init, params)
         elif self._run_revision != holder.optimizer.revision:  # momentum from 0 on, say
             holder.opt_state = holder.refit(holder.opt_state, params)
         arrays = params, frozen, others, holder.opt_state, self.fresh_totals("train")
         state = TrainState(*arrays, *holder.take_place())
-        return together(state, beside)
+        return holder.placement.state(state, beside)
 
     # ------------------------------------------------------------------ logs
     def owns(self, kind: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 
 from exburn.module.building import spec_like
 from exburn.runtime.gc_pause import has_started, starting
-from exburn.runtime.placement import bound_to, is_bound, together
+from exburn.runtime.sharding.current import spread_by_hand
 from exburn.training.compile_log import (
     CompileLog,
     Spec,
@@ -55,6 +56,7 @@ class Program:
         options: dict[str, Any] | None,
     ):
         self._name, self._counts, self._eager = name, steps.counts, steps.eager
+        self._placement = steps.placement
         self._log, self._settings = log, settings
         self._call: Any = function
         if not steps.eager:
@@ -87,6 +89,8 @@ class Program:
         whole, args = args, _apart_from_totals(args)
         if self._eager:
             return self._call(*args)
+        if self._placement.spans_processes:  # no process has all of the state
+            restore = None
         form = _form_of(args[2:]) if restore is not None else ()
         unsafe = restore is not None and form not in self._proven
         remake: Any = None
@@ -94,13 +98,13 @@ class Program:
             self.begin_compiling(*whole)
             remake = jax.tree.map(_copy_to_host, whole[0])
         failed = not self.finish_compiling()
-        args, places = _bind_together(args)
+        args, places = self._placement.bind(args, _DATA[self._name])
         before, start = self._counts[self._name], time.perf_counter()
         try:
-            if self._model:
+            if self._model and ", " not in places[0]:
                 out = self._call(*args)
             else:
-                with starting():
+                with starting(), _spreading(places):
                     out = self._call(*args)
             known = self._counts[self._name] == before and places in self._places
             if failed or not known:
@@ -127,8 +131,8 @@ class Program:
         if self._eager or disabled or self._model or self._begun is not None:
             return
         start = time.perf_counter()
-        args, places = _bind_together(_apart_from_totals(args))
-        with starting():
+        args, places = self._placement.bind(_apart_from_totals(args), _DATA[self._name])
+        with starting(), _spreading(places):
             lowered = self._call.lower(*args)
         traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
@@ -257,21 +261,14 @@ def _apart_from_totals(args: tuple) -> tuple:
     return args[0].replace(metrics=None), args[0].metrics, *args[1:]
 
 
+def _spreading(places: tuple[str, str]) -> contextlib.AbstractContextManager[None]:
+    """In the block it is known that a user's arrays lie on several devices, if so."""
+    return spread_by_hand() if ", " in places[0] else contextlib.nullcontext()
+
+
 def _form_of(chunk: tuple) -> tuple:
     """Shapes and dtypes of a chunk."""
     return tuple((v.shape, v.dtype) for v in jax.tree.leaves(chunk))
-
-
-def _bind_together(args: tuple) -> tuple[tuple, tuple[str, str]]:
-    """Arguments that are all bound if one is, but for the first; and what to.
-
-    Else JAX would compile a program for each mixture.
-    """
-    first = jax.tree.leaves(args[0])[:1]  # of a state, whose arrays are alike
-    if not any(map(is_bound, (*first, *jax.tree.leaves(args[1:])))):
-        return args, ("", "")
-    args = args[0], *together(args[1:], first, may_alias=True)
-    return args, (bound_to(first), bound_to(args[1:]))
 
 
 def _time(call: Callable[[], Any]) -> float:

@@ -15,12 +15,13 @@ from exburn.core import forward_context
 from exburn.errors import BusyError
 from exburn.module.building import spec_like
 from exburn.module.layer import Layer
-from exburn.module.traversal import iter_modules
+from exburn.module.traversal import iter_modules, iter_weights
 from exburn.optimizers import LossScaleOptimizer
 from exburn.runtime.donation import own_leaves
-from exburn.runtime.placement import together
+from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import overrides
+from exburn.training.placement import OneDevice, placement_for, to_one_device
 from exburn.training.state import TrainState, seed_data
 
 
@@ -37,6 +38,7 @@ class StateHolder:
         auto_scale_loss: Whether the loss is scaled if the module computes in float16.
 
     Attributes:
+        placement: Where the arrays lie.
         state: The state of the run under way, or ``None``.
         opt_state: The optimizer's state between runs.
         step: Batches done since ``compile``, between runs.
@@ -50,6 +52,7 @@ class StateHolder:
     ):
         self.module, self.optimizer = module, optimizer
         self.given_seed, self.auto_scale_loss = seed, auto_scale_loss
+        self.placement = OneDevice()
         self.state: TrainState | None = None
         self.opt_state: Any = None
         self._was_read = False  # whether others may hold arrays of it
@@ -136,7 +139,7 @@ class StateHolder:
         elif self._runner != threading.get_ident():  # the run may consume it meanwhile
             raise _busy("optimizer")
         else:
-            self.state = together(self.state.replace(opt_state=value))
+            self.state = self.placement.state(self.state.replace(opt_state=value))
 
     def scale_loss(self) -> bool:
         """Puts a LossScaleOptimizer around that of a module that needs one.
@@ -198,7 +201,7 @@ class StateHolder:
             lambda path, leaf: (
                 kept[path] if path in kept and kept[path].shape == leaf.shape else leaf
             ),
-            self.optimizer.init(params),
+            self.placement.init(self.optimizer.init, params),
         )
 
     # ------------------------------------------------------------------ arrays
@@ -254,6 +257,47 @@ class StateHolder:
         if isinstance(state.step, jax.Array) and not state.step.committed:
             self._place = (self.step, self.seed), (state.step, state.seed)
 
+    def follow_distribution(self, distribution: Distribution | None) -> bool:
+        """Lays all arrays out as a distribution says from now on.
+
+        Args:
+            distribution: The distribution; ``None`` for one device.
+
+        Returns:
+            Whether it is another one than before.
+        """
+        before = self.placement.distribution
+        if distribution is before:
+            return False
+        self.placement = placement_for(distribution)
+        if before is not None and distribution is None:
+            for _, weight, _ in iter_weights(self.module):
+                value = weight.get_raw_value()
+                if isinstance(value, jax.Array):
+                    weight.set_raw_value(to_one_device(value))
+            self.opt_state = jax.tree.map(to_one_device, self.opt_state)
+        self._place = None
+        return True
+
+    def place_weights(self) -> None:
+        """Puts the weights, and what the optimizer keeps, where they belong.
+
+        Raises:
+            LayoutError: A weight cannot be laid out as the distribution says.
+        """
+        distribution, split = self.placement.distribution, self.split
+        if distribution is None or self.state is not None:
+            return
+        shapes = {n: v.shape for g in split.read() for n, v in g.items()}
+        distribution.check(list(shapes.items()))
+        initial = getattr(getattr(self.module, "_meta", None), "value", None)
+        initial = getattr(initial, "initial", {})  # values that nobody has changed yet
+        for arrays in split.read():
+            placed = self.placement.weights(arrays)
+            unchanged = [n for n, v in arrays.items() if initial.get(n) is v]
+            initial.update({name: placed[name] for name in unchanged})
+            split.write(placed)
+
     def take_place(self) -> tuple[Any, Any]:
         """Batches done and the key data of the seed, on the device.
 
@@ -294,7 +338,7 @@ class StateHolder:
             if self.shown is not None and split.replaced_arrays(self.shown) is None:
                 params = state.params
             state = state.replace(params=params, frozen=frozen, others=others)
-            state = together(state)
+            state = self.placement.state(state)
         self.state = self.own(state)
 
     @contextlib.contextmanager

@@ -26,6 +26,7 @@ from exburn.training.module import SplitModule
 from exburn.training.numbers import holding
 from exburn.training.objective.objective import Objective
 from exburn.training.objective.readings import Readings, pack
+from exburn.training.placement import OneDevice
 from exburn.training.state import TrainState
 
 
@@ -42,6 +43,7 @@ class Steps:
             the programs that train, and of others.
         pointwise: Whether pointwise convolutions are products: ``pointwise_products``.
         joins_lookups: Whether the gradients of lookups are summed at once: ``lookups``.
+        placement: Where arrays lie; on one device by default.
         eager: Whether they run without being compiled, and are not counted.
         compiling: Called with a program's name before it is compiled.
     """
@@ -57,12 +59,14 @@ class Steps:
         unroll: Callable[[bool], int] = lambda training: 1,
         pointwise: bool | None = None,
         joins_lookups: bool = False,
+        placement: OneDevice | None = None,
         eager: bool = False,
         compiling: Callable[[str], None] | None = None,
     ):
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.custom, self.unroll = counts, custom, unroll
         self._pointwise, self._joins_lookups = pointwise, joins_lookups
+        self.placement = placement or OneDevice()
         self.eager, self._compiling = eager, compiling
 
     @contextlib.contextmanager
@@ -89,6 +93,7 @@ class Steps:
                 return own.train(state, batch)
             differentiate = self._gradient_of_loss()
             (_, seen), grads = differentiate(state.params, state, batch, row_mask)
+            grads = self.placement.gradients(grads)
             new = self._after_batch(state, batch, row_mask, seen)
             search = {}
             if self.optimizer.searches:
@@ -100,9 +105,10 @@ class Steps:
 
     def _gradient_of_loss(self) -> Callable:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
-        if self._joins_lookups:
-            return value_and_grad(self.loss)
-        return jax.value_and_grad(self.loss, has_aux=True)
+        loss = self.placement.gathering(self.loss)
+        if self._joins_lookups and loss == self.loss:
+            return value_and_grad(loss)
+        return jax.value_and_grad(loss, has_aux=True)
 
     def _after_batch(
         self, state: TrainState, batch: Any, row_mask: Any, seen: tuple
@@ -146,9 +152,10 @@ class Steps:
 
         def micro_step(state, item):
             with holding(self.split.numbers, state.others):
-                batch, row_mask = _batch(data, item)
+                batch, row_mask = _batch(data, item, self.placement)
                 differentiate = self._gradient_of_loss()
                 (_, seen), grads = differentiate(state.params, state, batch, row_mask)
+                grads = self.placement.gradients(grads)
                 new = self._after_batch(state, batch, row_mask, seen)
             assigned.update(state.assigned_frozen(new))
             sums = self.optimizer.accumulate_batch(grads, state.opt_state)
@@ -252,8 +259,9 @@ class Steps:
         """The state after a chunk of batches, each of which makes an update."""
 
         def body(state, item):
-            batch, row_mask = _batch(data, item)
-            return _if_active(item, self.step(state, batch, row_mask), state), None
+            batch, row_mask = _batch(data, item, self.placement)
+            new = _if_active(item, self.step(state, batch, row_mask), state)
+            return self.placement.next_state(new), None
 
         with self.tracing("train"):
             items = _items(data, index, count)
@@ -267,7 +275,8 @@ class Steps:
 
         def body(state, items):
             new = self._group(state, data, items)
-            return _if_active(jax.tree.map(lambda v: v[0], items), new, state), None
+            new = _if_active(jax.tree.map(lambda v: v[0], items), new, state)
+            return self.placement.next_state(new), None
 
         with self.tracing("train"):
             groups = jax.tree.map(
@@ -290,10 +299,10 @@ class Steps:
         """``totals = one(totals, batch, row_mask, rows, key)`` for every batch."""
 
         def body(totals, item):
-            batch, row_mask = _batch(data, item)
+            batch, row_mask = _batch(data, item, self.placement)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             new = one(totals, batch, row_mask, _count_rows(batch[0], row_mask), key)
-            return _if_active(item, new, totals), None
+            return self.placement.totals(_if_active(item, new, totals)), None
 
         items = _items(data, index, count)
         return self._scan_over(items, invariants.scan, training=False)(
@@ -304,7 +313,7 @@ class Steps:
         """The outputs for a chunk of batches."""
 
         def one(item):
-            (x, _, _), _ = _batch(data, item)
+            (x, _, _), _ = _batch(data, item, self.placement)
             key = jax.random.fold_in(_eval_key(), start + item[2])
             numbers = holding(self.split.numbers, arrays[2])
             with untouched_metrics(self.split.module), numbers:
@@ -313,7 +322,7 @@ class Steps:
                 return self.split.forward(arrays, x, training=False, key=key)[0]
 
         def body(carry, item):
-            return carry, one(item)
+            return carry, self.placement.outputs(one(item))
 
         with self.tracing("predict"):
             items = _items(data, index, None)
@@ -323,7 +332,8 @@ class Steps:
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""
         own = totals.get(LOGS)
-        return pack(self.objective.results(totals) if own is None else own)
+        means = pack(self.objective.results(totals) if own is None else own)
+        return self.placement.totals(means)
 
     def _scan_over(self, items: tuple, scan: Callable, training: bool) -> Callable:
         """What runs a body for every step: a scan, or a single call for one step."""
@@ -390,17 +400,18 @@ def _run_once(body: Callable, carry: Any, items: tuple) -> tuple[Any, Any]:
     return carry, jax.tree.map(lambda v: v[None], out)
 
 
-def _batch(data: Any, item: tuple) -> tuple[Any, Any]:
+def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
     """The batch of one step, and which of its rows are real (``None``: all)."""
     source, count, _ = item
+    batch = source
     if not isinstance(source, tuple):  # row numbers into resident data
-        batch = jax.tree.map(lambda v: v[source], data)
-    else:
-        batch = source
+        index = placement.batch(source)
+        batch = jax.tree.map(lambda v: v[index], data)
+    batch = placement.batch(batch)
     if count is None:
         return batch, None
     size = jax.tree.leaves(batch)[0].shape[0]
-    return batch, jnp.arange(size) < jnp.maximum(count[0], 1)
+    return batch, placement.batch(jnp.arange(size) < jnp.maximum(count[0], 1))
 
 
 def _if_active(item: tuple, new: Any, old: Any) -> Any:

@@ -78,6 +78,7 @@ class Trainer:
             eager=preparer.eager,
             auto_scale_loss=holder.auto_scale_loss,
         )
+        new.holder.placement = holder.placement
         new.holder.take_over(holder)
         return new
 
@@ -270,9 +271,10 @@ class Trainer:
         size = jax.tree.leaves(batch)[0].shape[0]
         if exact:
             return size
+        size = self.holder.placement.width(size)
         known = self._sizes.setdefault(use, [])
         near = [rows for rows in known if size <= rows < 2 * size]
         if not near and len(known) < _SIZES:
             known.append(size)
             return size
-        return min(near, default=power_of_two(size))
+        return self.holder.placement.width(min(near, default=power_of_two(size)))

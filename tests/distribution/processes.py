@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DEVICES = "--xla_force_host_platform_device_count"
 HEARTBEAT = 10  # seconds after which a process that is gone is missed
 # What each process runs before its script.
 BEGIN = """
@@ -94,7 +95,7 @@ class Processes:
                 "KERAS_BACKEND": "jax",
                 "JAX_PLATFORMS": "cpu",
                 "EXBURN_COMPILATION_CACHE": "off",
-                "XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={devices}",
+                "XLA_FLAGS": f"{flags} {DEVICES}={devices}",
                 "EXBURN_TEST_PROCESS": str(number),
                 "EXBURN_TEST_FOLDER": str(self.folder),
                 "EXBURN_TEST_REPORT": str(self.place / f"report-{number}"),

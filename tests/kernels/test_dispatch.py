@@ -6,9 +6,8 @@ import jax
 import pytest
 
 from exburn import config
-from exburn.kernels import (
-    dispatch,
-)
+from exburn.kernels import dispatch
+from exburn.runtime.sharding.current import spread_by_hand
 
 
 @pytest.mark.parametrize(
@@ -19,11 +18,11 @@ def test_gpus_that_have_the_kernels(monkeypatch, backend, capability, runs):
     device = types.SimpleNamespace(compute_capability=capability)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
     assert dispatch.runs_kernels() == bool(runs)
-    monkeypatch.setattr(jax, "device_count", lambda: 2)
-    assert not dispatch.runs_kernels()
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    with spread_by_hand():
+        assert not dispatch.runs_kernels()
+    monkeypatch.setattr(jax, "device_count", lambda: 2)  # of which one is used
+    assert dispatch.runs_kernels() == bool(runs)
     monkeypatch.setattr(dispatch, "_has_triton", lambda: False)
     assert not dispatch.runs_kernels()
     monkeypatch.setitem(config._settings, "gpu_kernels", False)

@@ -6,6 +6,7 @@ import pytest
 
 import exburn
 from exburn.errors import ShapeError
+from exburn.training.placement import OneDevice
 from exburn.training.steps import (
     _batch,
     _if_active,
@@ -22,13 +23,13 @@ def test_a_chunk_is_cut_into_batches_streamed_or_resident():
     chunk = (ROWS, None, None)
     source, count, steps = _items(chunk, None, None)
     assert steps.tolist() == [0, 1, 2] and count is None
-    batch, mask = _batch(
-        chunk, (tuple(p if p is None else p[1] for p in source), None, 1)
-    )
+    first = tuple(p if p is None else p[1] for p in source)
+    batch, mask = _batch(chunk, (first, None, 1), OneDevice())
     np.testing.assert_array_equal(batch[0], ROWS[1])
     assert mask is None
     held = (ROWS.reshape(6, 2), None, None)
-    batch, mask = _batch(held, (np.array([5, 0]), (jnp.asarray(1),), 0))
+    item = np.array([5, 0]), (jnp.asarray(1),), 0
+    batch, mask = _batch(held, item, OneDevice())
     np.testing.assert_array_equal(batch[0], [[10, 11], [0, 1]])
     assert mask.tolist() == [True, False]
 

@@ -1,1 +1,1 @@
-"""Several devices and several processes: meshes, layouts, and what processes agree on."""
+"""How arrays are divided over devices; ``exburn.distribution`` is the public side."""

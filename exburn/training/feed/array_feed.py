@@ -24,6 +24,7 @@ from exburn.training.feed.plan import (
     choose_length,
     power_of_two,
 )
+from exburn.training.placement import OneDevice
 
 _FEW = 16  # steps of a chunk whose numbers of rows stay on the device
 
@@ -52,6 +53,7 @@ class ArrayFeed:
             one after them.
         first: Number of the first epoch: without shuffling it begins with the first
             row, whatever its number.
+        placement: Where arrays lie; on one device by default.
     """
 
     ended = None  # arrays always give an epoch's batches
@@ -74,8 +76,10 @@ class ArrayFeed:
         reason: str = "",
         earlier: int = 0,
         first: int = 0,
+        placement: OneDevice | None = None,
     ):
         self.dataset, self.shuffle, self.resident = dataset, shuffle, resident
+        self._placement = placement or OneDevice()
         self.reason, self._passed = reason, earlier if shuffle else -first
         self.group, self.joined = group, joined
         self.size, self._rows_of_one = dataset.size, batch_size // joined
@@ -104,7 +108,11 @@ class ArrayFeed:
         self.length *= group
         short = rest < self.batch_size and not self.tail
         many = few_shapes and not exact_rows
-        self.counted = padded or short or many
+        # Rows of a step as programs run it; the last of them may be none.
+        self._width = self.batch_size
+        if not exact_rows:
+            self._width = self._placement.width(self.batch_size)
+        self.counted = padded or short or many or self._width > self.batch_size
         self.padded = padded or many
         self._whole = whole
         self._device: Any = None
@@ -176,8 +184,8 @@ class ArrayFeed:
 
     def first_specs(self) -> Chunk:
         """The first chunk of an epoch, with specs in the place of data."""
-        rows = np.zeros(self.size, np.int32)
-        index, count, steps, samples, grouped = next(self._blocks(rows, 0, 0))
+        order = np.zeros(self.size, np.int32)
+        index, count, steps, samples, grouped, rows = next(self._blocks(order, 0, 0))
         lead = (self.size,) if self.resident else index.shape
         data = jax.tree.map(
             lambda v: jax.ShapeDtypeStruct(lead + v.shape[1:], v.dtype),
@@ -185,7 +193,7 @@ class ArrayFeed:
         )
         index = index if self.resident else None
         count = jax.tree.map(spec_like, count)
-        return Chunk(data, index, count, steps, samples, grouped)
+        return Chunk(data, index, count, steps, samples, grouped, rows)
 
     def pop_wait(self) -> float:
         """Seconds spent before the first epoch: none, the arrays are there."""
@@ -250,24 +258,34 @@ class ArrayFeed:
 
     def _blocks(
         self, rows: np.ndarray, phase: int, begin: int
-    ) -> Iterator[tuple[np.ndarray, Any, int, int, bool]]:
-        """(row numbers [k, batch], count [k] or None, batches, samples, grouped)."""
-        b = self.batch_size
+    ) -> Iterator[tuple[np.ndarray, Any, int, int, bool, list[int] | None]]:
+        """What chunks are made of.
+
+        Yields:
+            Row numbers ``[k, batch]``, counts ``[k]`` or ``None``, batches, samples,
+            whether they are groups, and the chunk's ``rows``.
+        """
+        b, width = self.batch_size, self._width
         for start, steps, k, grouped in self._pieces(phase, begin):
             part = rows[start * b : (start + steps) * b]
             if not self.counted:
-                yield part.reshape(k, b), None, steps * self.joined, len(part), grouped
+                batches = steps * self.joined
+                yield part.reshape(k, b), None, batches, len(part), grouped, None
                 continue
-            block = np.full(k * b, rows[0], np.int32)
-            block[: len(part)] = part
+            block = np.full((k, b), rows[0], np.int32)
+            block.reshape(-1)[: len(part)] = part
             count = np.clip(len(part) - np.arange(k) * b, 0, b).astype(np.int32)
             padded = self.padded and grouped == (self.group > 1)
             count = (count, count > 0) if padded else (count,)
             batches = -(-len(part) // self._rows_of_one)
-            yield block.reshape(k, b), count, batches, len(part), grouped
+            real = None
+            if width > b:  # they do not follow one another
+                block = np.pad(block, ((0, 0), (0, width - b)), "edge")
+                real = count[0].tolist()
+            yield block, count, batches, len(part), grouped, real
         if self.tail and begin <= self._whole:
             part = rows[self._whole * b : self._whole * b + self.tail]
-            yield part[None], None, 1, len(part), False
+            yield part[None], None, 1, len(part), False, None
 
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
         if self._device is None:
@@ -276,11 +294,11 @@ class ArrayFeed:
             if chosen_platform() == "cpu":
                 # JAX takes some arrays as they are, and would see some changes.
                 tree = map_leaves(self._copy_rows, tree, "")
-            self._device = jax.device_put(tree)
-        for index, count, steps, samples, grouped in self._blocks(rows, phase, begin):
-            yield Chunk(
-                self._device, index, _send_count(count), steps, samples, grouped
-            )
+            self._device = self._placement.send_whole(tree)
+        for block in self._blocks(rows, phase, begin):
+            index, count, steps, samples, grouped, real = block
+            count = _send_count(count)
+            yield Chunk(self._device, index, count, steps, samples, grouped, real)
 
     def _copy_rows(self, _: str, leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
@@ -305,17 +323,19 @@ class ArrayFeed:
         rows, ordered = self._order(seed, epoch), not self.shuffle
         blocks = self._blocks(rows, phase, begin)
         with self._gatherer.reusing() as reuse:
-            for index, count, steps, samples, grouped in blocks:
+            for index, count, steps, samples, grouped, real in blocks:
                 flat = index.reshape(-1)
                 straight = ordered and samples == len(flat)
                 straight = straight and flat[-1] - flat[0] == samples - 1
+                straight = straight and real is None
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
                 shape, count = index.shape, _send_count(count)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if send:
-                    data, count = jax.device_put((data, count))
+                    data = self._placement.send(data)
+                    count = self._placement.send_whole(count)
                 self._check(host)  # while they are on their way
-                yield Chunk(data, None, count, steps, samples, grouped)
+                yield Chunk(data, None, count, steps, samples, grouped, real)
                 if send and not straight:
                     reuse(host, data)
                 del host, data  # not held while the next one is made

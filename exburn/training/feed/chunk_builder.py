@@ -34,6 +34,7 @@ class ChunkBuilder:
         look: Called with a part's rows, its batches, and the number of the first one.
         first: Number of the chunk's first batch.
         split: Whether each part is sent by itself; else the memory as a whole.
+        send: Sends ``[steps, rows, …]`` to where programs take it.
 
     Attributes:
         counts: Rows of each batch.
@@ -51,11 +52,12 @@ class ChunkBuilder:
         look: Callable[[tuple, Iterator[tuple], int], None],
         first: int,
         split: bool,
+        send: Callable[[Any], Any] = jax.device_put,
     ):
         self.counts: list[int] = []
         self.rows, self.first, self.length = rows, first, steps
         self._gatherer, self._look, self._part = gatherer, look, part
-        self._split = split
+        self._split, self._send_to_device = split, send
         leaves, self._structure = jax.tree.flatten(like)
         shapes = [(steps, rows, *leaf.shape[1:]) for leaf in leaves]
         pairs = zip(shapes, leaves, strict=True)
@@ -113,7 +115,7 @@ class ChunkBuilder:
         if not self._split:
             tree = self._tree([memory[: self.length] for memory in self.memory])
             little = self.length * self._nbytes <= LITTLE
-            return tree if little else jax.device_put(tree)
+            return tree if little else self._send_to_device(tree)
         return parts if len(parts) > 1 else parts[0]
 
     def _begin(self, stop: int) -> None:
@@ -137,7 +139,7 @@ class ChunkBuilder:
         if not self._split:
             return None
         with jax.default_device(self._device):
-            return jax.device_put(self._tree(steps))
+            return self._send_to_device(self._tree(steps))
 
     def _tree(self, leaves: list[np.ndarray]) -> Any:
         return self._structure.unflatten(leaves)

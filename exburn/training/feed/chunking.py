@@ -79,6 +79,7 @@ def make_feed(
             seed=seed,
             group=group,
             fixed=fixed,
+            placement=prepared.holder.placement,
         )
     rows = min(batch_size, dataset.size)
     joined = 1
@@ -108,6 +109,7 @@ def make_feed(
         reason=reason,
         earlier=earlier,
         first=first,
+        placement=prepared.holder.placement,
     )
 
 

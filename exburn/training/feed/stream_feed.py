@@ -20,6 +20,7 @@ from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.chunk_builder import ChunkBuilder, leaves_of
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.plan import balance_length, bucket, choose_length
+from exburn.training.placement import OneDevice
 
 # Bytes of a part of a chunk, which a thread copies and sends. Each takes half a
 # millisecond of the interpreter: with parts of 4 MiB an H200 lost 13 %, with larger
@@ -42,7 +43,7 @@ class StreamFeed:
             measure the same rows.
         exact_rows: Short batches run at their own size instead of padded.
         seed: Seed of the source's own shuffling, if it has any; ``None`` for none.
-        group, fixed: As for ``ArrayFeed``.
+        group, fixed, placement: As for ``ArrayFeed``.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class StreamFeed:
         seed: int | None = None,
         group: int = 1,
         fixed: bool = False,
+        placement: OneDevice | None = None,
     ):
         self.dataset, self.exact_rows, self.seed = dataset, exact_rows, seed
+        self._placement = placement or OneDevice()
         self._goes_on = steps is not None and not (anew and dataset.reiterable)
         self._once = dataset.op in ("evaluate", "predict")  # no epoch follows
         known = None if self._goes_on else dataset.batches
@@ -271,8 +274,10 @@ class StreamFeed:
         least, most = _PART
         parts = min(-(-nbytes // min(max(nbytes // 2, least), most)), steps)
         look, split = self.dataset.check_rows, default_backend() != "cpu"
-        options = {"look": look, "first": first, "split": split}
+        options: dict[str, Any] = {"look": look, "first": first, "split": split}
+        options["send"] = self._placement.send
         part = -(-steps // parts)
+        rows = rows if self.exact_rows else self._placement.width(rows)
         return ChunkBuilder(self._gatherer, like, rows, steps, part, **options)
 
     def _finish_groups(
@@ -322,7 +327,8 @@ class StreamFeed:
             rows = np.zeros(length, np.int32)
             rows[: len(counts)] = counts
             padded = self._padded or length > len(counts)
-            count = jax.device_put((rows, rows > 0) if padded else (rows,))
+            counts_of = (rows, rows > 0) if padded else (rows,)
+            count = self._placement.send_whole(counts_of)
             self._last_count = (counts, length), count
         return self._last_count[1]
 

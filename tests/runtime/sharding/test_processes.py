@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from exburn.errors import ArgumentError
 from exburn.runtime.sharding import processes
 

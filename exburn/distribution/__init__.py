@@ -1,0 +1,38 @@
+"""Training over several devices and hosts, with the names of ``keras.distribution``.
+
+Example:
+    >>> mesh = DeviceMesh((1,), ["batch"], list_devices()[:1])
+    >>> with DataParallel(mesh).scope():
+    ...     distribution()
+    DataParallel(DeviceMesh(batch=1))
+"""
+
+from exburn.distribution.tensors import distribute_tensor
+from exburn.runtime.sharding.current import distribution, set_distribution
+from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
+from exburn.runtime.sharding.mesh import DeviceMesh, get_device_count, list_devices
+from exburn.runtime.sharding.processes import initialize
+from exburn.runtime.sharding.strategies import (
+    FSDP,
+    DataParallel,
+    Distribution,
+    ModelParallel,
+    ZeRO,
+)
+
+__all__ = [
+    "FSDP",
+    "DataParallel",
+    "DeviceMesh",
+    "Distribution",
+    "LayoutMap",
+    "ModelParallel",
+    "TensorLayout",
+    "ZeRO",
+    "distribute_tensor",
+    "distribution",
+    "get_device_count",
+    "initialize",
+    "list_devices",
+    "set_distribution",
+]

@@ -1,0 +1,57 @@
+"""One array on a mesh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from exburn.errors import LayoutError
+from exburn.module.symbolic_tensor import Symbol
+from exburn.runtime.sharding.arrays import put
+from exburn.runtime.sharding.layouts import TensorLayout
+
+
+def distribute_tensor(tensor: Any, layout: Any) -> Any:
+    """Lays an array out over the devices of a mesh.
+
+    In a function that JAX traces, such as a layer's call, it tells XLA where the value
+    is to lie.
+
+    Args:
+        tensor: An array, a tracer, or a symbol, which stays as it is.
+        layout: A ``TensorLayout``, or one of JAX's shardings.
+
+    Raises:
+        LayoutError: The array has fewer axes, or one that cannot be divided evenly.
+
+    Example:
+        >>> from exburn.distribution import DeviceMesh
+        >>> mesh = DeviceMesh((1,), ["batch"], ["cpu:0"])
+        >>> layout = TensorLayout(("batch", None), mesh)
+        >>> array = distribute_tensor(np.ones((4, 2)), layout)
+        >>> array.sharding.spec[0]
+        'batch'
+    """
+    if isinstance(tensor, Symbol):
+        return tensor
+    sharding = layout
+    if isinstance(layout, TensorLayout):
+        sharding = layout.backend_layout
+    if not isinstance(sharding, jax.sharding.Sharding):
+        raise LayoutError(
+            "distribute_tensor", f"layout must be a TensorLayout, received {layout!r}"
+        )
+    try:
+        sharding.shard_shape(np.shape(tensor))
+    except ValueError as error:
+        raise LayoutError(
+            "distribute_tensor",
+            "the layout does not fit the array",
+            {"shape": np.shape(tensor), "layout": getattr(layout, "axes", layout)},
+        ) from error
+    if isinstance(tensor, Tracer):
+        return jax.lax.with_sharding_constraint(tensor, sharding)
+    return put(tensor, sharding)

@@ -1,0 +1,63 @@
+"""Arrays on their way to a mesh, and back."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Sharding
+
+
+def put(value: Any, sharding: Sharding) -> jax.Array:
+    """An array laid out over devices, of which each process fills its own.
+
+    All processes have the same value, or an array that spans them already.
+
+    Args:
+        value: An array of NumPy's or JAX'.
+        sharding: The layout.
+
+    Example:
+        >>> place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        >>> put(np.ones(2), place).sharding == place
+        True
+    """
+    if isinstance(value, jax.Array) and value.sharding == sharding:
+        return value
+    if sharding.is_fully_addressable:
+        return jax.device_put(value, sharding)
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return _mover(sharding)(value)
+    if isinstance(value, jax.Array) and jnp.issubdtype(
+        value.dtype, jax.dtypes.prng_key
+    ):
+        data = put(jax.random.key_data(value), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(value))
+    host = np.asarray(value)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def to_host(value: Any) -> np.ndarray:
+    """An array in this process' memory, whatever it spans.
+
+    Where it spans processes and is divided among them, all must ask for it.
+
+    Example:
+        >>> to_host(jnp.ones(2)).tolist()
+        [1.0, 1.0]
+    """
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        if not value.is_fully_replicated:
+            mesh: Any = value.sharding
+            whole = jax.sharding.NamedSharding(mesh.mesh, jax.sharding.PartitionSpec())
+            value = _mover(whole)(value)
+        value = value.addressable_data(0)
+    return np.asarray(value)
+
+
+@functools.lru_cache(maxsize=256)
+def _mover(sharding: Sharding) -> Any:
+    return jax.jit(lambda value: value, out_shardings=sharding)

@@ -1,0 +1,79 @@
+"""The distribution in force: the one set for all, or the one of a model at work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from exburn.errors import LayoutError
+
+if TYPE_CHECKING:
+    from exburn.runtime.sharding.strategies import Distribution
+
+_for_all: list[Any] = [None]
+_of_model: ContextVar[tuple | None] = ContextVar("exburn_distribution", default=None)
+_by_hand: ContextVar[bool] = ContextVar("exburn_spread_by_hand", default=False)
+
+
+def set_distribution(value: Distribution | None) -> None:
+    """Sets the distribution of all models that have none of their own.
+
+    Args:
+        value: A ``Distribution``; ``None`` for one device, as at the start.
+
+    Raises:
+        LayoutError: It is none.
+
+    Example:
+        >>> set_distribution(None)
+        >>> distribution() is None
+        True
+    """
+    if value is not None and not hasattr(value, "weight_spec"):
+        raise LayoutError(
+            "set_distribution", f"value must be a Distribution, received {value!r}"
+        )
+    _for_all[0] = value
+
+
+def distribution() -> Any:
+    """The distribution that was set for all models; ``None`` if there is none."""
+    return _for_all[0]
+
+
+@contextlib.contextmanager
+def in_force(value: Distribution | None) -> Iterator[None]:
+    """In the block, this thread works for a model with this distribution.
+
+    Args:
+        value: The distribution; ``None`` for one device, whatever is set for all.
+    """
+    token = _of_model.set((value,))
+    try:
+        yield
+    finally:
+        _of_model.reset(token)
+
+
+def active() -> Any:
+    """The distribution in force in this thread; ``None`` for one device."""
+    own = _of_model.get()
+    return _for_all[0] if own is None else own[0]
+
+
+@contextlib.contextmanager
+def spread_by_hand() -> Iterator[None]:
+    """In the block, a program is traced for arrays that a user has put on devices."""
+    token = _by_hand.set(True)
+    try:
+        yield
+    finally:
+        _by_hand.reset(token)
+
+
+def is_spread() -> bool:
+    """Whether what is traced now runs on several devices."""
+    distribution = active()
+    return _by_hand.get() or (distribution is not None and distribution.mesh.size > 1)

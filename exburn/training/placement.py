@@ -1,0 +1,269 @@
+"""Where the arrays of a run lie: on one device, or divided over those of a mesh."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
+from jax.core import Tracer
+
+from exburn.runtime.placement import bound_to, is_bound, together
+from exburn.runtime.sharding import current
+from exburn.runtime.sharding.arrays import put, to_host
+from exburn.runtime.sharding.strategies import Distribution
+from exburn.training.state import TrainState
+
+Bound = tuple[tuple, tuple[str, str]]
+
+
+class OneDevice:
+    """All arrays lie where JAX puts new ones, or where somebody has bound them.
+
+    Attributes:
+        distribution: There is none.
+        spans_processes: Whether arrays lie on devices of several processes.
+    """
+
+    distribution: Distribution | None = None
+    spans_processes = False
+
+    def scope(self) -> contextlib.AbstractContextManager[None]:
+        """In the block, weights are made where they belong."""
+        return current.in_force(None)
+
+    def width(self, rows: int) -> int:
+        """Rows that a step of so many runs with: those that fill it up are masked."""
+        return rows
+
+    def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        """Weights where they belong, by their names."""
+        return arrays
+
+    def init(self, init: Callable, params: Any) -> Any:
+        """The first state of an optimizer."""
+        return init(params)
+
+    def state(self, state: TrainState, beside: Any = ()) -> TrainState:
+        """A state whose arrays a program takes together with others."""
+        return together(state, beside)
+
+    def send(self, tree: Any, rows_axis: int = 1) -> Any:
+        """Data on their way to where programs take them.
+
+        Args:
+            tree: Arrays.
+            rows_axis: Their axis of rows.
+        """
+        return jax.device_put(tree)
+
+    def send_whole(self, tree: Any) -> Any:
+        """Data of which every device may need any row, on their way."""
+        return jax.device_put(tree)
+
+    def bind(self, args: tuple, data: int) -> Bound:
+        """Arguments of a program that are all bound if one is, but for the first.
+
+        Else JAX would compile a program for each mixture.
+
+        Args:
+            args: The arrays, or a ``TrainState``, and all others.
+            data: Number of the argument that holds the data.
+
+        Returns:
+            The arguments, and the devices that the first and the others are bound to.
+        """
+        first = jax.tree.leaves(args[0])[:1]  # of a state, whose arrays are alike
+        if not any(map(is_bound, (*first, *jax.tree.leaves(args[1:])))):
+            return args, ("", "")
+        args = args[0], *together(args[1:], first, may_alias=True)
+        return args, (bound_to(first), bound_to(args[1:]))
+
+    # ------------------------------------------------------------------ in a trace
+    def batch(self, batch: Any) -> Any:
+        """A batch in a program, where its rows belong."""
+        return batch
+
+    def gradients(self, grads: Any) -> Any:
+        """Gradients in a program, where they belong."""
+        return grads
+
+    def next_state(self, state: TrainState) -> TrainState:
+        """A step's state in a program, where it belongs."""
+        return state
+
+    def totals(self, totals: Any) -> Any:
+        """Totals and means in a program, where they belong."""
+        return totals
+
+    def outputs(self, outputs: Any) -> Any:
+        """Outputs of a prediction in a program, where the host reads them."""
+        return outputs
+
+    def gathering(self, loss: Callable) -> Callable:
+        """A loss of parameters that gathers them where they are divided."""
+        return loss
+
+
+class OnMesh(OneDevice):
+    """Arrays are divided over the devices of a mesh, as a distribution says.
+
+    Args:
+        distribution: What is divided along which axis.
+    """
+
+    def __init__(self, distribution: Distribution):
+        self.distribution: Distribution = distribution
+        self.spans_processes = distribution.spans_processes
+        self._whole = distribution.sharding()
+        self._devices = ", ".join(sorted(map(str, self._whole.device_set)))
+        self._replicas = distribution.num_model_replicas
+
+    def scope(self) -> contextlib.AbstractContextManager[None]:
+        return current.in_force(self.distribution)
+
+    def width(self, rows: int) -> int:
+        return math.ceil(rows / self._replicas) * self._replicas
+
+    def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
+        sharding = self.distribution.weight_sharding
+        return {n: put(v, sharding(n, v.shape)) for n, v in arrays.items()}
+
+    def init(self, init: Callable, params: Any) -> Any:
+        specs = jax.eval_shape(init, params)
+        layouts = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: self._of_slot(path, leaf.shape, params), specs
+        )
+        return jax.jit(init, out_shardings=layouts)(params)
+
+    def state(self, state: TrainState, beside: Any = ()) -> TrainState:
+        return self._map_state(state, put)
+
+    def send(self, tree: Any, rows_axis: int = 1) -> Any:
+        return jax.tree.map(lambda v: put(v, self._of_rows(v, rows_axis)), tree)
+
+    def send_whole(self, tree: Any) -> Any:
+        return jax.tree.map(lambda v: put(v, self._whole), tree)
+
+    def bind(self, args: tuple, data: int) -> Bound:
+        first = args[0]
+        if not isinstance(first, TrainState):  # a state is placed when it is made
+            first = tuple(map(self.weights, first))
+        bound = [
+            self.send(arg) if at == data and self._comes_in_rows(arg) else arg
+            for at, arg in enumerate(args)
+        ]
+        return (first, *self.send_placed(bound[1:])), (self._devices, self._devices)
+
+    def send_placed(self, tree: Any) -> Any:
+        """The arrays, of which those that lie on the mesh stay as they are."""
+
+        def place(leaf: Any) -> Any:
+            on_mesh = is_bound(leaf) and leaf.sharding.device_set == self._device_set
+            return leaf if on_mesh else put(leaf, self._whole)
+
+        return jax.tree.map(place, tree)
+
+    # ------------------------------------------------------------------ in a trace
+    def batch(self, batch: Any) -> Any:
+        return jax.tree.map(lambda v: self._constrain(v, self._of_rows(v, 0)), batch)
+
+    def gradients(self, grads: Any) -> Any:
+        spec, sharding = self.distribution.gradient_spec, self.distribution.sharding
+        return {
+            name: self._constrain(v, sharding(spec(name, v.shape)))
+            for name, v in grads.items()
+        }
+
+    def next_state(self, state: TrainState) -> TrainState:
+        return self._map_state(state, self._constrain)
+
+    def totals(self, totals: Any) -> Any:
+        return jax.tree.map(lambda v: self._constrain(v, self._whole), totals)
+
+    def outputs(self, outputs: Any) -> Any:
+        if self.spans_processes:  # each reads them all
+            return self.totals(outputs)
+        return self.batch(outputs)
+
+    def gathering(self, loss: Callable) -> Callable:
+        if not self.distribution.gathers:
+            return loss
+        name = "gathered weights"
+
+        def gathered(params: Any, *args: Any) -> Any:
+            whole = {n: self._constrain(v, self._whole) for n, v in params.items()}
+            return loss({n: checkpoint_name(v, name) for n, v in whole.items()}, *args)
+
+        # The pass backward gathers them again, and keeps all else that it needs: no
+        # device ever holds all of the weights.
+        keep = jax.checkpoint_policies.save_anything_except_these_names(name)
+        return jax.checkpoint(gathered, policy=keep)
+
+    def _constrain(self, value: Any, sharding: Any) -> Any:
+        if not isinstance(value, Tracer):  # operation by operation
+            return put(value, sharding)
+        return jax.lax.with_sharding_constraint(value, sharding)
+
+    # ------------------------------------------------------------------ layouts
+    @functools.cached_property
+    def _device_set(self) -> Any:
+        return self._whole.device_set
+
+    def _of_rows(self, value: Any, axis: int) -> Any:
+        shape = np.shape(value)
+        if len(shape) <= axis:
+            return self._whole
+        return self.distribution.sharding(
+            self.distribution.batch_spec(shape[axis], axis)
+        )
+
+    def _comes_in_rows(self, data: Any) -> bool:
+        """Whether data are batches of NumPy's that nobody has sent yet."""
+        return not any(map(is_bound, jax.tree.leaves(data)))
+
+    def _of_slot(self, path: tuple, shape: tuple[int, ...], params: Any) -> Any:
+        """The layout of an array of an optimizer's state: as its weight's slot."""
+        for key in reversed(path):
+            name: Any = getattr(key, "key", None)
+            if name in params and np.shape(params[name]) == shape:
+                spec = self.distribution.slot_spec(name, shape)
+                return self.distribution.sharding(spec)
+        return self._whole
+
+    def _map_state(self, state: TrainState, place: Callable) -> TrainState:
+        sharding = self.distribution.weight_sharding
+
+        def weights(arrays: dict[str, Any]) -> dict[str, Any]:
+            return {n: place(v, sharding(n, v.shape)) for n, v in arrays.items()}
+
+        def slots(path: tuple, leaf: Any) -> Any:
+            return place(leaf, self._of_slot(path, np.shape(leaf), state.params))
+
+        def whole(leaf: Any) -> Any:
+            return place(leaf, self._whole)
+
+        return TrainState(
+            params=weights(state.params),
+            frozen=weights(state.frozen),
+            others=weights(state.others),
+            opt_state=jax.tree_util.tree_map_with_path(slots, state.opt_state),
+            metrics=jax.tree.map(whole, state.metrics),
+            step=whole(state.step),
+            seed=whole(state.seed),
+        )
+
+
+def placement_for(distribution: Distribution | None) -> OneDevice:
+    """The placement of a distribution; that of one device without."""
+    return OneDevice() if distribution is None else OnMesh(distribution)
+
+
+def to_one_device(value: jax.Array) -> jax.Array:
+    """An array of a mesh where JAX puts new ones, bound to nothing."""
+    return jax.device_put(to_host(value))
