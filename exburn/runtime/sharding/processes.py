@@ -34,6 +34,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 5e-5, 5e-3  # seconds between two looks at a r
 _LOOK_EVERY = 1.0  # seconds between two looks at who is alive
 _GRACE = 15.0  # seconds that the main thread has to end once a process is lost
 _FAREWELL = 5.0  # seconds to tell the others of an exception that nobody caught
+_HEAD_START = 2.0  # seconds for them to end by themselves, before process 0
 _PARTING = 20.0  # seconds in which all others let go of process 0
 _LOST = 75  # exit status where the main thread could not be told: EX_TEMPFAIL
 
@@ -201,8 +202,10 @@ def tell_failure(error: BaseException, timeout: float = 30.0) -> None:
         error: What has been raised here.
         timeout: Seconds to wait for the others to come to such a place.
     """
-    if _watch is None or isinstance(error, ProcessError) or _watch.error is not None:
+    known = isinstance(error, ProcessError) or is_broken()
+    if _watch is None or known or _watch.failed:
         return
+    _watch.failed = True
     what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     with contextlib.suppress(ProcessError, TimeoutError):
         _send({"failed": what}, timeout)
@@ -261,6 +264,11 @@ def await_ready(tree: Any, timeout: float | None = None) -> Any:
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE)
     return tree
+
+
+def is_broken() -> bool:
+    """Whether a process is known to be lost."""
+    return _watch is not None and _watch.error is not None
 
 
 def check_alive() -> None:
@@ -559,12 +567,14 @@ class _Watch:
         error: What is to be raised, once a process is lost.
         found: Set from then on.
         told: Whether the main thread has raised it.
+        failed: Whether this process has told the others that it fails.
         patience: Seconds in which a loss is found.
     """
 
     def __init__(self, heartbeat: int):
         self.error: ProcessError | None = None
-        self.told, self.patience = False, heartbeat + 5 * _LOOK_EVERY
+        self.told = self.failed = False
+        self.patience = heartbeat + 5 * _LOOK_EVERY
         self.found, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(
             target=self._look, name="exburn-processes", daemon=True
@@ -636,6 +646,8 @@ def _leave() -> None:
     if failure is not None or watch.error is not None:
         if failure is not None:
             tell_failure(failure, _FAREWELL)
+        if is_main():  # JAX ends the others at once when this process is gone
+            time.sleep(_HEAD_START)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1 if watch.error is None else _LOST)
