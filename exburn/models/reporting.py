@@ -11,7 +11,7 @@ from rich.table import Table
 
 from exburn.config import is_flash_attention_enabled
 from exburn.core.printing import page_text
-from exburn.distribution.summary import ShardingSummary, held_bytes, weight_layouts
+from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
 from exburn.kernels.dispatch import why_not
@@ -19,6 +19,7 @@ from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
+from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision

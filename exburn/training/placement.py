@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
-from jax.sharding import SingleDeviceSharding
 
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current
@@ -57,19 +56,15 @@ class OneDevice:
     # ------------------------------------------------------------------ specs
     def slot_specs(self, init: Callable, params: Any) -> Any:
         """Specs of an optimizer's first state, with their layouts."""
-        return self._laid_out(jax.eval_shape(init, params))
+        return jax.eval_shape(init, params)
 
     def state_specs(self, state: Any) -> Any:
         """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
-        return self._laid_out(state)
+        return state
 
     def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
         """Specs of data, with their layouts."""
-        return self._laid_out(tree)
-
-    def _laid_out(self, tree: Any) -> Any:
-        alone = SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda v: _spec(v, alone), tree)
+        return tree
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         """Data on their way to where programs take them.
