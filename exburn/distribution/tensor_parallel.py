@@ -192,17 +192,16 @@ class TensorParallelMap(LayoutMap):
                 new[rule] = layout.axes
         return new
 
-    def check_use(self, paths: Iterable[str]) -> None:
-        """Raises if a rule that was added by hand matches no weight.
+    def check_use(self, paths: Iterable[str], results: Iterable[str] = ()) -> None:
+        """Raises if a rule that was added by hand matches nothing.
 
         Those that were planned may have lost theirs, as by ``model.quantize``.
         """
-        paths = list(paths)
         own = LayoutMap()
         for rule, layout in self._rules.items():
             if not self._is_planned(rule):
                 own[rule] = layout.axes
-        own.check_use(paths)
+        own.check_use(paths, results)
 
     def reason_of(self, path: str) -> str | None:
         """Why a weight is divided, or is whole."""

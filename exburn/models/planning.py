@@ -137,9 +137,8 @@ def make_plan(
     programs, exact = preparer.programs, preparer.exact_rows(kind == "train")
     if distribution is not trainer.holder.placement.distribution:
         programs = preparer.make_programs(placement_for(distribution))
+    programs.steps.placement.check(trainer.holder.module, _weights(state))
     if distribution is not None:
-        weights = _weights(state)
-        distribution.check([(name, v.shape) for name, v in weights.items()])
         link = get_link(link or _likely_link(distribution))
         rate = check_number("plan", "rate", rate or _likely_rate(), open_low=True)
 

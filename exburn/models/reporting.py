@@ -163,14 +163,13 @@ def sharding_summary(self: Model) -> ShardingSummary:
     if not self.built:
         return ShardingSummary([], where)
     specs = {p: jax.ShapeDtypeStruct(w.shape, w.dtype) for p, w in weights}
-    if distribution is not None:
-        distribution.check([(path, spec.shape) for path, spec in specs.items()])
+    placement = placement_for(distribution)
+    placement.check(self, specs)
     slots, optimizer = None, run.optimizer
     if optimizer is not None:
         trained = {
             path: specs[path] for path, _, learns in iter_weights(self) if learns
         }
-        placement = placement_for(distribution)
         slots = held_bytes(placement.slot_specs(optimizer.init, trained))
     return ShardingSummary(weight_layouts(specs.items(), distribution), where, slots)
 

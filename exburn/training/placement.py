@@ -13,6 +13,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 
+from exburn.module.traversal import iter_modules
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current
 from exburn.runtime.sharding.arrays import put, to_host
@@ -40,6 +41,14 @@ class OneDevice:
     def width(self, rows: int) -> int:
         """Rows that a step of so many runs with: those that fill it up are masked."""
         return rows
+
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        """Raises a LayoutError if a module cannot be laid out so.
+
+        Args:
+            module: The module.
+            weights: Its weights, or specs, by their paths.
+        """
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Weights where they belong, by their names."""
@@ -142,6 +151,11 @@ class OnMesh(OneDevice):
 
     def width(self, rows: int) -> int:
         return math.ceil(rows / self._replicas) * self._replicas
+
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        shapes = [(path, tuple(v.shape)) for path, v in weights.items()]
+        results = [f"{path}/output" for path, _ in iter_modules(module)]
+        self.distribution.check(shapes, results)
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding

@@ -316,8 +316,8 @@ class StateHolder:
         distribution, split = self.placement.distribution, self.split
         if distribution is None or self.state is not None:
             return
-        shapes = {n: v.shape for g in split.read() for n, v in g.items()}
-        distribution.check(list(shapes.items()))
+        weights = {n: v for group in split.read() for n, v in group.items()}
+        self.placement.check(self.module, weights)
         initial = getattr(getattr(self.module, "_meta", None), "value", None)
         initial = getattr(initial, "initial", {})  # values that nobody has changed yet
         for arrays in split.read():
