@@ -248,6 +248,9 @@ class _Planner:
         for module in modules:
             if _is_product(module) and id(module) not in self._done:
                 self._divide_alone(module, rows)
+        for module in modules:
+            if id(module) not in self._done:
+                self._note_unknown(module)
 
     # ------------------------------------------------------------------ layers
     def _divide_attention(self, layer: ProjectedAttention) -> None:
@@ -260,6 +263,7 @@ class _Planner:
         if not (query and key and value and out):
             self.whole[self._paths[id(layer)]] = "attention whose weights are packed"
             return
+        self._note_bias(layer.attention_output)
         options, reasons = [whole], [f"by {heads} heads"]
         if key_heads != heads:
             options.append(query | (gate or {}) | out)
@@ -297,6 +301,12 @@ class _Planner:
         else:
             why = "no layer reads its outputs by rows" if columns else "packed weights"
             self.whole.setdefault(path, why)
+
+    def _note_unknown(self, module: Any) -> None:
+        path = self._paths[id(module)]
+        own = [f"{path}/{name}" if path else name for name, _ in children(module)]
+        if any(len(self._shapes.get(weight, ())) > 1 for weight in own):
+            self.whole[path] = f"no rule for {type(module).__name__}"
 
     # ------------------------------------------------------------------ pairs
     def _divide_graph(self, model: Any) -> None:
@@ -338,6 +348,7 @@ class _Planner:
         ):
             return
         self._done |= {id(layer) for layer in (*firsts, second)}
+        self._note_bias(second)
         names = ", ".join(layer.name for layer in firsts)
         self._add(
             [{k: v for part in columns for k, v in part.items()} | rows],
@@ -368,6 +379,11 @@ class _Planner:
         if getattr(layer, "_low_rank", None) is not None:
             axes[f"{path}/lora_a"] = 0
         return axes
+
+    def _note_bias(self, layer: Any) -> None:
+        bias = f"{self._paths[id(layer)]}/bias"
+        if bias in self._shapes:
+            self.whole[bias] = "added once, to the sum over devices"
 
     def _add(self, options: list[dict[str, int]], reasons: list[str]) -> None:
         paths = dict.fromkeys(path for option in options for path in option)

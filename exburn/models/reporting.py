@@ -165,8 +165,9 @@ def sharding_summary(self: Model) -> ShardingSummary:
     specs = {p: jax.ShapeDtypeStruct(w.shape, w.dtype) for p, w in weights}
     placement = placement_for(distribution)
     placement.check(self, specs)
-    slots, optimizer = None, run.optimizer
-    if optimizer is not None:
+    slots = None
+    if run.optimizer is not None and run.trainer is not None:
+        optimizer = run.trainer.holder.optimizer
         trained = {
             path: specs[path] for path, _, learns in iter_weights(self) if learns
         }
