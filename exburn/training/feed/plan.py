@@ -151,7 +151,12 @@ def _merging_decision(taken: int, asked: int | str) -> Decision:
 def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision]:
     distribution, rows = placement.distribution, feed.batch_size
     assert distribution is not None
-    parts, width = distribution.num_model_replicas, placement.width(rows)
+    parts, taken = distribution.num_model_replicas, f"{distribution.mesh.size}"
+    taken += f": {distribution}"
+    if rows is None:  # of a loader
+        why = f"each batch of the loader is filled up to a multiple of {parts} rows"
+        return [Decision("devices", taken, why, "compile(mesh=…)")]
+    width = placement.width(rows)
     if parts == 1:
         why = "every device computes all rows of a batch"
     elif width == rows:
@@ -166,7 +171,6 @@ def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision
     rest = (feed.samples or 0) % rows
     if exact_rows and width == rows and rest % parts:
         why += f"; each device runs all of the last {rest:,}"
-    taken = f"{distribution.mesh.size}: {distribution}"
     return [Decision("devices", taken, why, "compile(mesh=…)")]
 
 
