@@ -124,7 +124,8 @@ def explain_plan(self: Model) -> ExecutionPlan:
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):
         decisions = [*decisions, _convolutions(options)]
-    of_xla = [_kernels(), _schedules(options), _trials(options)]
+    with trainer.holder.placement.scope():
+        of_xla = [_kernels(), _schedules(options), _trials(options)]
     return ExecutionPlan([*decisions, *of_xla])
 
 
@@ -159,7 +160,7 @@ def _kernels() -> Decision:
     return Decision(
         "large half-precision arrays",
         "kernels of XLA" if reason else "kernels of ExBurn, where it has some",
-        reason or "one NVIDIA GPU",
+        reason or "NVIDIA GPUs",
         "config.disable_gpu_kernels()",
     )
 
