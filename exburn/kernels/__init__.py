@@ -25,7 +25,8 @@ Forms in XLA's own operations:
   forms, `shifted_sum` is what they share.
 
 Two modules decide for the others: `dispatch`, whether kernels of Triton run at all, and
-on which rows of those that several devices divide, and `memory_bound`, whether an array is so large that reading less is worth more kernels.
+on which of the rows that several devices divide; `memory_bound`, whether an array is so
+large that reading less is worth more kernels.
 
 The rule for a new one. A module has (1) the kernel; (2) the plain form beside it, which
 runs wherever the kernel does not, and gives derivatives of its derivatives; (3) the

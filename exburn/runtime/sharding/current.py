@@ -103,13 +103,11 @@ def row_division() -> tuple[Mesh, tuple[str, ...]] | None:
         axes divide something else, and where a user has put arrays on devices.
     """
     distribution = active()
-    if _by_hand.get() or distribution is None or not is_spread():
-        return None
-    if distribution.num_model_replicas != distribution.mesh.size:
+    if _by_hand.get() or divides_features() or row_parts() == 1:
         return None
     return distribution.mesh, distribution.batch_axes
 
 
 def trace_key() -> tuple:
     """What a trace depends on, of all that is said here: equal where it is the same."""
-    return is_spread(), row_parts(), row_division()
+    return is_spread(), divides_features(), row_parts(), row_division()
