@@ -166,12 +166,14 @@ def _kernels() -> Decision:
 
 
 def _schedules(options: dict[str, Any]) -> Decision:
-    platform = jax.default_backend()
-    plain = SCHEDULER in options
-    reason = "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
+    platform, overlaps = jax.default_backend(), options.get(SCHEDULER)
+    reason = "the model runs on several" if overlaps else "the model runs on one"
+    taken = "for several GPUs, whose sums are hidden" if overlaps else "for one GPU"
+    if overlaps is None:
+        taken, reason = "as XLA has them", "an older JAX, or XLA_FLAGS"
     return Decision(
         "schedules",
-        "for one GPU" if plain else "as XLA has them",
+        taken,
         reason if platform == "gpu" else f"the device is a {platform}",
         "XLA_FLAGS, see docs/planning.md",
     )
