@@ -186,6 +186,26 @@ def test_a_trace_is_of_the_devices_that_it_is_for():
 
 @pytest.mark.long
 @on_devices
+def test_kernels_are_compiled_for_the_rows_of_a_device():
+    mesh = of_mesh(8)
+    at = mesh.sharding(PartitionSpec(mesh.batch_axes))
+    x = jax.ShapeDtypeStruct((65_536, 768), "bfloat16", sharding=at)
+    weight = jax.ShapeDtypeStruct((768,), "float32")
+
+    def normalized(x, weight):
+        assert one_pass_norm.fits(x)
+        return one_pass_norm.normalize(x, weight, weight, 1e-3)
+
+    with pytest.MonkeyPatch.context() as patch, in_force(mesh):
+        patch.setattr(one_pass_norm, "runs_kernels", lambda: True)
+        program = jax.jit(normalized).trace(x, weight)
+        text = program.lower(lowering_platforms=("cuda",)).as_text()
+    (call,) = [line for line in text.splitlines() if "custom_call @__gpu" in line]
+    assert "triton" in call and "(tensor<8192x96x8xbf16>," in call
+
+
+@pytest.mark.long
+@on_devices
 def test_operation_by_operation_kernels_run_on_rows_too():
     x, gamma, long = normal(8, 64, 32), normal(384), normal(64, 384)
     mesh = of_mesh(8)
