@@ -65,6 +65,8 @@ class CSVLogger(Callback):
         return self._columns[1:] or None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if not self.writes:
+            return
         os.makedirs(os.path.dirname(self.filename) or ".", exist_ok=True)
         self._columns = []
         restored, self._restored = self._restored, False
@@ -79,6 +81,8 @@ class CSVLogger(Callback):
             self._rows = 0
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if not self.writes:
+            return
         logs = logs or {}
         new = sorted(set(logs) - set(self._columns))
         if new or not self._columns:

@@ -109,10 +109,11 @@ class EarlyStopping(MonitorCallback):
                 weight.flags.writeable = False  # so that a checkpoint need not copy it
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self.stopped_epoch and self.verbose:
+        tells = self.verbose and self.writes
+        if self.stopped_epoch and tells:
             print(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.best_weights is not None:
-            if self.verbose:
+            if tells:
                 print(f"Restoring the weights of the best epoch: {self.best_epoch + 1}")
             self.model.set_weights(self.best_weights)
 

@@ -26,6 +26,8 @@ class LambdaCallback(Callback):
         done {'loss': 0.5}
     """
 
+    runs_given_code = True
+
     def __init__(
         self,
         on_epoch_begin: Callable[..., Any] | None = None,

@@ -38,6 +38,7 @@ class LearningRateScheduler(Callback):
     """
 
     light = True
+    runs_given_code = True
 
     def __init__(self, schedule: Callable[..., float], verbose: int = 0):
         if not callable(schedule):
@@ -67,7 +68,7 @@ class LearningRateScheduler(Callback):
                 {"epoch": epoch, "returned": repr(returned)},
             )
         optimizer.learning_rate = rate
-        if self.verbose:
+        if self.verbose and self.writes:
             print(f"Epoch {epoch + 1}: learning rate {rate:.6g}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -42,6 +42,8 @@ class LoggingCallback(Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         seconds = max(time.perf_counter() - self._start, 1e-9)
+        if not self.writes:
+            return
         params = self.params or {}
         first = ("loss", "val_loss", "accuracy", "val_accuracy")
         logs = logs or {}

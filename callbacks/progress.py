@@ -131,6 +131,7 @@ class ProgressBar(Callback):
         self._close()
         verbose = self._params().get("verbose", "auto")
         verbose = verbose if self.verbose is None else self.verbose
+        verbose = verbose if self.writes else 0
         self._view = choose_view(verbose, self.console, alone=self.alone)
         self._draw_at = 0.0
         self._meter = _Meter("", 0, {}, None, 0.0)

@@ -117,7 +117,7 @@ class ReduceLROnPlateau(MonitorCallback):
             return False
         reduced = max(rate * self.factor, self.min_lr)
         optimizer.set_hyperparameters(scale=reduced / base)
-        if self.verbose:
+        if self.verbose and self.writes:
             print(f"Epoch {epoch + 1}: learning rate reduced to {reduced:.6g}")
         return True
 

@@ -60,6 +60,8 @@ class RemoteMonitor(Callback):
         return urllib.request.Request(self.root + self.path, data.encode(), headers)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if not self.writes:
+            return
         try:
             request = self.request(epoch, logs or {})
             urllib.request.urlopen(request, timeout=_TIMEOUT).close()

@@ -38,6 +38,8 @@ class ScreenCallback(Callback):
         self._epoch = 0
 
     def _message(self, event: str, logs: dict[str, Any] | None, **more: Any) -> None:
+        if not self.writes:
+            return
         message = {"type": "training_progress", "event": event, **more}
         self.send(message | {k: v for k, v in (logs or {}).items() if k not in message})
 

@@ -118,7 +118,7 @@ class StateCheckpoint(MonitorCallback):
                 return
         if score is not None and self.improves(score, self.best):
             self.best = score
-        if self.verbose:
+        if self.verbose and self.writes:
             place = f"batch {point.batch} of epoch {point.epoch + 1}"
             if point.ended:
                 place = f"epoch {point.epoch + 1}"

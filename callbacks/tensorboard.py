@@ -168,7 +168,7 @@ class TensorBoard(Callback):
 
     # ------------------------------------------------------------------ single steps
     def _begin_profile(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self._before + batch + 1 == self._profiled[0]:
+        if self.writes and self._before + batch + 1 == self._profiled[0]:
             jax.profiler.start_trace(self.log_dir)
             self._profiling = True
 
@@ -186,6 +186,8 @@ class TensorBoard(Callback):
 
     # ------------------------------------------------------------------ writing
     def _writer(self, run: str) -> Any:
+        if not self.writes:
+            return _NoWriter()
         if run not in self._writers:
             folder = os.path.join(self.log_dir, run)
             self._writers[run] = self._write.SummaryWriter(folder)
@@ -259,6 +261,16 @@ class TensorBoard(Callback):
             drawn.append(nodes.NodeDef(name=name, op=op, input=sources))
         writer = self._writer("train").file_writer
         writer.add_onnx_graph(graphs.GraphDef(node=drawn))  # writes any graph
+
+
+class _NoWriter:
+    """Takes whatever a writer takes, in a process that does not write."""
+
+    def __getattr__(self, name: str) -> _NoWriter:
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> _NoWriter:
+        return self
 
 
 def _image(value: np.ndarray) -> np.ndarray:

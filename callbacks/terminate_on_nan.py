@@ -59,5 +59,6 @@ class TerminateOnNaN(Callback):
                 {"place": place},
                 hint="Lower the learning rate, clip gradients, or check the data.",
             )
-        print(f"{place}: the loss is {loss}, training stops")
+        if self.writes:
+            print(f"{place}: the loss is {loss}, training stops")
         self.model.stop_training = True

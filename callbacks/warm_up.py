@@ -93,7 +93,7 @@ class WarmUp(Callback):
             }
         self._restored = False
         optimizer.set_hyperparameters(**self._written)
-        if self.verbose:
+        if self.verbose and self.writes:
             start, target, steps = self._written.values()
             print(f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps")
 

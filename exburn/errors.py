@@ -125,7 +125,7 @@ class LayoutError(ArgumentError):
 
 
 class ProcessError(ExBurnError, RuntimeError):
-    """A process of a cluster is lost, cannot be reached, or does something else."""
+    """Another process of a run is lost, has failed, or does something else."""
 
 
 class MissingFileError(ArgumentError, FileNotFoundError):

@@ -29,6 +29,9 @@ class Callback:
         light: A promise that the hooks of epochs, chunks and evaluations neither read
             nor write the model's weights, so that the trainer need not bring them up to
             date. To read them then is a `BusyError`.
+        writes: Whether it may print and write files. Of several processes that train
+            one model, process 0 does so for all; the hooks run in each of them.
+        runs_given_code: Whether a hook of this class runs a function that it was given.
         async_safe: Accepted for Keras' sake; hooks always run in the main thread.
 
     Example:
@@ -48,6 +51,8 @@ class Callback:
     params: Any = None
     every: int | None = None
     light: bool = False
+    writes: bool = True
+    runs_given_code: bool = False
     async_safe: bool = False
 
     def set_model(self, model: Any) -> None:

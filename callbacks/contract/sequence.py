@@ -10,7 +10,9 @@ from exburn.callbacks.contract.foreign import ForeignCallback
 from exburn.callbacks.contract.function import FunctionCallback
 from exburn.callbacks.contract.history import History
 from exburn.callbacks.contract.reading import reads_logs
+from exburn.callbacks.contract.sharing import runs_own_code, share
 from exburn.errors import CallbackError, ExBurnError
+from exburn.runtime.sharding import processes
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 _BATCH_HOOKS = {
@@ -112,6 +114,7 @@ class CallbackList:
         self.params: dict[str, Any] = {}
         self.history: History | None = None
         self._bar: Any = None
+        self._together = False
         self._index()
         for callback in _flatten(callbacks):
             self.append(callback)
@@ -160,6 +163,16 @@ class CallbackList:
             ]
             for kind, hooks in _BATCH_HOOKS.items()
         }
+
+    def set_together(self, together: bool) -> None:
+        """Says whether several processes run these hooks, for one model.
+
+        Then they go on with the same logs after each of them, and process 0 alone
+        prints and writes.
+        """
+        self._together = together
+        for callback in self.callbacks:
+            callback.writes = not together or processes.is_main()
 
     def set_model(self, model: Any) -> None:
         self.model = model
@@ -253,7 +266,13 @@ class CallbackList:
     def _call(self, hook: str, logs: Logs | None, *position: int) -> None:
         logs = {} if logs is None else logs
         for callback in self._hooks[hook]:
-            _run(callback, hook, *position, logs)
+            self._run(callback, hook, *position, logs)
+
+    def _run(self, callback: Callback, hook: str, *args: Any) -> None:
+        """Runs a hook whose last argument are logs."""
+        _run(callback, hook, *args)
+        if self._together and runs_own_code(callback):
+            share(args[-1], self.model)
 
     def _begin(self, kind: str, hook: str, logs: Logs | None, *position: int) -> None:
         for batches in self._batches[kind]:
@@ -264,7 +283,7 @@ class CallbackList:
         logs = {} if logs is None else logs
         for batches in self._batches[kind]:
             if batches.begins() if edge == "begin" else batches.ends(batch):
-                _run(batches.callback, f"on_{kind}_batch_{edge}", batch, logs)
+                self._run(batches.callback, f"on_{kind}_batch_{edge}", batch, logs)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._call("on_train_begin", logs)

@@ -20,6 +20,7 @@ from exburn.core.checks import check_integer
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
+from exburn.runtime.sharding.processes import shared_seed
 
 #: The name of the variable that a ``SeedGenerator`` has.
 SEED_STATE = "seed_generator_state"
@@ -233,8 +234,10 @@ class _Seeds:
         self.layers = itertools.count()
 
     def get(self) -> int:
-        if self.seed is None:
-            self.seed, self.drawn = int.from_bytes(os.urandom(4)) >> 1, True
+        if self.seed is None:  # one that all processes of a run have, if there are more
+            shared = shared_seed()
+            drawn = int.from_bytes(os.urandom(4)) if shared is None else shared
+            self.seed, self.drawn = drawn >> 1, True
         return self.seed
 
 

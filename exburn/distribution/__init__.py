@@ -8,10 +8,12 @@ Example:
 """
 
 from exburn.distribution import ray
+from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
 from exburn.runtime.sharding.mesh import DeviceMesh, get_device_count, list_devices
+from exburn.runtime.sharding.processes import initialize
 from exburn.runtime.sharding.strategies import (
     FSDP,
     DataParallel,
@@ -32,7 +34,9 @@ __all__ = [
     "distribute_tensor",
     "distribution",
     "get_device_count",
+    "initialize",
     "list_devices",
     "ray",
     "set_distribution",
+    "tensor_parallel",
 ]

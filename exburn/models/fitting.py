@@ -33,6 +33,7 @@ from exburn.models.preparing import (
     guard_run,
     part_names,
     prepare,
+    spans_processes,
 )
 from exburn.models.training_settings import require_trainer
 from exburn.models.weighting import check_known_classes, class_weights
@@ -233,6 +234,7 @@ def fit(
             "metrics": trainer.preparer.names,
         },
     )
+    callbacks.set_together(spans_processes(self))
     self.history = history
     options = self.options(
         learning_rate=learning_rate,

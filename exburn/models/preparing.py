@@ -29,6 +29,7 @@ from exburn.module.traversal import iter_weights
 from exburn.module.variable import alive
 from exburn.runtime.placement import refuse_apart
 from exburn.runtime.sharding.current import in_force
+from exburn.training.agreement import telling_failures
 from exburn.training.feed.base import count_steps
 from exburn.training.overrides import overrides
 
@@ -172,7 +173,11 @@ def guard_run(
 ) -> Iterator[None]:
     """The model's device, and what is said of its memory and of other devices."""
     try:
-        with on_device(model), memory_errors(model, op, dataset, batch_size):
+        with (
+            telling_failures(lambda: spans_processes(model)),
+            on_device(model),
+            memory_errors(model, op, dataset, batch_size),
+        ):
             yield
     except (ValueError, RuntimeError) as error:
         weights = [w.get_raw_value() for _, w, _ in iter_weights(model)]
@@ -203,7 +208,14 @@ def make_callback_list(
     bars = [ProgressBar(verbose)] if verbose else []
     for bar in bars:
         bar.quick = not isinstance(dataset, StreamDataset)
-    return CallbackList([*user.callbacks, *bars], model=model, params=params)
+    listed = CallbackList([*user.callbacks, *bars], model=model, params=params)
+    listed.set_together(spans_processes(model))
+    return listed
+
+
+def spans_processes(model: Model) -> bool:
+    """Whether the model's arrays lie on devices of several processes."""
+    return model._run.value.trainer.holder.placement.spans_processes
 
 
 @contextlib.contextmanager

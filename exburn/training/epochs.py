@@ -67,6 +67,7 @@ class Epochs:
         self.points = Checkpointing(
             trainer, callbacks, owner, feed, validation_feed, resume
         )
+        self.agreement = self.points.agreement
         self._last = 0
         # What the bar shows with the next chunk: not to wait for the device.
         self._pending: tuple[int, Readings] | None = None
@@ -101,7 +102,7 @@ class Epochs:
                         if self.feed.ended is not None:
                             warn(_ENDED.format(self.feed.ended))
                             break
-                        if self.owner.stop_training:
+                        if self.agreement.stops():
                             break
                     keep_average(holder)
                     holder.call_hook(self.callbacks.on_train_end, logs)
@@ -207,7 +208,7 @@ class Epochs:
                     self.holder.live_arrays,
                     self.callbacks,
                     self.owner,
-                    self.points.termination,
+                    self.agreement,
                     timing,
                 )
             timing.tell_wait(self.callbacks.callbacks)
@@ -239,6 +240,7 @@ class Epochs:
         is_last = epoch == self._last
         self.feed.waiting = self._wait
         chunks = self.feed.epoch(holder.seed, epoch, phase, start, last=is_last)
+        chunks = self.agreement.chunks(chunks, GLANCE, "fit")
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:
@@ -257,13 +259,13 @@ class Epochs:
                     hook = callbacks.on_train_batch_end
                     holder.call_hook(hook, done - 1, logs, light=ends_light)
                 self.points.after_chunk(epoch, done, readings)
-                if owner.stop_training:
-                    break
+                if owner.stop_training and not self.agreement.active:
+                    break  # else with the next chunk: all must know
                 running.append(readings)
                 if len(running) > IN_FLIGHT:
                     with timing.on("device"):
-                        jax.block_until_ready(running.popleft())
-                if glances and time.perf_counter() - last > GLANCE:
+                        self.agreement.wait(running.popleft())
+                if glances and self.agreement.is_due(last, GLANCE):
                     last = time.perf_counter()
                     timing.tell_wait(callbacks.callbacks)
                     self._show_pending()
@@ -275,6 +277,7 @@ class Epochs:
         ):  # the run's end asks for it, and shall not wait
             holder.state.step.copy_to_host_async()
         with timing.on("device"):
+            self.agreement.wait(readings)
             # Not for each chunk: what sends them keeps the next one from being begun.
             logs = preparer.read_logs(readings.send())
         if glances:
@@ -286,7 +289,8 @@ class Epochs:
         """The next chunk is not there yet: the progress bar shows that time passes."""
         callbacks = self.callbacks
         self.timing.tell_wait(callbacks.callbacks)
-        if self._pending is not None and not _works(deque([self._pending[1]])):
+        shows = self._pending is not None and not self.agreement.active
+        if shows and not _works(deque([self._pending[1]])):
             self._show_pending()
         light = callbacks.light_in("on_data_wait")
         self.holder.call_hook(callbacks.on_data_wait, light=light)

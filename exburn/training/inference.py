@@ -8,12 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import warn
-from exburn.runtime.signals import Termination
 from exburn.runtime.transfer import batch_number
+from exburn.training.agreement import Agreement
 from exburn.training.check import in_batch
 from exburn.training.feed.base import Feed
 from exburn.training.output_collector import OutputCollector
@@ -30,7 +28,7 @@ def evaluate(
     read: Callable[[], tuple],
     callbacks: CallbackList,
     owner: Any,
-    termination: Termination | None = None,
+    agreement: Agreement | None = None,
     epoch: Timing | None = None,
 ) -> dict[str, Any]:
     """Exact means over the data of a feed.
@@ -41,11 +39,12 @@ def evaluate(
         read: Gives the arrays to evaluate with.
         callbacks: What is told of it.
         owner: The model that the callbacks see.
-        termination: Ends the loop if the process was told to end.
+        agreement: That of the ``fit`` whose epoch they validate.
         epoch: That of the epoch which the data validate.
     """
     programs = prepared.programs
     owner.stop_evaluating = False
+    agreement = agreement or Agreement(prepared.holder, owner, "evaluate")
     alone = prepared.holder.state is None
 
     def tell(hook: Callable, *args: Any) -> None:  # within fit, it sees the weights
@@ -64,6 +63,7 @@ def evaluate(
     readings: Any = None  # there is a chunk: no source is empty
     flight: deque[Any] = deque()
     chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
+    chunks = agreement.chunks(chunks, GLANCE, "evaluate")
     with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
@@ -76,18 +76,18 @@ def evaluate(
             done += chunk.steps
             flight.append(readings)
             if len(flight) > IN_FLIGHT:
-                jax.block_until_ready(flight.popleft())
+                agreement.wait(flight.popleft())
             if per_batch:
                 prepared.readings = readings
                 logs = prepared.read_logs(readings.send()) if reads else {}
                 tell(callbacks.on_test_batch_end, done - 1, logs)
-            if glances and time.perf_counter() - last > GLANCE:
+            if glances and agreement.is_due(last, GLANCE):
                 last = time.perf_counter()
                 logs = prepared.read_logs(readings)
                 if alone:  # within fit, its own wait is shown
                     timing.tell_wait(callbacks.callbacks)
                 glance(logs)
-            if owner.stop_evaluating or (termination and termination.requested):
+            if agreement.ends or (owner.stop_evaluating and not agreement.active):
                 break
     if epoch is not None:
         epoch.add_validation(timing)
@@ -111,6 +111,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
     """
     programs = prepared.programs
     owner.stop_predicting = False
+    agreement = Agreement(prepared.holder, owner, "predict")
     callbacks.on_predict_begin()
     arrays = prepared.holder.split.read()
     per_batch = callbacks.batch_interval("predict") is not None
@@ -118,6 +119,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
     sink = OutputCollector(feed.samples)
     done, first, last = 0, prepared.next_draw(), time.perf_counter()
     chunks, timing = feed.epoch(prepared.holder.seed, 0), Timing(feed.pop_wait())
+    chunks = agreement.chunks(chunks, GLANCE, "predict")
     with contextlib.closing(chunks), prepared.holder.telling(callbacks):
         for chunk in timing.data(chunks):
             if per_batch:
@@ -130,11 +132,11 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
             if per_batch:
                 logs = {"outputs": sink.rows(chunk, out)} if wanted else {}
                 callbacks.on_predict_batch_end(done - 1, logs)
-            if time.perf_counter() - last > GLANCE:
+            if agreement.is_due(last, GLANCE):
                 last = time.perf_counter()
                 timing.tell_wait(callbacks.callbacks)
                 callbacks.on_predict_chunk_end(done)
-            if owner.stop_predicting:
+            if owner.stop_predicting and not agreement.active:
                 break
     if feed.ended is not None:
         warn(feed.ended)

@@ -18,6 +18,8 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.optimizers import LossScaleOptimizer
 from exburn.runtime.donation import own_leaves
+from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.arrays import checksum
 from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import overrides
@@ -63,6 +65,7 @@ class StateHolder:
         self.run_split: SplitModule | None = None  # that the state is of, in a run
         self.hooked = False
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
+        self._new_options, self._new_weights = False, {}  # of hooks: see pop_…
         self._training = threading.Lock()
         self._lent_to: int | None = None  # the thread whose hook may use the module
         self._runner: int | None = None  # the one that trains it, or did so last
@@ -139,7 +142,23 @@ class StateHolder:
         elif self._runner != threading.get_ident():  # the run may consume it meanwhile
             raise _busy("optimizer")
         else:
-            self.state = self.placement.state(self.state.replace(opt_state=value))
+            self._new_options = True
+            self.set_options(value)
+
+    def set_options(self, opt_state: Any) -> None:
+        """Goes on with another state of the optimizer, in a run."""
+        assert self.state is not None
+        self.state = self.placement.state(self.state.replace(opt_state=opt_state))
+
+    def pop_new_options(self) -> bool:
+        """Whether a hook has set options of the optimizer since this was last asked."""
+        new, self._new_options = self._new_options, False
+        return new
+
+    def pop_new_weights(self) -> dict[str, int]:
+        """Weights that hooks have set since this was last asked, with checksums."""
+        new, self._new_weights = self._new_weights, {}
+        return {name: checksum(array) for name, array in new.items()}
 
     def scale_loss(self) -> bool:
         """Puts a LossScaleOptimizer around that of a module that needs one.
@@ -314,7 +333,8 @@ class StateHolder:
         """Gives the arrays of the run under way back to the module."""
         state, self.state = self.state, None
         assert state is not None
-        self.adopt(state)
+        # After a process is lost the state may never be computed: it is not waited for.
+        self.adopt(state, self.step if processes.is_broken() else None)
         self.run_split = None
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:
@@ -335,6 +355,11 @@ class StateHolder:
         assert state is not None
         if changed is not None:
             params, frozen, others = changed
+            if self.placement.spans_processes:
+                before = state.params | state.frozen | state.others
+                now = params | frozen | others
+                new = {n: v for n, v in now.items() if before.get(n) is not v}
+                self._new_weights |= new
             if self.shown is not None and split.replaced_arrays(self.shown) is None:
                 params = state.params
             state = state.replace(params=params, frozen=frozen, others=others)

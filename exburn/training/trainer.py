@@ -12,6 +12,7 @@ from exburn.data import ArrayDataset, StreamDataset
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.runtime.transfer import batch_number, device_constant
 from exburn.training import inference
+from exburn.training.agreement import fingerprint
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed, count_steps
@@ -146,6 +147,8 @@ class Trainer:
             limit=callbacks.chunk_limit(),
             eager=preparer.eager,
             held=validation_feed,
+            placement=holder.placement,
+            exact_rows=preparer.exact_rows(training=True),
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:
@@ -159,6 +162,18 @@ class Trainer:
             owner=owner,
             resume=resume,
             earlier=earlier,
+        )
+        run.agreement.check_alike(
+            {
+                "seed": holder.seed,
+                "epochs": (initial_epoch, epochs),
+                "weights": fingerprint(holder.arrays[0]),
+                "data": feed.facts,
+                "steps per call": (feed.length, feed.group, feed.resident),
+                "validation data": None if validation_feed is None else True,
+                "callbacks": [type(c).__name__ for c in callbacks.callbacks],
+                "resume": None if resume is None else resume.where.name,
+            }
         )
         self.timing = run.timing
         self.fitted = dataset, batch_size, steps

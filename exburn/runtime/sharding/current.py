@@ -73,6 +73,14 @@ def spread_by_hand() -> Iterator[None]:
         _by_hand.reset(token)
 
 
+def divides_features() -> bool:
+    """Whether weights in what is traced now may be divided by their features."""
+    distribution = active()
+    if distribution is None:
+        return False
+    return distribution.num_model_replicas < distribution.mesh.size
+
+
 def is_spread() -> bool:
     """Whether what is traced now runs on several devices."""
     distribution = active()

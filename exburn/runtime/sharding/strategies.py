@@ -260,7 +260,7 @@ class ModelParallel(Distribution):
         return self.layout_map[path]
 
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
-        return self.layout_map.rule_of(path) or super().rule_of(path, shape)
+        return self.layout_map.reason_of(path) or super().rule_of(path, shape)
 
     def check(self, weights: Iterable[tuple[str, tuple[int, ...]]]) -> None:
         """Raises if a rule is not used, or does not fit the weight that it matches."""

@@ -13,11 +13,13 @@ import numpy as np
 
 from exburn.callbacks.contract import CallbackList
 from exburn.runtime.placement import is_bound
+from exburn.runtime.sharding.arrays import put
 from exburn.runtime.signals import Termination
 from exburn.saving.checkpoint import CheckpointWriter
 from exburn.saving.checkpoint.arrays import WEIGHTS
 from exburn.saving.checkpoint.snapshot import Snapshot
 from exburn.saving.checkpoint.values import encode
+from exburn.training.agreement import Agreement
 from exburn.training.feed.base import Feed
 from exburn.training.numbers import is_number
 from exburn.training.objective.readings import Readings
@@ -92,6 +94,7 @@ class Checkpointing:
         self.run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
+        self.agreement = Agreement(trainer.holder, owner, "fit", self.termination)
         self._before: int = (
             trainer.holder.step
         )  # batches before this fit, or this epoch
@@ -104,7 +107,11 @@ class Checkpointing:
         return self
 
     def __exit__(self, *exception) -> None:
-        self.termination.__exit__(*exception)
+        try:
+            if exception[0] is None:
+                self.agreement.settle()
+        finally:
+            self.termination.__exit__(*exception)
 
     def begin_epoch(self, done: int) -> None:
         """Notes that an epoch begins, or goes on after some of its batches."""
@@ -125,13 +132,13 @@ class Checkpointing:
 
     def in_validation(self, epoch: int, batch: int, logs: dict[str, Any]) -> None:
         """Ends the process if it was told to during the epoch's validation."""
-        if self.termination.requested:
+        if self.agreement.ends:
             self._offer(epoch, batch, lambda: logs, ended=False, validating=True)
 
     def _offer(
         self, epoch: int, batch: int, read, *, ended: bool, validating: bool = False
     ) -> None:
-        step, last = self._before + batch, self.termination.requested
+        step, last = self._before + batch, self.agreement.ends
         point = RunPoint(epoch, batch, step, ended, last, read)
         # Whole states are saved from the trainer's arrays, the rest from the module's.
         light = not last and self.callbacks.light_in("on_checkpoint")
@@ -222,8 +229,9 @@ def unflatten(like: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
             placed.append(leaf)
             continue
         name = _name(path)
-        device = leaf.sharding if is_bound(leaf) else None
-        value: Any = jax.device_put(arrays[name], device)
+        value = jax.device_put(arrays[name])
+        if is_bound(leaf):
+            value = put(arrays[name], leaf.sharding)
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             impl = jax.random.key_impl(leaf)
             value = jax.random.wrap_key_data(value, impl=impl)

@@ -9,6 +9,7 @@ import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset
 from exburn.module.building import spec_like
+from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
 from exburn.training import memory
 from exburn.training.checkpoint.resume import Resume
@@ -86,7 +87,8 @@ def make_feed(
     if use is not None and most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, use)
     rows = min(joined * batch_size, dataset.size)
-    resident, reason = _place(dataset, resident, reused)
+    spans = prepared.holder.placement.spans_processes
+    resident, reason = _place(dataset, resident, reused, spans)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
@@ -113,7 +115,9 @@ def make_feed(
     )
 
 
-def _place(dataset: ArrayDataset, asked: bool | None, reused: bool) -> tuple[bool, str]:
+def _place(
+    dataset: ArrayDataset, asked: bool | None, reused: bool, spans: bool
+) -> tuple[bool, str]:
     """Whether the arrays are to stay on the device, and why."""
     if asked is not None:
         return asked, f"resident={asked} was given"
@@ -122,6 +126,8 @@ def _place(dataset: ArrayDataset, asked: bool | None, reused: bool) -> tuple[boo
     if dataset.on_device:
         return True, "they are there already"
     fits = memory.fits_device(dataset.nbytes)
+    if spans:  # all do the same, though the memory of one may be fuller
+        fits = not processes.agree_any(not fits)
     verb = "fit" if fits else "do not fit"
     size = f"{dataset.nbytes / 2**20:,.1f} MiB"
     return fits, f"{size} {verb} into a quarter of its free memory"

@@ -9,6 +9,7 @@ from typing import Any
 from jax import default_backend
 
 from exburn.runtime.cost_model import Cost
+from exburn.training.placement import OneDevice
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
@@ -77,6 +78,8 @@ def decisions(
     limit: int | None,
     eager: bool = False,
     held: Any = None,
+    placement: OneDevice | None = None,
+    exact_rows: bool = False,
 ) -> list[Decision]:
     """The choices behind a training run, in words.
 
@@ -90,8 +93,12 @@ def decisions(
         limit: Steps of a call that callbacks allow; None for any number.
         eager: Whether nothing is compiled.
         held: The feed of the validation data, if there are any.
+        placement: Where arrays lie; on one device by default.
+        exact_rows: Whether a batch of fewer rows runs at its own size.
     """
-    places = [_place("data", feed)]
+    placement = placement or OneDevice()
+    places = _devices(feed, placement, exact_rows) if placement.distribution else []
+    places.append(_place("data", feed))
     if held is not None:
         places.append(_place("validation data", held))
     if limit is not None:
@@ -139,6 +146,28 @@ def _merging_decision(taken: int, asked: int | str) -> Decision:
         why = "no gain is expected, or the results would differ"
     switch = "compile(join_batches=n)"
     return Decision("validation batches at once", str(taken), why, switch)
+
+
+def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision]:
+    distribution, rows = placement.distribution, feed.batch_size
+    assert distribution is not None
+    parts, width = distribution.num_model_replicas, placement.width(rows)
+    if parts == 1:
+        why = "every device computes all rows of a batch"
+    elif width == rows:
+        why = f"a batch of {rows:,} rows is {parts} parts of {rows // parts:,}"
+    elif exact_rows:
+        why = f"{parts} devices cannot divide {rows:,} rows evenly: each runs them all"
+    else:
+        why = (
+            f"a batch of {rows:,} rows is filled up to {width:,} with masked ones, "
+            f"{parts} parts of {width // parts:,}"
+        )
+    rest = (feed.samples or 0) % rows
+    if exact_rows and width == rows and rest % parts:
+        why += f"; each device runs all of the last {rest:,}"
+    taken = f"{distribution.mesh.size}: {distribution}"
+    return [Decision("devices", taken, why, "compile(mesh=…)")]
 
 
 def as_it_ran(planned: list[Decision], feed: Any) -> list[Decision]:

@@ -1,0 +1,247 @@
+"""What the processes of a run decide together: when to end, and with what to go on."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ProcessError, warn
+from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.arrays import put
+from exburn.runtime.signals import Termination
+from exburn.training.feed.chunk import Chunk
+from exburn.training.state_holder import StateHolder
+
+Chunks = Generator[Chunk, None, None]
+_STOPS = {
+    "fit": "stop_training",
+    "evaluate": "stop_evaluating",
+    "predict": "stop_predicting",
+}
+
+
+class Agreement:
+    """Lets the processes of a run launch the same programs, and end at the same step.
+
+    A program that spans processes waits until all of them have launched it. So before
+    every chunk each says what it would do next, and whatever one of them alone decides,
+    by its clock, by a signal or in a hook, holds for all from there on. Where a run is
+    this process' own, nobody is asked.
+
+    Args:
+        holder: Whose arrays the programs work on.
+        owner: The model, which hooks tell to stop.
+        op: ``"fit"``, ``"evaluate"`` or ``"predict"``.
+        termination: Knows whether this process was told to end.
+
+    Attributes:
+        active: Whether the run spans processes.
+    """
+
+    def __init__(
+        self,
+        holder: StateHolder,
+        owner: Any,
+        op: str,
+        termination: Termination | None = None,
+    ):
+        self.active = holder.placement.spans_processes
+        self._holder, self._owner, self._op = holder, owner, op
+        self._termination, self._ends, self._due = termination, False, False
+        self._glanced = time.perf_counter()
+
+    # ------------------------------------------------------------------ at the start
+    def check_alike(self, facts: dict[str, Any]) -> None:
+        """Raises unless all processes run the same.
+
+        Args:
+            facts: What programs depend on, by names that a user knows.
+
+        Raises:
+            ProcessError: It names the first difference.
+        """
+        if not self.active:
+            return
+        told = processes.gather({name: repr(fact) for name, fact in facts.items()})
+        for name in facts:
+            values = [one[name] for one in told]
+            if len(set(values)) > 1:
+                raise ProcessError(
+                    self._op,
+                    f"the processes run with different values of {name}",
+                    {f"process {i}": value for i, value in enumerate(values)},
+                    hint="All processes run the same program: the same model, data, "
+                    "arguments and random seed.",
+                )
+
+    # ------------------------------------------------------------------ in the loop
+    def chunks(self, chunks: Chunks, pause: float, op: str) -> Chunks:
+        """The chunks, each of them once all processes have theirs.
+
+        Args:
+            chunks: Those of this process.
+            pause: Seconds between two glances at running means.
+            op: What they are for: within ``fit`` they may validate.
+        """
+        return self._agreed(chunks, pause, _STOPS[op]) if self.active else chunks
+
+    def _agreed(self, chunks: Chunks, pause: float, stop: str) -> Chunks:
+        with contextlib.closing(chunks):
+            for chunk in _with_end(chunks):
+                self._ask(chunk, pause, stop)
+                if chunk is None or getattr(self._owner, stop):
+                    return
+                yield chunk
+
+    def _ask(self, chunk: Chunk | None, pause: float, stop: str) -> None:
+        """Tells the others what comes next here, and follows what all have told."""
+        holder, now = self._holder, time.perf_counter()
+        told = processes.gather(
+            {
+                "next": _form_of(chunk),
+                "end": self._termination is not None and self._termination.requested,
+                "stop": bool(getattr(self._owner, stop)),
+                "due": now - self._glanced > pause,
+                "weights": holder.pop_new_weights(),
+                "options": holder.pop_new_options(),
+            }
+        )
+        self._ends = self._ends or any(one["end"] for one in told)
+        if any(one["stop"] for one in told):
+            setattr(self._owner, stop, True)
+        self._due = told[0]["due"]  # by the clock of process 0
+        if self._due:
+            self._glanced = now
+        weights = [one["weights"] for one in told]
+        if any(one != weights[0] for one in weights):
+            names = set().union(*weights)
+            unlike = [n for n in names if len({one.get(n) for one in weights}) > 1]
+            self._refuse("weights that hooks have set", {"weights": sorted(unlike)})
+        forms = [one["next"] for one in told]
+        if any(form != forms[0] for form in forms):
+            self._refuse(
+                "the next batches", {f"process {i}": f for i, f in enumerate(forms)}
+            )
+        if any(one["options"] for one in told) and holder.state is not None:
+            self._share_options()
+
+    def _refuse(self, what: str, details: dict[str, Any]) -> None:
+        raise ProcessError(
+            self._op,
+            f"the processes differ in {what}",
+            details,
+            hint="Hooks must do the same in all processes, and data be the same: those "
+            "of each process' own need auto_shard_dataset=False.",
+        )
+
+    def _share_options(self) -> None:
+        """Gives all processes the learning rate, and the like, of process 0."""
+        state = self._holder.current_opt_state()
+        leaves, structure = jax.tree.flatten(state)
+        mine = [_number(leaf) for leaf in leaves]
+        told = processes.gather(mine)
+        if any(repr(one) != repr(told[0]) for one in told) and processes.is_main():
+            warn(
+                f"{self._op}: hooks have set other options of the optimizer in other "
+                "processes; those of process 0 hold."
+            )
+        if repr(mine) == repr(told[0]):
+            return
+        for at, (leaf, value) in enumerate(zip(leaves, told[0], strict=True)):
+            if value is not None and value != mine[at]:
+                leaves[at] = put(np.asarray(value, leaf.dtype), leaf.sharding)
+        self._holder.set_options(structure.unflatten(leaves))
+
+    def is_due(self, last: float, pause: float) -> bool:
+        """Whether it is time for a glance, where all take it or none does.
+
+        Args:
+            last: When the last one was taken here.
+            pause: Seconds between two of them.
+        """
+        if not self.active:
+            return time.perf_counter() - last > pause
+        due, self._due = self._due, False
+        return due
+
+    @property
+    def ends(self) -> bool:
+        """Whether the process was told to end, or another one of them."""
+        if self.active or self._termination is None:
+            return self._ends
+        return self._termination.requested
+
+    def stops(self) -> bool:
+        """Whether training ends with this epoch."""
+        if self.active:
+            stop = processes.agree_any(self._owner.stop_training)
+            self._owner.stop_training = stop
+        return self._owner.stop_training
+
+    def settle(self) -> None:
+        """Has all processes end, where one was told to after the last chunk."""
+        if self.active and self._termination is not None:
+            told = self._ends or self._termination.requested
+            self._termination.requested = processes.agree_any(told)
+
+    def wait(self, tree: Any) -> None:
+        """Waits until a program has computed its outputs.
+
+        Raises:
+            ProcessError: A process is lost, and they never come.
+        """
+        jax.block_until_ready(processes.await_ready(tree) if self.active else tree)
+
+
+@contextlib.contextmanager
+def telling_failures(active: Callable[[], bool]) -> Iterator[None]:
+    """If the block raises, the other processes of the run are told so.
+
+    Args:
+        active: Whether there are others.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not active():
+            raise
+        found = processes.lost_process(error)
+        processes.tell_failure(found)
+        if found is error:
+            raise
+        raise found from error
+
+
+def _with_end(chunks: Iterator[Chunk]) -> Iterator[Chunk | None]:
+    yield from chunks
+    yield None
+
+
+def fingerprint(arrays: dict[str, Any]) -> int:
+    """A number for the names, shapes and dtypes of arrays."""
+    text = ",".join(f"{name}:{a.dtype}{a.shape}" for name, a in arrays.items())
+    return zlib.crc32(text.encode())
+
+
+def _form_of(chunk: Chunk | None) -> Any:
+    """What the program of a chunk depends on; ``None`` after the last one."""
+    if chunk is None:
+        return None
+    leaves = jax.tree.leaves(chunk.arguments)
+    text = repr([(np.shape(leaf), str(leaf.dtype)) for leaf in leaves])
+    return [chunk.program, chunk.steps, chunk.samples, zlib.crc32(text.encode())]
+
+
+def _number(leaf: Any) -> Any:
+    """A single number of an optimizer's state; ``None`` for an array."""
+    if np.ndim(leaf) or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.number):
+        return None
+    if isinstance(leaf, jax.Array):
+        leaf = processes.await_ready(leaf).addressable_data(0)
+    return np.asarray(leaf).item()
