@@ -112,8 +112,9 @@ def decisions(
     elif feed.length == 1 and forward.convolutions and default_backend() == "cpu":
         why = "convolutions are slower in XLA's CPU loops"
     else:
+        on_each = " on each device" if placement.parts > 1 else ""
         why = (
-            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP and "
+            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP{on_each} and "
             f"{forward.equations} operations; a call should take about 0.1 s, "
             "or on a CPU hold eight steps"
         )
@@ -210,9 +211,10 @@ def chunk_steps(
     design §1), and so are transposed ones: there a chunk is a single step.
 
     Args:
-        forward: Cost of the forward pass of one batch.
+        forward: Cost of the forward pass of one batch on each device.
         platform: ``"cpu"``, ``"gpu"`` …
-        batch_bytes: Size of one batch; streamed chunks stay below a limit.
+        batch_bytes: Size of a device's part of one batch; streamed chunks stay below a
+            limit.
         resident: Whether the data are on the device already.
         training: Whether there are gradients: such a step takes three forward passes.
         fetched: Whether the outputs go to the host.
