@@ -45,7 +45,9 @@ def share(logs: Logs, model: Any) -> None:
         for name in [name for name in mine if name not in told[0]["logs"]]:
             del logs[name]
         logs.update(told[0]["logs"])
-    for name, flags in zip(_STOPS, zip(*(t["stops"] for t in told)), strict=True):
+    for name, flags in zip(
+        _STOPS, zip(*(t["stops"] for t in told), strict=True), strict=True
+    ):
         if any(flags):
             setattr(model, name, True)
 

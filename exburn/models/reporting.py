@@ -127,7 +127,8 @@ def explain_plan(self: Model) -> ExecutionPlan:
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):
         decisions = [*decisions, _convolutions(options)]
-    of_xla = [_kernels(), _schedules(options), _trials(options)]
+    with trainer.holder.placement.scope():
+        of_xla = [_kernels(), _schedules(options), _trials(options)]
     return ExecutionPlan([*decisions, *of_xla])
 
 
@@ -206,18 +207,20 @@ def _kernels() -> Decision:
     return Decision(
         "large half-precision arrays",
         "kernels of XLA" if reason else "kernels of ExBurn, where it has some",
-        reason or "one NVIDIA GPU",
+        reason or "NVIDIA GPUs",
         "config.disable_gpu_kernels()",
     )
 
 
 def _schedules(options: dict[str, Any]) -> Decision:
-    platform = jax.default_backend()
-    plain = SCHEDULER in options
-    reason = "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
+    platform, overlaps = jax.default_backend(), options.get(SCHEDULER)
+    reason = "the model runs on several" if overlaps else "the model runs on one"
+    taken = "for several GPUs, whose sums are hidden" if overlaps else "for one GPU"
+    if overlaps is None:
+        taken, reason = "as XLA has them", "an older JAX, or XLA_FLAGS"
     return Decision(
         "schedules",
-        "for one GPU" if plain else "as XLA has them",
+        taken,
         reason if platform == "gpu" else f"the device is a {platform}",
         "XLA_FLAGS, see docs/planning.md",
     )

@@ -29,10 +29,15 @@ class OneDevice:
     Attributes:
         distribution: There is none.
         spans_processes: Whether arrays lie on devices of several processes.
+        parts: Parts that a batch is divided into.
+        devices: Number of the devices that a program runs on.
+        local_devices: Those of them that are this process' own; that one, if empty.
     """
 
     distribution: Distribution | None = None
     spans_processes = False
+    parts = devices = 1
+    local_devices: tuple[Any, ...] = ()
 
     def scope(self) -> contextlib.AbstractContextManager[None]:
         """In the block, weights are made where they belong."""
@@ -144,13 +149,15 @@ class OnMesh(OneDevice):
         self.spans_processes = distribution.spans_processes
         self._whole = distribution.sharding()
         self._devices = ", ".join(sorted(map(str, self._whole.device_set)))
-        self._replicas = distribution.num_model_replicas
+        self.parts = distribution.num_model_replicas
+        self.devices = distribution.mesh.size
+        self.local_devices = tuple(distribution.mesh.local_devices)
 
     def scope(self) -> contextlib.AbstractContextManager[None]:
         return current.in_force(self.distribution)
 
     def width(self, rows: int) -> int:
-        return math.ceil(rows / self._replicas) * self._replicas
+        return math.ceil(rows / self.parts) * self.parts
 
     def check(self, module: Any, weights: dict[str, Any]) -> None:
         shapes = [(path, tuple(v.shape)) for path, v in weights.items()]

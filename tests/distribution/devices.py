@@ -16,8 +16,14 @@ import functools
 import importlib
 import multiprocessing
 import os
+import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+ROOT = str(Path(__file__).parents[2])
+if ROOT not in sys.path:  # last: it has a folder `datasets`; the process gets the list
+    sys.path.append(ROOT)
 
 COUNT = 8
 TESTS_A_PROCESS = 60  # its compiled programs pile up

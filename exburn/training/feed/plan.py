@@ -112,8 +112,9 @@ def decisions(
     elif feed.length == 1 and forward.convolutions and default_backend() == "cpu":
         why = "convolutions are slower in XLA's CPU loops"
     else:
+        on_each = " on each device" if placement.parts > 1 else ""
         why = (
-            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP and "
+            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP{on_each} and "
             f"{forward.equations} operations; a call should take about 0.1 s, "
             "or on a CPU hold eight steps"
         )
@@ -151,7 +152,12 @@ def _merging_decision(taken: int, asked: int | str) -> Decision:
 def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision]:
     distribution, rows = placement.distribution, feed.batch_size
     assert distribution is not None
-    parts, width = distribution.num_model_replicas, placement.width(rows)
+    parts, taken = distribution.num_model_replicas, f"{distribution.mesh.size}"
+    taken += f": {distribution}"
+    if rows is None:  # of a loader
+        why = f"each batch of the loader is filled up to a multiple of {parts} rows"
+        return [Decision("devices", taken, why, "compile(mesh=…)")]
+    width = placement.width(rows)
     if parts == 1:
         why = "every device computes all rows of a batch"
     elif width == rows:
@@ -166,7 +172,6 @@ def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision
     rest = (feed.samples or 0) % rows
     if exact_rows and width == rows and rest % parts:
         why += f"; each device runs all of the last {rest:,}"
-    taken = f"{distribution.mesh.size}: {distribution}"
     return [Decision("devices", taken, why, "compile(mesh=…)")]
 
 
@@ -206,9 +211,10 @@ def chunk_steps(
     design §1), and so are transposed ones: there a chunk is a single step.
 
     Args:
-        forward: Cost of the forward pass of one batch.
+        forward: Cost of the forward pass of one batch on each device.
         platform: ``"cpu"``, ``"gpu"`` …
-        batch_bytes: Size of one batch; streamed chunks stay below a limit.
+        batch_bytes: Size of a device's part of one batch; streamed chunks stay below a
+            limit.
         resident: Whether the data are on the device already.
         training: Whether there are gradients: such a step takes three forward passes.
         fetched: Whether the outputs go to the host.
