@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
@@ -234,16 +233,12 @@ class OnMesh(OneDevice):
     def gathering(self, loss: Callable) -> Callable:
         if not self.distribution.gathers:
             return loss
-        name = "gathered weights"
 
         def gathered(params: Any, *args: Any) -> Any:
             whole = {n: self._constrain(v, self._whole) for n, v in params.items()}
-            return loss({n: checkpoint_name(v, name) for n, v in whole.items()}, *args)
+            return loss(whole, *args)
 
-        # The pass backward gathers them again, and keeps all else that it needs: no
-        # device ever holds all of the weights.
-        keep = jax.checkpoint_policies.save_anything_except_these_names(name)
-        return jax.checkpoint(gathered, policy=keep)
+        return jax.checkpoint(gathered, policy=_is_kept)
 
     def _constrain(self, value: Any, sharding: Any) -> Any:
         if not isinstance(value, Tracer):  # operation by operation
@@ -297,6 +292,19 @@ class OnMesh(OneDevice):
             step=whole(state.step),
             seed=whole(state.seed),
         )
+
+
+# What the pass backward makes again of weights that it gathers again, and of all else:
+# it costs no arithmetic, and were it kept, all gathered weights would be.
+_MADE_AGAIN = frozenset(
+    "sharding_constraint convert_element_type reshape transpose squeeze broadcast_in_dim "
+    "expand_dims copy copy_p slice concatenate".split()
+)
+
+
+def _is_kept(primitive: Any, *_: Any, **params: Any) -> bool:
+    """Whether a result of the pass forward is kept for the pass backward."""
+    return primitive.name not in _MADE_AGAIN
 
 
 def _spec(value: Any, sharding: Any) -> jax.ShapeDtypeStruct:
