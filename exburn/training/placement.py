@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import SingleDeviceSharding
 
+from exburn.module.traversal import iter_modules
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current
 from exburn.runtime.sharding.arrays import put, to_host
@@ -46,6 +46,14 @@ class OneDevice:
         """Rows that a step of so many runs with: those that fill it up are masked."""
         return rows
 
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        """Raises a LayoutError if a module cannot be laid out so.
+
+        Args:
+            module: The module.
+            weights: Its weights, or specs, by their paths.
+        """
+
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Weights where they belong, by their names."""
         return arrays
@@ -61,19 +69,15 @@ class OneDevice:
     # ------------------------------------------------------------------ specs
     def slot_specs(self, init: Callable, params: Any) -> Any:
         """Specs of an optimizer's first state, with their layouts."""
-        return self._laid_out(jax.eval_shape(init, params))
+        return jax.eval_shape(init, params)
 
     def state_specs(self, state: Any) -> Any:
         """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
-        return self._laid_out(state)
+        return state
 
     def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
         """Specs of data, with their layouts."""
-        return self._laid_out(tree)
-
-    def _laid_out(self, tree: Any) -> Any:
-        alone = SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda v: _spec(v, alone), tree)
+        return tree
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         """Data on their way to where programs take them.
@@ -153,6 +157,11 @@ class OnMesh(OneDevice):
 
     def width(self, rows: int) -> int:
         return math.ceil(rows / self.parts) * self.parts
+
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        shapes = [(path, tuple(v.shape)) for path, v in weights.items()]
+        results = [f"{path}/output" for path, _ in iter_modules(module)]
+        self.distribution.check(shapes, results)
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
