@@ -68,7 +68,8 @@ class Agreement:
         """
         if not self.active:
             return
-        told = processes.gather({name: repr(fact) for name, fact in facts.items()})
+        told = {name: repr(fact) for name, fact in facts.items()}
+        told = processes.gather(told, self._op)
         for name in facts:
             values = [one[name] for one in told]
             if len(set(values)) > 1:
@@ -79,6 +80,10 @@ class Agreement:
                     hint="All processes run the same program: the same model, data, "
                     "arguments and random seed.",
                 )
+
+    def first(self, value: Any) -> Any:
+        """The value of process 0."""
+        return processes.broadcast(value) if self.active else value
 
     # ------------------------------------------------------------------ in the loop
     def chunks(self, chunks: Chunks, pause: float, op: str) -> Chunks:
@@ -110,7 +115,8 @@ class Agreement:
                 "due": now - self._glanced > pause,
                 "weights": holder.pop_new_weights(),
                 "options": holder.pop_new_options(),
-            }
+            },
+            self._op,
         )
         self._ends = self._ends or any(one["end"] for one in told)
         if any(one["stop"] for one in told):
