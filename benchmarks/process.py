@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -43,20 +44,28 @@ def result_of(
         script: The script, run by this interpreter.
         words: The two words after ``--child``, and further options.
         env: Variables to set for the process.
-        timeout: Seconds after which it is ended.
+        timeout: Seconds after which it is ended, and what it started with it.
     """
     command = [sys.executable, script, "--child", *words]
     environment = environment_of(**(env or {}))
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=timeout
-        )
-    except subprocess.TimeoutExpired:
-        print(f"{' '.join(words)} took more than {timeout:.0f} s", flush=True)
-        return None
-    lines = [s for s in done.stdout.splitlines() if s.startswith("RESULT ")]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            # With the processes that it started: they would keep the device.
+            os.killpg(process.pid, signal.SIGKILL)
+            print(f"{' '.join(words)} took more than {timeout:.0f} s", flush=True)
+            return None
+    lines = [s for s in out.splitlines() if s.startswith("RESULT ")]
     if not lines:
-        print(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}", flush=True)
+        print(f"{' '.join(words)} failed:\n{errors[-2000:]}", flush=True)
         return None
     return json.loads(lines[-1][7:])
 
@@ -83,7 +92,12 @@ def versions() -> dict[str, str]:
     if commit.returncode == 0:
         found["commit"] = commit.stdout.decode().strip()
     # In a process of its own: a parent that holds the device leaves no memory to it.
-    asked = subprocess.run([sys.executable, "-c", _DEVICE], capture_output=True)
+    # Nor does it take the memory of one that measures meanwhile.
+    asked = subprocess.run(
+        [sys.executable, "-c", _DEVICE],
+        capture_output=True,
+        env=environment_of(XLA_PYTHON_CLIENT_PREALLOCATE="false"),
+    )
     found["device"] = asked.stdout.decode().strip() or "unknown"
     return found
 

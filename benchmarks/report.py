@@ -270,6 +270,42 @@ def kernels(results: dict[str, Any]) -> Iterator[str]:
             yield _row(case, dtype, *times, f"{r['error']:.1e}")
 
 
+def distribution(results: dict[str, Any]) -> Iterator[str]:
+    """Weak scaling; ExBurn's ratio is to what trains in the same way."""
+    named: dict[str, str] = {
+        "exburn": "ExBurn",
+        "exburn-data": 'ExBurn, `mesh="data"`',
+        "exburn-fsdp": 'ExBurn, `mesh="fsdp"`',
+        "exburn-tensor": "ExBurn, data × tensor",
+        "torch": "PyTorch",
+        "torch-ddp": "PyTorch, DDP",
+        "torch-ddp-compiled": "PyTorch, DDP, compiled",
+        "torch-fsdp": "PyTorch, FSDP2",
+        "torch-fsdp-compiled": "PyTorch, FSDP2, compiled",
+        "keras": "Keras",
+        "keras-data": "Keras, DataParallel",
+    }
+    yield from _head(
+        "model", "devices", "batch", "trained by", "samples/s", "step, ms",
+        "efficiency", "peak memory a device", "ExBurn against it",
+    )  # fmt: skip
+    for work, runs in results.items():
+        for name in sorted(runs, key=lambda name: int(name.split("@")[1])):
+            run, (peer, count) = runs[name], name.split("@")
+            alike = "" if count == "1" else "-fsdp" if "fsdp" in peer else "-data"
+            ours = runs.get(f"exburn{alike}@{count}")
+            ratio = "–"
+            if ours and not peer.startswith("exburn"):
+                ratio = f"{ours['samples_per_s'] / run['samples_per_s']:.2f} ×"
+            share = f"{run['efficiency']:.1%}" if "efficiency" in run else "–"
+            peak = f"{run['peak'] / 2**30:.2f} GiB" if run["peak"] else "–"
+            yield _row(
+                work, count, f"{run['batch']:,}", named[peer],
+                f"{run['samples_per_s']:,.0f}", f"{run['step_ms']:,.2f}", share, peak,
+                ratio,
+            )  # fmt: skip
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "large": large,
@@ -281,6 +317,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "inference": inference,
     "large_inference": large_inference,
     "kernels": kernels,
+    "distribution": distribution,
 }
 
 

@@ -26,6 +26,7 @@ def train_in_torch(
     epochs: int,
     bfloat16: bool,
     compiled: bool,
+    enough: Callable[[list[float]], bool] | None = None,
 ) -> list[float]:
     """Trains by Adam; returns the time before the first epoch, and after each.
 
@@ -37,6 +38,7 @@ def train_in_torch(
         epochs: How many.
         bfloat16: Whether the model computes in that, where autocast lets it.
         compiled: Whether by ``torch.compile``.
+        enough: Asked after every epoch, with the times so far, whether to end.
     """
     import torch
 
@@ -62,4 +64,6 @@ def train_in_torch(
             total, hits = total + loss.detach(), hits + hit
         float(total + hits)
         times.append(time.perf_counter())
+        if enough is not None and enough(times):
+            break
     return times

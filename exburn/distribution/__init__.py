@@ -7,6 +7,8 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
+from exburn.distribution import ray
+from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
@@ -34,5 +36,7 @@ __all__ = [
     "get_device_count",
     "initialize",
     "list_devices",
+    "ray",
     "set_distribution",
+    "tensor_parallel",
 ]

@@ -1,7 +1,7 @@
 """Kernels and forms for one kind of hardware, each with the plain form it replaces.
 
 A module's docstring says what it computes, what it replaces, where it runs, and what
-that gained, on which device. Kernels of Triton, on one NVIDIA GPU:
+that gained, on which device. Kernels of Triton, on NVIDIA GPUs:
 
 - `one_pass_norm`: layer normalization that reads each sample once.
 - `row_softmax`: softmax of rows.
@@ -25,12 +25,14 @@ Forms in XLA's own operations:
   forms, `shifted_sum` is what they share.
 
 Two modules decide for the others: `dispatch`, whether kernels of Triton run at all, and
-`memory_bound`, whether an array is so large that reading less is worth more kernels.
+on which of the rows that several devices divide; `memory_bound`, whether an array is so
+large that reading less is worth more kernels.
 
 The rule for a new one. A module has (1) the kernel; (2) the plain form beside it, which
 runs wherever the kernel does not, and gives derivatives of its derivatives; (3) the
 condition as a function of its own (``fits``), which is false for symbolic sizes and,
-for Triton, where `dispatch.runs_kernels` is; (4) the measured gain with number and
+for Triton, where `dispatch.runs_kernels` is: it asks for the size of a `device_part`,
+and the kernel is called through `by_rows`; (4) the measured gain with number and
 device in its docstring, or "not measured on its own"; (5) a test that compares values,
 gradients and gradients of gradients with the plain form, interpreted on a CPU
 (``tests/layers/test_gpu_kernels.py``). One that gains nothing any more is deleted.

@@ -4,7 +4,7 @@ Replaces: `exburn.kernels.softmax.shares` of the masked scores, the form ``"whol
 The others are the kernels of `exburn.kernels.row_softmax`, and `_by_steps`: three
 kernels of XLA's, kept apart by barriers.
 
-Runs: as `softmax_form` and `masked_softmax` decide. Kernels: on one NVIDIA GPU within
+Runs: as `softmax_form` and `masked_softmax` decide. Kernels: on NVIDIA GPUs within
 ``fit``, float32, for small scores, and for large ones without a mask. Steps: on a GPU
 in other training, for small scores, and within ``fit`` where the kernels do not fit.
 Else, and with ``config.disable_gpu_kernels()``, whole.

@@ -4,7 +4,7 @@ Replaces: ``erf_gelu(x + bias)`` of `exburn.kernels.gelu`, called in `biased_gel
 `_with_kernel`, here; the plain derivative is beside the kernel
 (`_value_and_slope_jvp`).
 
-Runs: for gradients, where `_fits` says so: on one NVIDIA GPU, bfloat16 or float16, from
+Runs: for gradients, where `_fits` says so: on NVIDIA GPUs, bfloat16 or float16, from
 4 million elements on, rows of a multiple of 256 features and as many as fill the
 programs. Without a gradient it is the plain form.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from exburn.kernels.dispatch import options, runs_kernels
+from exburn.kernels.dispatch import by_rows, device_part, options, runs_kernels
 from exburn.kernels.gelu import erf_gelu, value_and_slope
 from exburn.kernels.memory_bound import memory_bound
 from exburn.runtime.cached_trace import traced_once
@@ -48,7 +48,8 @@ def _fits(x: jax.Array) -> bool:
         x.dtype in (jnp.bfloat16, jnp.float16)
         and memory_bound(x)
         and groups >= _LEAST
-        and x.size // x.shape[-1] % (_GROUPS // groups) == 0
+        and (part := device_part(x)) is not None
+        and part.size // x.shape[-1] % (_GROUPS // groups) == 0
         and runs_kernels()
     )
 
@@ -71,8 +72,12 @@ def _with_kernel_jvp(primals, tangents):
 
 
 @jax.custom_jvp
-@traced_once()
 def _value_and_slope(x, bias):
+    return by_rows(_call, (0, None), (0, 0))(x, bias)
+
+
+@traced_once()
+def _call(x, bias):
     from jax.experimental import pallas as pl
 
     features, groups = x.shape[-1], _block(x.shape[-1])

@@ -8,7 +8,7 @@ Replaces: the logarithm of the sum of exponentials in ``label_log_likelihood`` o
 ``exburn/metrics/accuracy.py``, which are XLA's. The plain form of the gradient is
 ``plain`` in `_with_gradient_jvp`, here.
 
-Runs: where `is_long` says so: on one NVIDIA GPU, bfloat16 or float16, from 4,096
+Runs: where `is_long` says so: on NVIDIA GPUs, bfloat16 or float16, from 4,096
 classes (a multiple of 8) and 4 million scores on. The gradient comes with the value in
 bfloat16 (`gives_gradient`). Spare classes are handled on every device.
 
@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from exburn.core.scoped import value_scope
 from exburn.kernels.cross_entropy_gpu import GROUP, read, read_with_gradient
-from exburn.kernels.dispatch import runs_kernels
+from exburn.kernels.dispatch import by_rows, device_part, runs_kernels
 from exburn.kernels.memory_bound import memory_bound
 
 _LONG = 4_096  # classes from which it is worth while
@@ -68,8 +68,6 @@ def without_spare(scores: jax.Array) -> jax.Array:
 def is_long(scores: Any, axis: int = -1) -> bool:
     """Whether the scores are read by the kernel: many in half precision, on a GPU.
 
-    Where several devices may share the scores, XLA must be able to split the work.
-
     Example:
         >>> is_long(jnp.ones((8, 10)))
         False
@@ -80,6 +78,7 @@ def is_long(scores: Any, axis: int = -1) -> bool:
         and scores.shape[-1] % GROUP == 0
         and scores.shape[-1] >= _LONG
         and memory_bound(scores)
+        and device_part(scores) is not None
         and runs_kernels()
     )
 
@@ -189,7 +188,7 @@ def ranks_first(scores: jax.Array, labels: jax.Array) -> jax.Array:
 def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The logarithm of each row's total, and whether its label ranks first."""
     rows, known, classes = _rows(scores, labels)
-    total, first = read(rows, known, classes)
+    total, first = by_rows(read, (0, 0), (0, 0), classes=classes)(rows, known)
     return _shape_losses(total, first, labels, classes)
 
 
@@ -197,8 +196,8 @@ def _statistics(scores: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Ar
 def _with_gradient(scores, labels, factors):
     """What ``_statistics`` gives, and the gradient that ``_row_losses`` speaks of."""
     rows, known, classes = _rows(scores, labels)
-    factors = factors.reshape(-1)
-    total, first, slope = read_with_gradient(rows, known, factors, classes)
+    run = by_rows(read_with_gradient, (0, 0, 0), (0, 0, 0), classes=classes)
+    total, first, slope = run(rows, known, factors.reshape(-1))
     slope = slope.reshape(scores.shape)
     return *_shape_losses(total, first, labels, classes), slope
 

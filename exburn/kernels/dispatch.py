@@ -1,12 +1,14 @@
 """The decision whether kernels of Triton run, in place of XLA's own for large arrays.
 
-Computes nothing: `why_not` gives the reason against, `options` how Pallas compiles one.
+Computes nothing: `why_not` gives the reason against, `options` how Pallas compiles one,
+`by_rows` where one runs.
 
 Replaces: nothing.
 
-Runs: at each trace of a module that has a kernel. Kernels run on one NVIDIA GPU, Ampere
-or later, whatever else the host has, unless ``config.disable_gpu_kernels()`` was called
-or JAX has no Triton. Each kernel's own condition asks for dtype and size.
+Runs: at each trace of a module that has a kernel. Kernels run on NVIDIA's GPUs, Ampere
+or later, unless ``config.disable_gpu_kernels()`` was called or JAX has no Triton: on
+one, whatever else the host has, and on all of a mesh that divides the batch and nothing
+else, where each has whole rows. Each kernel's own condition asks for dtype and size.
 
 Gain: not measured on its own; each kernel's module has its figures. Values and times
 were compared once in each process, too: that cost a first start 2 to 5 s for each
@@ -18,13 +20,15 @@ from __future__ import annotations
 import functools
 import importlib.util
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.sharding import PartitionSpec
 
 from exburn.config import is_gpu_kernels_enabled
 from exburn.runtime.device import chosen_platform
-from exburn.runtime.sharding.current import is_spread
+from exburn.runtime.sharding.current import is_spread, row_division, row_parts
 
 
 def runs_kernels() -> bool:
@@ -40,7 +44,7 @@ def runs_kernels() -> bool:
 def why_not() -> str | None:
     """The reason why kernels of Triton do not run here; ``None`` if they do.
 
-    Where several devices share an array, XLA must be able to split the work. Triton
+    Where several devices share a row, XLA must be able to split the work. Triton
     compiles for NVIDIA's GPUs from Ampere (2020) on.
     """
     if not is_gpu_kernels_enabled():
@@ -48,8 +52,8 @@ def why_not() -> str | None:
     platform = chosen_platform()
     if platform != "gpu":
         return f"the device is a {platform}"
-    if is_spread():
-        return "the arrays lie on several devices"
+    if is_spread() and row_division() is None:
+        return "the arrays lie on several devices, which divide more than the batch"
     capability = getattr(jax.devices()[0], "compute_capability", "")
     known = capability.replace(".", "", 1).isdigit()
     if not known or float(capability) < 8:
@@ -60,6 +64,83 @@ def why_not() -> str | None:
 @functools.cache
 def _has_triton() -> bool:
     return importlib.util.find_spec("jax.experimental.pallas.triton") is not None
+
+
+def device_part(x: Any, axis: int = 0) -> Any:
+    """What one device has of an array whose rows the devices divide.
+
+    Args:
+        x: The array; of one device all of it.
+        axis: Its axis of rows.
+
+    Returns:
+        The array, or the spec of the part; ``None`` where devices cannot divide it
+        evenly into whole rows, so that no kernel runs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> device_part(jnp.ones((8, 4))).shape
+        (8, 4)
+    """
+    parts = row_parts()
+    if parts == 1:
+        return x
+    if axis >= len(x.shape) - 1 or x.shape[axis] % parts:
+        return None
+    shape = [n // parts if a == axis else n for a, n in enumerate(x.shape)]
+    return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
+
+
+def by_rows(
+    function: Callable[..., Any], rows: tuple, results: Any, **static: Any
+) -> Callable[..., Any]:
+    """A function of arrays, which each device of a mesh calls with the rows it has.
+
+    What it gives for a row must depend on this row alone, and on arrays that all
+    devices have whole. A derivative of it must be given: there is none of this.
+
+    Args:
+        function: It, called with arrays, of which each is whole or a part.
+        rows: The axis of rows of each argument; ``None`` for an array that is whole.
+        results: The same of its result, or of each: ``None`` for a sum over rows, which
+            is added up over the devices.
+        **static: Further arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> double = by_rows(lambda x, times: times * x, (0,), 0, times=2)
+        >>> double(jnp.ones(3)).tolist()
+        [2.0, 2.0, 2.0]
+    """
+    call = functools.partial(function, **static)
+    division = row_division()
+    if division is None:
+        return call
+    mesh, names = division
+
+    def run(*parts: Any) -> Any:
+        return _map(
+            lambda axis, v: jax.lax.psum(v, names) if axis is None else v,
+            results,
+            call(*parts),
+        )
+
+    def spec(axis: int | None) -> PartitionSpec:
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, names)
+
+    # That results of a sum are equal everywhere cannot be checked through a kernel.
+    return jax.shard_map(
+        run,
+        mesh=mesh,
+        in_specs=_map(spec, rows),
+        out_specs=_map(spec, results),
+        check_vma=False,
+    )
+
+
+def _map(function: Callable[..., Any], axes: Any, *others: Any) -> Any:
+    """The function of each axis, or of each and what it is of; ``None`` is one."""
+    return jax.tree.map(function, axes, *others, is_leaf=lambda v: v is None)
 
 
 def options(warps: int = 4, stages: int = 2) -> dict[str, Any]:

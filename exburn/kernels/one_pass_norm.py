@@ -5,7 +5,7 @@ kernels the plain forms are `_plain_values` and `_plain_gradients`. XLA's form r
 large sample three times on the way forward, and it and its gradient five times on the
 way back. Of small ones XLA takes long to find out what to compute with them.
 
-Runs: where `fits` says so: on one NVIDIA GPU, over the last axis, for features that
+Runs: where `fits` says so: on NVIDIA GPUs, over the last axis, for features that
 threads share evenly (`_lanes`: multiples of 128 and more) and samples that fill the
 programs. Arrays of 4 million elements or more: bfloat16 or float16. Smaller ones:
 float32, too, but within ``fit`` only.
@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core import forward_context
-from exburn.kernels.dispatch import options, runs_kernels
+from exburn.kernels.dispatch import by_rows, device_part, options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes, memory_bound
 from exburn.runtime.cached_trace import traced_once
 
@@ -44,21 +44,20 @@ def fits(x: Any) -> bool:
 
     Large arrays in half precision, and small ones in the programs of ``fit``: elsewhere
     somebody may want derivatives forward (``jax.jvp``), which the kernels do not have.
-    Where several devices may share the array, XLA must be able to split the work.
 
     Example:
         >>> fits(jnp.ones((8, 8)))
         False
     """
     lanes = _lanes(x.shape[-1])
-    if lanes is None or not has_known_sizes(x):
+    if lanes is None or not has_known_sizes(x) or (part := device_part(x)) is None:
         return False
     half, ctx = x.dtype in (jnp.bfloat16, jnp.float16), forward_context.current()
     if memory_bound(x):
         known = half
     else:
         known = (half or x.dtype == jnp.float32) and ctx is not None and ctx.in_fit
-    samples = x.size // x.shape[-1]
+    samples = part.size // x.shape[-1]
     steps = (_samples(kind, samples, lanes) for kind in (_AHEAD, _BACK))
     return known and not any(samples % step for step in steps) and runs_kernels()
 
@@ -111,9 +110,14 @@ normalize.defvjp(_forward, _backward)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-@traced_once("epsilon")
 def _values(x, gamma, beta, epsilon):
     """The output, and of each sample its mean and one over its deviation."""
+    run = by_rows(_call_ahead, (0, None, None), (0, 0, 0), epsilon=epsilon)
+    return run(x, gamma, beta)
+
+
+@traced_once("epsilon")
+def _call_ahead(x, gamma, beta, epsilon):
     from jax.experimental import pallas as pl
 
     rows = _group(x)
@@ -135,9 +139,14 @@ def _values(x, gamma, beta, epsilon):
 
 
 @jax.custom_jvp
-@traced_once()
 def _gradients(x, gamma, mean, scale, dy):
     """The gradients of ``x``, ``gamma`` and ``beta``."""
+    run = by_rows(_call_back, (0, None, 0, 0, 0), (0, None, None))
+    return run(x, gamma, mean, scale, dy)
+
+
+@traced_once()
+def _call_back(x, gamma, mean, scale, dy):
     from jax.experimental import pallas as pl
 
     rows = _group(x)

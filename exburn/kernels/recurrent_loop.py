@@ -6,7 +6,7 @@ starts some four kernels for each step, of two microseconds each, most of it to 
 Here a program takes 16 samples through all steps, with their states in registers and
 the recurrent kernel in the multiprocessor's own memory.
 
-Runs: where `fits` says so: on one NVIDIA GPU, for SimpleRNN, LSTM and GRU with their
+Runs: where `fits` says so: on NVIDIA GPUs, for SimpleRNN, LSTM and GRU with their
 usual activations; float32, bfloat16 or float16; units a power of two from 16 on, with
 recurrent kernels of up to 64 KiB, 128 on A100, H100 and their like.
 
@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from exburn.core.precision import get_matmul_precision
-from exburn.kernels.dispatch import options, runs_kernels
+from exburn.kernels.dispatch import by_rows, device_part, options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes
 
 _ROWS = 16  # of a program: the fewest that a product on tensor cores takes
@@ -59,6 +59,8 @@ def fits(step: Any, xs: Any, w: dict, states: tuple) -> bool:
         return False
     if not all(map(has_known_sizes, (xs, *states))) or xs.ndim != 3:
         return False
+    if (part := device_part(xs, 1)) is None:
+        return False
     units = w["recurrent_kernel"].shape[0]
     return (
         units >= _LEAST
@@ -67,7 +69,7 @@ def fits(step: Any, xs: Any, w: dict, states: tuple) -> bool:
         and xs.shape[-1] == step.gates * units
         and xs.dtype in (jnp.float32, jnp.bfloat16, jnp.float16)
         and xs.shape[0] > 0
-        and xs.size * xs.dtype.itemsize < _INDICES
+        and part.size * xs.dtype.itemsize < _INDICES
         and get_matmul_precision() in _PRECISIONS
     )
 
@@ -185,12 +187,23 @@ def _call(body: Any, arrays: dict, made: dict, units: int) -> dict[str, Any]:
         made: Shape, dtype and axis of each result.
         units: Width of the states.
     """
+    axes = {name: axis for name, (_, axis) in arrays.items()}
+    results = {name: axis for name, (_, _, axis) in made.items()}
+    static = {"body": body, "axes": axes, "made": made, "units": units}
+    run = by_rows(_call_on_rows, tuple(axes.values()), results, **static)
+    return run(*(value for value, _ in arrays.values()))
+
+
+def _call_on_rows(
+    *given: jax.Array, body: Any, axes: dict, made: dict, units: int
+) -> dict[str, Any]:
     from jax.experimental import pallas as pl
 
-    values, more = [], 0
-    for value, axis in arrays.values():
+    values, count, more = [], 0, 0
+    for value, axis in zip(given, axes.values(), strict=True):
         if axis is not None:  # rows that fill the last program
-            more = -value.shape[axis] % _ROWS
+            count = value.shape[axis]
+            more = -count % _ROWS
             pads = [(0, more if a == axis else 0) for a in range(value.ndim)]
             value = jnp.pad(value, pads) if more else value
         values.append(value)
@@ -202,20 +215,20 @@ def _call(body: Any, arrays: dict, made: dict, units: int) -> dict[str, Any]:
             tuple(block), lambda i: tuple(i if a == axis else 0 for a in range(rank))
         )
 
-    axes = [axis for _, axis in arrays.values()]
     shapes = {}
     for name, (shape, dtype, axis) in made.items():
-        padded = [n + more if a == axis else n for a, n in enumerate(shape)]
+        padded = [count + more if a == axis else n for a, n in enumerate(shape)]
         shapes[name] = jax.ShapeDtypeStruct(tuple(padded), dtype)
-    rows = next(v.shape[a] for v, a in zip(values, axes, strict=True) if a is not None)
 
     def run_by_name(*refs):
-        body(refs=dict(zip([*arrays, *made], refs, strict=True)))
+        body(refs=dict(zip([*axes, *made], refs, strict=True)))
 
     found = pl.pallas_call(
         run_by_name,
-        grid=(rows // _ROWS,),
-        in_specs=[spec(v.shape, a) for v, a in zip(values, axes, strict=True)],
+        grid=((count + more) // _ROWS,),
+        in_specs=[
+            spec(v.shape, axis) for v, axis in zip(values, axes.values(), strict=True)
+        ],
         out_specs=[spec(shapes[k].shape, axis) for k, (_, _, axis) in made.items()],
         out_shape=list(shapes.values()),
         **options(warps=min(8, units // 8)),
@@ -224,8 +237,7 @@ def _call(body: Any, arrays: dict, made: dict, units: int) -> dict[str, Any]:
     if not more:
         return result
     return {
-        k: jax.lax.slice_in_dim(v, 0, v.shape[made[k][2]] - more, axis=made[k][2])
-        for k, v in result.items()
+        k: jax.lax.slice_in_dim(v, 0, count, axis=made[k][2]) for k, v in result.items()
     }
 
 

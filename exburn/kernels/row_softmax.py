@@ -4,7 +4,7 @@ Replaces: `exburn.kernels.softmax.shares`, one kernel of XLA's, which then takes
 find out what else could go into it. The plain form of the gradient is
 `_plain_gradient`, beside it.
 
-Runs: where `fits` says so: on one NVIDIA GPU, float32, rows of a power of two from 16
+Runs: where `fits` says so: on NVIDIA GPUs, float32, rows of a power of two from 16
 to 4,096, in whole programs. `attention_softmax.masked_softmax` asks only within
 ``fit``.
 
@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.kernels.dispatch import options, runs_kernels
+from exburn.kernels.dispatch import by_rows, device_part, options, runs_kernels
 from exburn.kernels.memory_bound import has_known_sizes
 from exburn.runtime.cached_trace import traced_once
 
@@ -36,14 +36,14 @@ def fits(scores: Any) -> bool:
         >>> fits(jnp.ones((8, 64)))
         False
     """
-    if not has_known_sizes(scores):
+    if not has_known_sizes(scores) or (part := device_part(scores)) is None:
         return False
     size = scores.shape[-1]
     return (
         scores.dtype == jnp.float32
         and _LEAST <= size <= _MOST
         and size & (size - 1) == 0
-        and scores.size // size % _rows(size) == 0
+        and part.size // size % _rows(size) == 0
         and runs_kernels()
     )
 
@@ -79,15 +79,13 @@ softmax.defvjp(_forward, _backward)
 
 
 @jax.custom_jvp
-@traced_once()
 def _values(scores):
-    return _by_rows(_softmax, scores)
+    return by_rows(_call, (0,), 0, kernel=_softmax)(scores)
 
 
 @jax.custom_jvp
-@traced_once()
 def _gradient(weights, slopes):
-    return _by_rows(_differentiate, weights, slopes)
+    return by_rows(_call, (0, 0), 0, kernel=_differentiate)(weights, slopes)
 
 
 # Derivatives of these two, for gradients of gradients, are XLA's.
@@ -108,7 +106,8 @@ def _plain_gradient(weights, slopes):
     return weights * (slopes - (weights * slopes).sum(-1, keepdims=True))
 
 
-def _by_rows(kernel: Any, *arrays: jax.Array) -> jax.Array:
+@traced_once("kernel")
+def _call(*arrays: jax.Array, kernel: Any) -> jax.Array:
     """What a kernel makes of blocks of rows, in the shape of the arrays."""
     from jax.experimental import pallas as pl
 

@@ -129,6 +129,7 @@ class Model(Layer):
 
     info, plan = inspection.info, inspection.plan
     compile_report, explain_plan = reporting.compile_report, reporting.explain_plan
+    sharding_summary = reporting.sharding_summary
     capture, on_output = hooks.capture, hooks.on_output
     to_device = hooks.to_device
 

@@ -82,7 +82,8 @@ def make_plan(
 
     found = measure(rows)
     # What the model holds already is free for it.
-    available = free_bytes() + trainer.holder.held_bytes(kind)
+    devices = trainer.holder.placement.local_devices
+    available = free_bytes(devices) + trainer.holder.held_bytes(kind)
     most = largest_batch(measure, found, available) if largest else None
     return Plan(
         **vars(found),

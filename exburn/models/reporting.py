@@ -11,16 +11,18 @@ from rich.table import Table
 
 from exburn.config import is_flash_attention_enabled
 from exburn.core.printing import page_text
+from exburn.distribution.summary import ShardingSummary, held_bytes, weight_layouts
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
 from exburn.kernels.dispatch import why_not
 from exburn.models.training_settings import require_trainer
-from exburn.module.traversal import iter_modules
+from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision
+from exburn.training.placement import placement_for
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -124,8 +126,53 @@ def explain_plan(self: Model) -> ExecutionPlan:
         decisions = [*decisions, _attention()]
     if any(hasattr(module, "kernel_size") for module in modules):
         decisions = [*decisions, _convolutions(options)]
-    of_xla = [_kernels(), _schedules(options), _trials(options)]
+    with trainer.holder.placement.scope():
+        of_xla = [_kernels(), _schedules(options), _trials(options)]
     return ExecutionPlan([*decisions, *of_xla])
+
+
+def sharding_summary(self: Model) -> ShardingSummary:
+    """Where each weight lies on the mesh in force, and what each device holds.
+
+    The mesh is that of ``compile``, else that of ``distribution.set_distribution``.
+    Nothing is moved.
+
+    Returns:
+        A list of records with ``path``, ``shape``, ``layout``, ``bytes`` (of a device)
+        and ``rule``, which prints as a table with totals. It is empty before the model
+        is built.
+
+    Raises:
+        LayoutError: A rule matches no weight, or a size cannot be divided evenly.
+
+    Example:
+        >>> import exburn
+        >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(8)])
+        >>> layout = {"dense/kernel": (None, "model")}
+        >>> model.compile("sgd", "mse", mesh={"data": 1, "model": 1}, layout=layout)
+        >>> summary = model.sharding_summary()
+        >>> summary[0].layout, summary[0].bytes, summary[0].rule
+        ((None, 'model'), 128, 'dense/kernel')
+        >>> summary.bytes_per_device, summary.replicated_bytes
+        (160, 32)
+    """
+    run = self._run.value
+    distribution = run.distribution_in_force
+    weights = [(path, weight) for path, weight, _ in iter_weights(self)]
+    where = "One device" if distribution is None else str(distribution)
+    if not self.built:
+        return ShardingSummary([], where)
+    specs = {p: jax.ShapeDtypeStruct(w.shape, w.dtype) for p, w in weights}
+    if distribution is not None:
+        distribution.check([(path, spec.shape) for path, spec in specs.items()])
+    slots, optimizer = None, run.optimizer
+    if optimizer is not None:
+        trained = {
+            path: specs[path] for path, _, learns in iter_weights(self) if learns
+        }
+        placement = placement_for(distribution)
+        slots = held_bytes(placement.slot_specs(optimizer.init, trained))
+    return ShardingSummary(weight_layouts(specs.items(), distribution), where, slots)
 
 
 def _attention() -> Decision:
@@ -159,18 +206,20 @@ def _kernels() -> Decision:
     return Decision(
         "large half-precision arrays",
         "kernels of XLA" if reason else "kernels of ExBurn, where it has some",
-        reason or "one NVIDIA GPU",
+        reason or "NVIDIA GPUs",
         "config.disable_gpu_kernels()",
     )
 
 
 def _schedules(options: dict[str, Any]) -> Decision:
-    platform = jax.default_backend()
-    plain = SCHEDULER in options
-    reason = "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
+    platform, overlaps = jax.default_backend(), options.get(SCHEDULER)
+    reason = "the model runs on several" if overlaps else "the model runs on one"
+    taken = "for several GPUs, whose sums are hidden" if overlaps else "for one GPU"
+    if overlaps is None:
+        taken, reason = "as XLA has them", "an older JAX, or XLA_FLAGS"
     return Decision(
         "schedules",
-        "for one GPU" if plain else "as XLA has them",
+        taken,
         reason if platform == "gpu" else f"the device is a {platform}",
         "XLA_FLAGS, see docs/planning.md",
     )

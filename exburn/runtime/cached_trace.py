@@ -9,6 +9,10 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from exburn.runtime.sharding.current import trace_key
+
+_DIVISIONS = 16  # of devices, whose traces a function keeps
+
 
 def traced_once(*static: str) -> Callable[[Callable], Callable]:
     """Calls within programs share the trace of those with equal shapes before them.
@@ -29,13 +33,38 @@ def traced_once(*static: str) -> Callable[[Callable], Callable]:
     """
 
     def decorate(function: Callable) -> Callable[..., Any]:
-        shared = jax.jit(function, static_argnames=static)
+        shared = jit_by_devices(function, static_argnames=static)
 
         @functools.wraps(function)
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             tracing = any(isinstance(value, Tracer) for value in args)
-            return (shared if tracing else function)(*args)
+            return (shared if tracing else function)(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def jit_by_devices(function: Callable, **options: Any) -> Callable[..., Any]:
+    """A compiled function, with traces of its own for each division of the devices.
+
+    The same shapes are traced in one way for one device, and in another where kernels
+    run on the rows that each device of a mesh has.
+
+    Args:
+        function: A pure function of arrays.
+        **options: Of ``jax.jit``.
+    """
+
+    @functools.lru_cache(maxsize=_DIVISIONS)
+    def compiled(key: tuple) -> Callable[..., Any]:
+        del key
+        # JAX would share the traces of one and the same function.
+        own = functools.update_wrapper(functools.partial(function), function)
+        return jax.jit(own, **options)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return compiled(trace_key())(*args, **kwargs)
+
+    return call

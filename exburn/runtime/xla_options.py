@@ -12,6 +12,7 @@ from exburn.runtime.cost_model import Cost
 from exburn.runtime.device import host
 
 FEWER_PRODUCTS = "xla_gpu_blas_max_algorithms"
+LATENCIES = "xla_gpu_enable_analytical_sol_latency_estimator"
 SCHEDULER = "xla_gpu_enable_latency_hiding_scheduler"
 TRITON = "xla_gpu_enable_triton_gemm"
 YNNPACK = "xla_cpu_experimental_ynn_fusion_type"
@@ -32,8 +33,8 @@ _GPU: dict[str, Any] = {
     "xla_gpu_experimental_enable_fusion_autotuner": False,
     # For each of thousands of kernels that it tries, XLA would read a table of how long
     # the sums of several GPUs take, to schedule them beside other work: half of the
-    # processor time that convolutions take to compile. There is one GPU.
-    "xla_gpu_enable_analytical_sol_latency_estimator": False,
+    # processor time that convolutions take to compile. For one GPU they are off.
+    LATENCIES: False,
     SCHEDULER: False,
     # For small models. cuBLAS offers six to eight ways to multiply two matrices, the
     # likeliest first. For 214 products of such models the best of the first two and of
@@ -47,6 +48,14 @@ _GPU: dict[str, Any] = {
     # convnet took 1.09 times as long.
     TRITON: False,
 }
+# For several GPUs. Sums over them (of gradients) begin as soon as they can, and are
+# waited for as late as they can: computation hides them. How long each takes on an
+# NVIDIA H100 or later the model of latencies knows; elsewhere XLA has rough classes.
+# Not told, since XLA's own suit: sums are joined up to 30 MiB, about what a link
+# between GPUs needs to run at its full speed; sums and gathers of loops are not
+# pipelined over their turns, since all of a step depends on the step before; loops are
+# not unrolled to have two sets of buffers.
+_SEVERAL_GPUS: dict[str, Any] = {LATENCIES: True, SCHEDULER: True}
 _SMALL_FLOPS = 3e10  # of a forward pass: about 0.3 ms of a step
 _FEW_PRODUCTS, _FEW_EQUATIONS = 0.1, 32  # of all operations, and of a forward pass
 
@@ -69,15 +78,16 @@ def convolutional(cost: Cost | None) -> bool:
 
 
 def compiler_options(
-    cost: Cost | None, platform: str, training: bool = True
+    cost: Cost | None, platform: str, training: bool = True, devices: int = 1
 ) -> dict[str, Any] | None:
     """Options for the programs of a model.
 
     Args:
-        cost: Cost of the forward pass of one batch, if that is known.
+        cost: Cost of the forward pass of one batch on a device, if that is known.
         platform: ``"cpu"``, ``"gpu"`` …
         training: Whether they are those that train. In halves the others are a tenth
             slower without Triton's kernels, of which they try a third as many.
+        devices: How many a program runs on.
 
     Returns:
         Those of them that this version of XLA knows, and ``XLA_FLAGS`` does not set.
@@ -95,6 +105,7 @@ def compiler_options(
             TRITON: convolutional(cost) and (training or not halves),
         }
         wanted = {k: value for k, value in _GPU.items() if fitting.get(k, True)}
+        wanted |= _SEVERAL_GPUS if devices > 1 else {}
     else:
         return None
     given, known = os.environ.get("XLA_FLAGS", ""), known_options(platform)

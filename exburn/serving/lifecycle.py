@@ -54,7 +54,7 @@ class Lifecycle:
             "batch_size": self.batch_size,
             "batch_timeout": self.batch_timeout,
             "buckets": self.buckets,
-            "devices": [str(device) for device in self.devices],
+            "devices": [str(partition.place) for partition in self._partitions],
             "running": [partition.running for partition in self._partitions],
             "queue_depth": sum(requests for requests, _ in depth.values()),
             "rows_waiting": sum(rows for _, rows in depth.values()),

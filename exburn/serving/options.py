@@ -12,6 +12,8 @@ import jax
 
 from exburn.errors import ArgumentError
 from exburn.models.arguments import positive
+from exburn.runtime.sharding.strategies import Distribution, make_distribution
+from exburn.serving.place import DevicePlace, MeshPlace
 
 DEFAULT = "default"  # the batch key of a serving that was given none
 
@@ -93,8 +95,35 @@ def buckets_of(padding: bool | Sequence[int], batch_size: int) -> tuple[int, ...
     return sizes
 
 
+def places_of(
+    partitions: int | Sequence[Any] | None, mesh: Any, layout: Any, model: Any
+) -> list[DevicePlace]:
+    """Where the partitions compute.
+
+    Args:
+        partitions, mesh, layout: As of ``Serving``.
+        model: What is served. Where it is trained with its weights divided, one copy
+            may be more than a device has memory for: its mesh is the default.
+    """
+    if mesh is not None or layout is not None:
+        if partitions is not None:
+            raise ArgumentError(
+                "Serving", "partitions are copies, mesh= is one: pass one of them"
+            )
+        return [MeshPlace(make_distribution(mesh, layout, "Serving"))]
+    if isinstance(partitions, Sequence) and partitions:
+        if all(isinstance(one, Distribution) for one in partitions):
+            return list(map(MeshPlace, partitions))
+    if partitions is None:
+        own = getattr(getattr(model, "_run", None), "value", None)
+        distribution = getattr(own, "distribution_in_force", None)
+        if distribution is not None and distribution.divides_weights:
+            return [MeshPlace(distribution)]
+    return list(map(DevicePlace, devices_of(partitions)))
+
+
 def devices_of(partitions: int | Sequence[Any] | None) -> list[Any]:
-    """The devices of the partitions."""
+    """The devices of partitions of one device each."""
     local = jax.local_devices()
     if partitions is None:
         return local
@@ -102,7 +131,8 @@ def devices_of(partitions: int | Sequence[Any] | None) -> list[Any]:
         if not partitions or any(not isinstance(d, jax.Device) for d in partitions):
             raise ArgumentError(
                 "Serving",
-                f"partitions must be a number or a list of jax devices, received "
+                f"partitions must be a number, a list of jax devices, or of "
+                f"distributions, received "
                 f"{partitions!r}",
             )
         return list(partitions)

@@ -1,4 +1,4 @@
-"""One device with its programs, its copy of the weights, and its thread."""
+"""One place with its programs, its copy of the weights, and its thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import SingleDeviceSharding
 
 from exburn.errors import BatchFailedError
-from exburn.module.building import spec_like
 from exburn.serving.batcher import Batch, Batcher
 from exburn.serving.computation import Computation
+from exburn.serving.place import DevicePlace
 from exburn.serving.statistics import Recorder
 
 # Calls that are dispatched behind the one that runs. What waits meanwhile makes up the
@@ -25,14 +24,14 @@ _TIMED = 3  # calls of which the fastest counts
 
 
 class Partition:
-    """Runs batches on one device.
+    """Runs batches in one place: on a device, or on those of a mesh.
 
     While a batch runs, the next one is put together and dispatched behind it, if rows
     for a full one wait; so the device does not wait for the host under load.
 
     Args:
         index: Number of the partition.
-        device: Its device.
+        place: Where it computes.
         computation: What runs.
         batcher: Where batches come from.
         recorder: Where statistics go.
@@ -42,41 +41,45 @@ class Partition:
     def __init__(
         self,
         index: int,
-        device: Any,
+        place: DevicePlace,
         computation: Computation,
         batcher: Batcher,
         recorder: Recorder,
         buckets: tuple[int, ...],
     ):
-        self.device, self.computation = device, computation
+        self.place, self.computation = place, computation
         self.batcher, self.recorder, self.buckets = batcher, recorder, buckets
         self.batch_size = buckets[-1]
         self.weights: Any = None
         self.running = 0  # batches that are dispatched
         self._programs: dict[tuple[Hashable, int], Any] = {}
-        self._ahead = _AHEAD_ON_CPU if device.platform == "cpu" else _AHEAD
+        self._ahead = _AHEAD_ON_CPU if place.platform == "cpu" else _AHEAD
         self._done = 0.0
         self.thread = threading.Thread(
             target=self._loop, name=f"exburn-serving-{index}", daemon=True
         )
 
     def load(self, weights: Any) -> None:
-        """Copies weights to the device; batches from now on use them."""
-        copy = jax.device_put(weights, self.device, may_alias=False)
-        self.weights = jax.block_until_ready(copy)
+        """Copies weights there; batches from now on use them."""
+        self.weights = self.place.put(weights)
 
     # ------------------------------------------------------------------ programs
     def lower(self, jitted: dict[tuple[Hashable, int], Any]) -> list[tuple]:
-        """Lowers programs for the device: ``[(key and rows, lowered)]``."""
-        here = SingleDeviceSharding(self.device)
-        place = lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype, sharding=here)  # noqa: E731
-        weights = jax.tree.map(place, self.weights)
-        slot = [place(spec_like(np.int32(0)))] if self.computation.hooks else []
+        """Lowers programs for the place: ``[(key and rows, lowered)]``."""
+
+        def spec(value: Any, layout: Any) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=layout)
+
+        weights = jax.tree.map(lambda v: spec(v, v.sharding), self.weights)
+        slot = []
+        if self.computation.hooks:
+            slot = [spec(np.int32(0), self.place.layout(1))]
         lowered = []
         for (key, size), program in jitted.items():
             inputs = self._inputs(key, size)
-            specs = jax.tree.map(place, inputs)
-            lowered.append(((key, size), program.lower(weights, specs, *slot)))
+            specs = jax.tree.map(lambda v: spec(v, self.place.layout(len(v))), inputs)
+            with self.place.scope():
+                lowered.append(((key, size), program.lower(weights, specs, *slot)))
         return lowered
 
     def adopt(self, at: tuple[Hashable, int], compiled: Any) -> None:
@@ -145,7 +148,7 @@ class Partition:
         except Exception as error:
             self._fail(batch, size, slot, error)
             return
-        if self.device.platform != "cpu":  # whose memory is the host's
+        if self.place.platform != "cpu":  # whose memory is the host's
             for leaf in outputs:
                 leaf.copy_to_host_async()
         flight.append((batch, size, slot, began, outputs))
@@ -182,7 +185,7 @@ class Partition:
             own = BatchFailedError(
                 "serving",
                 f"the batch raised {type(error).__name__}: {error}",
-                {"device": self.device, "rows": batch.rows},
+                {"device": self.place, "rows": batch.rows},
                 hint="Later requests are not affected.",
             )
             own.__cause__ = error

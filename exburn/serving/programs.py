@@ -39,7 +39,7 @@ def compile_sizes(
         partitions: Where.
         sizes: Rows of each key's programs. More than ``batch_size`` are a burst.
     """
-    full, platform = partitions[0].batch_size, partitions[0].device.platform
+    full, platform = partitions[0].batch_size, partitions[0].place.platform
     programs = {}
     for key in sizes:
         for rows in sizes[key]:
@@ -95,7 +95,7 @@ def compile_bursts(
 
 def _candidates(seconds: float, batch_bytes: int, where: Partition) -> tuple[int, ...]:
     """Bursts that may be faster than batches that take so many seconds alone."""
-    cpu = where.device.platform == "cpu"
+    cpu = where.place.platform == "cpu"
     if seconds > (_CPU_ALONE if cpu else _ALONE):
         return ()
     limit = (_CPU_BYTES if cpu else _BYTES) // max(batch_bytes, 1)

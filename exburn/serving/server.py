@@ -23,7 +23,7 @@ from exburn.serving.batcher import Batcher, Request
 from exburn.serving.computation import Computation
 from exburn.serving.hooks import Hooks
 from exburn.serving.lifecycle import Lifecycle
-from exburn.serving.options import buckets_of, devices_of, examples_of, seconds
+from exburn.serving.options import buckets_of, examples_of, places_of, seconds
 from exburn.serving.partition import Partition
 from exburn.serving.programs import compile_bursts, compile_sizes
 from exburn.serving.statistics import Recorder, ServingStatistics
@@ -46,7 +46,11 @@ class Serving(Streams, Lifecycle):
         batch_timeout: How long the first row of a batch waits for others: a string
             with a unit, a number of seconds, or a ``datetime.timedelta``.
         partitions: Devices, each with a copy of the weights and a thread of its own:
-            a number of them, a list, or ``None`` for all local ones.
+            a number of them, a list, or ``None`` for all local ones. Or distributions,
+            each of which divides a copy over the devices of its mesh.
+        mesh, layout: As of ``model.compile``: one copy of the weights, which the
+            devices of a mesh divide, as they do the rows of a batch. The default where
+            the model is trained with its weights divided.
         padding: Sizes that batches are padded to. ``True``: powers of two up to
             ``batch_size``; ``False``: none, so that every size has its program; or the
             sizes, of which the largest must be ``batch_size``.
@@ -87,6 +91,8 @@ class Serving(Streams, Lifecycle):
         batch_timeout: Any = "50 ms",
         *,
         partitions: int | Sequence[Any] | None = None,
+        mesh: Any = None,
+        layout: Any = None,
         padding: bool | Sequence[int] = True,
         example: Any = None,
         batch_keys: Mapping[Hashable, Any] | None = None,
@@ -102,7 +108,8 @@ class Serving(Streams, Lifecycle):
         timeout = seconds("Serving", "batch_timeout", batch_timeout, most=10)
         self.batch_timeout, self.check_numerics = timeout, check_numerics
         self.buckets = buckets_of(padding, self.batch_size)
-        self.devices = devices_of(partitions)
+        places = places_of(partitions, mesh, layout, model)
+        self.devices = [device for place in places for device in place.devices]
         burst = positive("Serving", "burst", burst)
         self._preprocessing, self._postprocessing = preprocessing, postprocessing
         examples = examples_of(example, batch_keys)
@@ -110,6 +117,8 @@ class Serving(Streams, Lifecycle):
             "batch_size": batch_size,
             "batch_timeout": batch_timeout,
             "partitions": partitions,
+            "mesh": mesh,
+            "layout": layout,
             "padding": padding,
             "example": example,
             "batch_keys": batch_keys,
@@ -133,19 +142,19 @@ class Serving(Streams, Lifecycle):
             timeout=timeout,
             most=positive("Serving", "max_queue", max_queue, 1024),
             whole=bool(self._hooks),
-            partitions=len(self.devices),
+            partitions=len(places),
             recorder=self._recorder,
         )
         self._partitions = [
             Partition(
                 i,
-                device,
+                place,
                 self._computation,
                 self._batcher,
                 self._recorder,
                 self.buckets,
             )
-            for i, device in enumerate(self.devices)
+            for i, place in enumerate(places)
         ]
         self.update_weights()
         sizes = dict.fromkeys(examples, self.buckets)

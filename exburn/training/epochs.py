@@ -289,8 +289,8 @@ class Epochs:
         """The next chunk is not there yet: the progress bar shows that time passes."""
         callbacks = self.callbacks
         self.timing.tell_wait(callbacks.callbacks)
-        shows = self._pending is not None and not self.agreement.active
-        if shows and not _works(deque([self._pending[1]])):
+        pending = None if self.agreement.active else self._pending
+        if pending is not None and not _works(deque([pending[1]])):
             self._show_pending()
         light = callbacks.light_in("on_data_wait")
         self.holder.call_hook(callbacks.on_data_wait, light=light)

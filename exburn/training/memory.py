@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,21 @@ _COMPILES = 5  # of the search for the largest batch
 _UNTUNED: Any = {"xla_gpu_autotune_level": 0}
 
 
-def free_bytes() -> int:
-    """Free memory of the device; the process' where a backend does not say (CPU)."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    if "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+def free_bytes(devices: Sequence[Any] = ()) -> int:
+    """Free memory of the device; of several, what each of them has at least.
+
+    The process', of which several have a part each, where a backend does not say (CPU).
+
+    Args:
+        devices: Devices of this process; the first one if there are none.
+    """
+    devices = devices or jax.local_devices()[:1]
+    stats = [device.memory_stats() or {} for device in devices]
+    if all("bytes_limit" in each for each in stats):
+        return min(s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats)
     page = os.sysconf("SC_PAGE_SIZE")
-    return min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
+    free = min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
+    return free // len(devices)
 
 
 def _process_limits(page: int) -> Iterator[int]:
@@ -50,13 +58,13 @@ def _process_limits(page: int) -> Iterator[int]:
         yield max(most - int((group / "memory.current").read_text()), 0)
 
 
-def fits_device(nbytes: int) -> bool:
-    """Whether data of this size may stay on the device for a whole run.
+def fits_device(nbytes: int, devices: Sequence[Any] = ()) -> bool:
+    """Whether data of this size may stay on the device for a whole run, or on each.
 
     A quarter of the free memory at most: gathering, activations and the optimizer need
     the rest. A GPU that is being started says how much it has when that is over.
     """
-    return (waking() and nbytes <= _LITTLE) or nbytes <= free_bytes() // 4
+    return (waking() and nbytes <= _LITTLE) or nbytes <= free_bytes(devices) // 4
 
 
 @dataclasses.dataclass(frozen=True)

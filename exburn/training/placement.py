@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
+from jax.sharding import SingleDeviceSharding
 
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current
@@ -28,10 +29,15 @@ class OneDevice:
     Attributes:
         distribution: There is none.
         spans_processes: Whether arrays lie on devices of several processes.
+        parts: Parts that a batch is divided into.
+        devices: Number of the devices that a program runs on.
+        local_devices: Those of them that are this process' own; that one, if empty.
     """
 
     distribution: Distribution | None = None
     spans_processes = False
+    parts = devices = 1
+    local_devices: tuple[Any, ...] = ()
 
     def scope(self) -> contextlib.AbstractContextManager[None]:
         """In the block, weights are made where they belong."""
@@ -52,6 +58,23 @@ class OneDevice:
     def state(self, state: TrainState, beside: Any = ()) -> TrainState:
         """A state whose arrays a program takes together with others."""
         return together(state, beside)
+
+    # ------------------------------------------------------------------ specs
+    def slot_specs(self, init: Callable, params: Any) -> Any:
+        """Specs of an optimizer's first state, with their layouts."""
+        return self._laid_out(jax.eval_shape(init, params))
+
+    def state_specs(self, state: Any) -> Any:
+        """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
+        return self._laid_out(state)
+
+    def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
+        """Specs of data, with their layouts."""
+        return self._laid_out(tree)
+
+    def _laid_out(self, tree: Any) -> Any:
+        alone = SingleDeviceSharding(jax.devices()[0])
+        return jax.tree.map(lambda v: _spec(v, alone), tree)
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         """Data on their way to where programs take them.
@@ -122,27 +145,44 @@ class OnMesh(OneDevice):
         self.spans_processes = distribution.spans_processes
         self._whole = distribution.sharding()
         self._devices = ", ".join(sorted(map(str, self._whole.device_set)))
-        self._replicas = distribution.num_model_replicas
+        self.parts = distribution.num_model_replicas
+        self.devices = distribution.mesh.size
+        self.local_devices = tuple(distribution.mesh.local_devices)
 
     def scope(self) -> contextlib.AbstractContextManager[None]:
         return current.in_force(self.distribution)
 
     def width(self, rows: int) -> int:
-        return math.ceil(rows / self._replicas) * self._replicas
+        return math.ceil(rows / self.parts) * self.parts
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
         return {n: put(v, sharding(n, v.shape)) for n, v in arrays.items()}
 
     def init(self, init: Callable, params: Any) -> Any:
-        specs = jax.eval_shape(init, params)
-        layouts = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: self._of_slot(path, leaf.shape, params), specs
-        )
+        layouts = jax.tree.map(lambda v: v.sharding, self.slot_specs(init, params))
         return jax.jit(init, out_shardings=layouts)(params)
 
     def state(self, state: TrainState, beside: Any = ()) -> TrainState:
         return self._map_state(state, put)
+
+    def slot_specs(self, init: Callable, params: Any) -> Any:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, v: _spec(v, self._of_slot(path, v.shape, params)),
+            jax.eval_shape(init, params),
+        )
+
+    def state_specs(self, state: Any) -> Any:
+        if isinstance(state, TrainState):
+            return self._map_state(state, _spec)
+        sharding = self.distribution.weight_sharding
+        return tuple(
+            {n: _spec(v, sharding(n, v.shape)) for n, v in arrays.items()}
+            for arrays in state
+        )
+
+    def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
+        return jax.tree.map(lambda v: _spec(v, self._of_rows(v, rows_axis)), tree)
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         return jax.tree.map(lambda v: put(v, self._of_rows(v, rows_axis)), tree)
@@ -257,6 +297,10 @@ class OnMesh(OneDevice):
             step=whole(state.step),
             seed=whole(state.seed),
         )
+
+
+def _spec(value: Any, sharding: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding)
 
 
 def placement_for(distribution: Distribution | None) -> OneDevice:

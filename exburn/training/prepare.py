@@ -493,7 +493,7 @@ class Preparer:
         self._split_anew()
 
     def cost(self, x: Any) -> Cost:
-        """Cost of a forward pass, by one of any number of rows that was traced.
+        """Cost of a forward pass on each device, by one of any rows that was traced.
 
         A guess where only the model's own step runs.
         """
@@ -501,20 +501,21 @@ class Preparer:
             self.holder.module, "callable", 1
         ):
             return Cost(flops=1e9, convolutions=1, elements=1e9, turned=1)
-        rows, row = rows_and_row(x)
+        (rows, row), parts = rows_and_row(x), self.holder.placement.parts
         for (known, like), forward in self._forwards.items():
             if like == row:
-                return forward.cost.times(rows / known)
-        return self.forward(x).cost
+                return forward.cost.times(rows / known / parts)
+        return self.forward(x).cost.times(1 / parts)
 
     def first_cost(self, rows: int | None = None) -> Cost | None:
-        """Cost of the first forward pass that was traced, if there was one.
+        """Cost of the first forward pass that was traced, if one was, on each device.
 
         Args:
             rows: For a batch of so many rows; those that were traced if ``None``.
         """
         for (known, _), forward in self._forwards.items():
-            return forward.cost.times((rows or known) / known)
+            parts = self.holder.placement.parts
+            return forward.cost.times((rows or known) / known / parts)
         return None
 
     @property
@@ -540,7 +541,8 @@ class Preparer:
 
     def compiler_options(self, training: bool = True) -> dict[str, Any] | None:
         """What XLA is told of the programs that train, or of the others."""
-        return compiler_options(self.first_cost(), jax.default_backend(), training)
+        platform, devices = jax.default_backend(), self.holder.placement.devices
+        return compiler_options(self.first_cost(), platform, training, devices)
 
     def exact_rows(self, training: bool) -> bool:
         """Whether a short batch runs at its own size instead of padded."""

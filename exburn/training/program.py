@@ -104,7 +104,7 @@ class Program:
             if self._model and ", " not in places[0]:
                 out = self._call(*args)
             else:
-                with starting(), _spreading(places):
+                with starting(), self._spreading(places):
                     out = self._call(*args)
             known = self._counts[self._name] == before and places in self._places
             if failed or not known:
@@ -132,7 +132,7 @@ class Program:
             return
         start = time.perf_counter()
         args, places = self._placement.bind(_apart_from_totals(args), _DATA[self._name])
-        with starting(), _spreading(places):
+        with starting(), self._spreading(places):
             lowered = self._call.lower(*args)
         traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
@@ -152,6 +152,14 @@ class Program:
             return False
         self._note(args, traced + compiling.result(), places)
         return True
+
+    def _spreading(
+        self, places: tuple[str, str]
+    ) -> contextlib.AbstractContextManager[None]:
+        """In the block it is known what the arrays' devices have of them."""
+        if self._placement.distribution is None and ", " in places[0]:
+            return spread_by_hand()  # a user has put them there
+        return self._placement.scope()
 
     def _note(self, args: tuple, seconds: float, places: tuple[str, str]) -> None:
         """Notes that it was compiled for these arguments."""
@@ -259,11 +267,6 @@ def _apart_from_totals(args: tuple) -> tuple:
     if not isinstance(args[0], TrainState):
         return args
     return args[0].replace(metrics=None), args[0].metrics, *args[1:]
-
-
-def _spreading(places: tuple[str, str]) -> contextlib.AbstractContextManager[None]:
-    """In the block it is known that a user's arrays lie on several devices, if so."""
-    return spread_by_hand() if ", " in places[0] else contextlib.nullcontext()
 
 
 def _form_of(chunk: tuple) -> tuple:

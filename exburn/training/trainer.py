@@ -147,6 +147,8 @@ class Trainer:
             limit=callbacks.chunk_limit(),
             eager=preparer.eager,
             held=validation_feed,
+            placement=holder.placement,
+            exact_rows=preparer.exact_rows(training=True),
         )
         owner.stop_training = resume is not None and resume.stop
         if resume is not None:

@@ -24,6 +24,7 @@ from exburn.layers.attention.scaled_dot_product import (
 from exburn.layers.core.einsum_dense import EinsumDense
 from exburn.module.layer import Layer
 from exburn.module.layer.seeds import SeedOfLayer
+from exburn.runtime.sharding.current import divides_features
 
 
 def other_name(attribute: str, doc: str | None = None) -> property:
@@ -217,7 +218,8 @@ class ProjectedAttention(Layer):
         plain = all(
             type(p) is EinsumDense and p.activity_regularizer is None for p in parts
         )
-        if not (same and plain):
+        # Kernels that are divided by heads would be gathered to be joined.
+        if not (same and plain) or divides_features():
             return self.query(query), self.key(key), self.value(value)
         pieces = products(
             query,

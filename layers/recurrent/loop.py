@@ -21,6 +21,8 @@ from jax import lax
 
 from exburn.activations import sigmoid, tanh
 from exburn.kernels import recurrent_loop
+from exburn.runtime.cached_trace import jit_by_devices
+from exburn.runtime.sharding.current import row_parts
 
 MASKS = ("input_mask", "state_mask")  # the entries of ``w`` that have a row a sample
 
@@ -174,7 +176,7 @@ def recur(
 
 @functools.cache
 def _compile(run):
-    return jax.jit(run, static_argnums=0, inline=True)
+    return jit_by_devices(run, static_argnums=0, inline=True)
 
 
 def _plain(plan, xs, w, states, mask):
@@ -232,9 +234,17 @@ def _backward(plan, saved, gradients):
     xs, w, mask, before, zs = saved
     run = _kernel_back if plan.kernel else _scanned_back
     d_states, d_zs = run(plan, xs, w, mask, before, zs, *gradients)
-    # all steps as the rows of one matrix, which XLA multiplies best
-    time = before[0].shape[0]
-    rows = functools.partial(jax.tree.map, lambda v: v.reshape(-1, *v.shape[2:]))
+    # All steps as the rows of one matrix, which XLA multiplies best. Where devices
+    # divide the batch, each sample's steps come together: in the other order no device
+    # has a run of rows, and XLA would gather them all.
+    time, divided = before[0].shape[0], row_parts() > 1
+
+    def turn(v):
+        return v.swapaxes(0, 1) if divided else v
+
+    def rows(tree):
+        return jax.tree.map(lambda v: turn(v).reshape(-1, *v.shape[2:]), tree)
+
     masks = {
         k: jnp.broadcast_to(v, (time, *v.shape)) for k, v in w.items() if k in MASKS
     }
@@ -245,7 +255,7 @@ def _backward(plan, saved, gradients):
         learned,
     )
     d_xs, d_w = pull(rows(d_zs))
-    d_xs = jax.tree.map(lambda d, x: d.reshape(x.shape), d_xs, xs)
+    d_xs = jax.tree.map(lambda d, x: turn(d.reshape(turn(x).shape)), d_xs, xs)
     unused = {k: jnp.zeros_like(w[k]) for k in masks}
     return d_xs, d_w | unused, d_states, None
 

@@ -179,7 +179,7 @@ def test_data_are_held_or_read_ahead(monkeypatch):
     model = compiled(exburn)
     fit(model)
     assert model.explain_plan()[0].taken == "on the device"
-    monkeypatch.setattr(memory, "fits_device", lambda size: False)
+    monkeypatch.setattr(memory, "fits_device", lambda size, devices: False)
     fit(model, batch_size=8)
     assert model.explain_plan()[0].taken == "streamed by threads"
 

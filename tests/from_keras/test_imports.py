@@ -20,7 +20,7 @@ NAMESPACES = (
     "activations datasets ops random"
 ).split()
 ABSENT = {
-    ".": ["applications", "distribution"],
+    ".": ["applications"],
     "layers": ["TorchModuleWrapper", "TFSMLayer"],
 }
 
@@ -65,7 +65,7 @@ def test_classes_are_registered_with_and_without_parentheses():
         assert library.saving.get_registered_name(decorated) == "pack>ByPosition"
 
 
-@says("Not there are `applications` and `distribution`")
+@says("Not there are `applications`, and the layers")
 def test_an_absent_name_tells_what_to_write():
     for namespace, names in ABSENT.items():
         for name in names:

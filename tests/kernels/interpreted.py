@@ -21,6 +21,11 @@ DTYPES = ["bfloat16", pytest.param("float16", marks=LONGEST)]
 @pytest.fixture
 def kernels(monkeypatch):
     """Lets the kernels take everything that they can, and counts their calls."""
+    return interpret(monkeypatch)
+
+
+def interpret(monkeypatch):
+    """Has the kernels interpreted; a list that grows with each of their traces."""
     calls = []
 
     def options(warps=4):

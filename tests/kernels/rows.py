@@ -14,6 +14,11 @@ CLASSES = 5_000  # no whole number of the kernel's blocks
 @pytest.fixture
 def kernel(monkeypatch):
     """Lets the kernel read everything, and counts its calls."""
+    return interpret(monkeypatch)
+
+
+def interpret(monkeypatch):
+    """Has the kernel interpreted; a list that grows with each of its traces."""
     calls = []
 
     def options(*_, **__):

@@ -46,7 +46,7 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     model.evaluate(X, Y, verbose=0)
     before = model.get_weights()
     programs = model._run.value.trainer.preparer.programs
-    monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 10)
+    monkeypatch.setattr(planning, "free_bytes", lambda devices: 1 << 10)
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     with monkeypatch.context() as patch:
         patch.setattr(programs, program, exhausted)

@@ -68,20 +68,24 @@ def test_the_words_of_a_plan_are_printed_whole():
     assert max(map(len, str(plan).splitlines())) <= 100
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_the_plan_names_schedules_of_a_gpu(plain, monkeypatch):
+@pytest.mark.parametrize(
+    ("told", "taken", "reason"),
+    [
+        (False, "for one GPU", "the model runs on one"),
+        (True, "for several GPUs, whose sums are hidden", "the model runs on several"),
+        (None, "as XLA has them", "an older JAX, or XLA_FLAGS"),
+    ],
+)
+def test_the_plan_names_schedules_of_a_gpu(told, taken, reason, monkeypatch):
     model = exburn.Sequential([exburn.Input((4,)), layers.Dense(1)])
     model.compile("sgd", loss="mse")
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
-    options = {xla_options.SCHEDULER: False} if plain else {}
+    options = {} if told is None else {xla_options.SCHEDULER: told}
     given = "exburn.training.prepare.compiler_options"
-    monkeypatch.setattr(given, lambda cost, platform, training: options)
+    monkeypatch.setattr(given, lambda *_: options)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     row = {d.choice: d for d in model.explain_plan()}["schedules"]
-    assert (row.taken == "for one GPU") == plain
-    assert row.reason == (
-        "the model runs on one" if plain else "an older JAX, or XLA_FLAGS"
-    )
+    assert (row.taken, row.reason) == (taken, reason)
 
 
 def test_the_plan_names_what_xla_tries(monkeypatch):
@@ -90,7 +94,7 @@ def test_the_plan_names_what_xla_tries(monkeypatch):
     model.fit(np.ones((4, 4)), np.ones((4, 1)), verbose=0)
     given, told = [], {xla_options.FEWER_PRODUCTS: 2}
 
-    def options(cost, platform, training):
+    def options(cost, platform, training, devices):
         given.append((cost.flops, training))
         return told
 

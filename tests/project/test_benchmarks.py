@@ -37,12 +37,20 @@ def test_every_kind_of_table(script, tmp_path):
     point = {"rows": 8, "batch": 2, "width": 4, "depth": 1, "name": "p", "warm": [0.5]}
     wide = point | {"width": 8, "name": "q", "warm": [1.0]}
     run = {"seconds": 2.0, "parameters": 1000}
+    shared = {"batch": 64, "samples_per_s": 3.0, "step_ms": 2.0, "peak": 2**30}
     results = {
         "cold_start": {
             "mlp": {"exburn": [run], "exburn-second": [run], "keras": [run]}
         },
         "overhead": {"exburn": {"fit": [0.002, 0.001], "epoch": [0.0005, 0.0004]}},
         "scaling": {"exburn": {"p": point, "q": wide}, "scan": {"p": point}},
+        "distribution": {
+            "mlp": {
+                "exburn-data@2": shared | {"samples_per_s": 6.0},
+                "torch-ddp@2": shared,
+                "exburn@1": shared | {"devices": 1},
+            }
+        },
     }
     for kind, held in results.items():
         text = json.dumps({"versions": VERSIONS, "results": held})
@@ -51,9 +59,67 @@ def test_every_kind_of_table(script, tmp_path):
     assert "| mlp | 1,000 | 2.00 s | 2.00 s | 1.00 |" in made["cold_start-h200"]
     assert "| exburn | 2.00 | 0.50 |" in made["overhead-h200"]
     assert "| q | 1,000.00 |" in made["scaling-h200"]
+    ours, ddp = made["distribution-h200"].splitlines()[3:5]
+    assert ours == (
+        '| mlp | 2 | 64 | ExBurn, `mesh="data"` | 6 | 2.00 | – | 1.00 GiB | – |'
+    )
+    assert ddp.endswith("| PyTorch, DDP | 3 | 2.00 | – | 1.00 GiB | 2.00 × |")
     assert all("NVIDIA H200, python 3, jax 0.10." in text for text in made.values())
     report.plot_scaling(results["scaling"], tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_training_on_two_devices_is_compared_with_one(script, tmp_path, monkeypatch):
+    distribution, file = script("distribution"), tmp_path / "out.json"
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    words = ["--tiny", "--work", "mlp", "--peers", "exburn-data,nobody-data"]
+    words += ["--seconds", "0.1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["x", *words])
+    distribution.main()
+    runs = json.loads(file.read_text())["results"]["mlp"]
+    one, two = runs["exburn@1"], runs["exburn-data@2"]
+    assert set(runs) == {"exburn@1", "exburn-data@2"}  # there is no such peer
+    assert (one["batch"], two["batch"]) == (8, 16) and one["steps"] == two["steps"]
+    speeds = two["samples_per_s"] / one["samples_per_s"]
+    assert two["efficiency"] == pytest.approx(speeds / 2)
+
+
+def test_what_of_the_collectives_other_kernels_do_not_cover(script, tmp_path):
+    from jax.profiler import ProfileData
+
+    reduced = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
+    names = ["gemm", reduced, "ncclDevKernel_AllGather_RING_LL(x)", "whole step"]
+    streams = {
+        "Stream #14(Compute)": [(0, 0, 4), (0, 6.5, 8), (0, 10, 12)],
+        "Stream #21(Communication)": [(1, 3, 6), (2, 5, 7)],
+        "XLA Modules": [(3, 0, 12)],  # no kernels
+    }
+    text = 'planes { name: "/device:GPU:0"'
+    for line, events in streams.items():
+        text += f' lines {{ name: "{line}"'
+        for kind, begin, end in events:
+            at = (
+                f"offset_ps: {begin * 1e12:.0f} duration_ps: {(end - begin) * 1e12:.0f}"
+            )
+            text += f" events {{ metadata_id: {kind + 1} {at} }}"
+        text += " }"
+    for i, name in enumerate(names, 1):
+        held = f'{{ id: {i} name: "{name}" }}'
+        text += f" event_metadata {{ key: {i} value {held} }}"
+    text += ' } planes { name: "/host:CPU" }'
+    space = ProfileData.text_proto_to_serialized_xspace(text)
+    (tmp_path / "host.xplane.pb").write_bytes(space)
+    found = script("collectives").exposed(tmp_path)
+    assert found == {
+        "span": 12.0,
+        "busy": 10.0,
+        "collectives": 4.0,
+        "exposed": 2.5,
+        "AllReduce": 3.0,
+        "AllGather": 2.0,
+    }
+    assert script("collectives").exposed(tmp_path / "nothing") is None
 
 
 def test_a_batch_of_runs_goes_on_where_it_ended(script, tmp_path, monkeypatch, capsys):

@@ -1,8 +1,10 @@
 """The documentation's Python blocks run as printed; its links and names lead somewhere.
 
 The blocks of a page run in one namespace, in order, in an empty folder. A block whose
-fence says ``python needs=torch`` is left out where torch is not installed. A ``text``
-block right after a Python block is what that block prints. ``bash`` does not run.
+fence says ``python needs=torch`` is left out where torch is not installed; one that
+says ``devices=8`` has its page run in a process in which JAX has eight. A ``text``
+block right after a Python block is what that block prints. What says ``file=NAME`` is
+such a file, whatever its language, and ``bash`` does not run.
 """
 
 import contextlib
@@ -10,8 +12,10 @@ import importlib
 import importlib.util
 import io
 import json
+import os
 import random
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,7 +57,7 @@ def run(path: Path) -> tuple[dict, str]:
         if info == "text" and last is not None:
             assert source.strip() in last, f"{path.name}:{line} is not what is printed"
         last = None
-        if info.split(" ")[0] != "python":
+        if info.split(" ")[0] != "python" or "file=" in info:
             continue
         needed = re.findall(r"needs=([\w,]+)", info)
         if needed and not all(map(installed, needed[0].split(","))):
@@ -114,7 +118,20 @@ def test_the_pages_a_user_reads_have_examples():
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    run(path)
+    wanted = [re.findall(r"devices=(\d+)", info) for info, _, _ in blocks(path)]
+    if not any(wanted):
+        run(path)
+        return
+    devices = max(int(count) for counts in wanted for count in counts)
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    code = f"from tests.project.test_docs import *; run(Path({str(path)!r}))"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"PYTHONPATH": str(ROOT), "EXBURN_COMPILATION_CACHE": "off"},
+        check=True,
+        timeout=300,
+    )
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

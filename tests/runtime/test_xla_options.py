@@ -30,6 +30,33 @@ def test_fewer_products_are_tried_for_small_models(knows_all, flops, few):
     assert ALWAYS.items() <= options.items()
 
 
+def test_of_one_gpu_nothing_is_scheduled_around_sums(knows_all):
+    expected = [
+        ("xla_gpu_redzone_padding_bytes", 1 << 20),
+        ("xla_gpu_experimental_enable_fusion_autotuner", False),
+        (module.LATENCIES, False),
+        (module.SCHEDULER, False),
+        (FEWER, 2),
+    ]
+    # Their order, too, is part of the key of programs on disk.
+    assert list((compiler_options(SMALL, "gpu") or {}).items()) == expected
+    assert compiler_options(SMALL, "gpu", devices=1) == dict(expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_on_several_gpus_sums_are_hidden(knows_all, monkeypatch, training):
+    one = compiler_options(SMALL, "gpu", training) or {}
+    several = compiler_options(SMALL, "gpu", training, 2)
+    assert several == one | {module.LATENCIES: True, module.SCHEDULER: True}
+    monkeypatch.setenv("XLA_FLAGS", f"--{module.SCHEDULER}=false")
+    assert module.SCHEDULER not in (compiler_options(SMALL, "gpu", training, 2) or {})
+    assert compiler_options(SMALL, "cpu", training, 2) is None
+
+
+def test_this_xla_knows_those_for_several_gpus():
+    assert module._SEVERAL_GPUS.keys() <= known_options("gpu")
+
+
 def test_the_users_flags_come_first(knows_all, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to=/tmp --{FEWER}=64")
     assert compiler_options(SMALL, "gpu") == ALWAYS
@@ -98,7 +125,8 @@ def test_another_failure_is_not_taken_for_that(monkeypatch):
 def test_programs_are_compiled_with_them(monkeypatch):
     given: list[Any] = []
 
-    def noted(cost, platform, training):
+    def noted(cost, platform, training, devices):
+        assert devices == 1
         given.append((cost.flops, platform, training))
         return {"xla_llvm_disable_expensive_passes": training}
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import types
 
 import jax
 import pytest
@@ -10,7 +11,8 @@ import pytest
 import exburn
 from exburn import layers
 from exburn.models import planning
-from exburn.training.memory import Footprint, largest_batch
+from exburn.training import memory
+from exburn.training.memory import Footprint, fits_device, free_bytes, largest_batch
 
 
 def network(compiled=True, **settings):
@@ -46,10 +48,30 @@ def test_the_largest_batch_is_measured(fixed, slope, limit):
         assert worse > limit * 0.8
 
 
+def with_memory(limit, used=0):
+    stats = {"bytes_limit": limit, "bytes_in_use": used}
+    return types.SimpleNamespace(memory_stats=lambda: stats)
+
+
+def test_of_several_devices_the_fullest_counts(monkeypatch):
+    devices = [with_memory(1000), with_memory(1000, used=300), with_memory(900)]
+    assert free_bytes(devices) == 700
+    assert fits_device(175, devices) and not fits_device(176, devices)
+    monkeypatch.setattr(jax, "local_devices", lambda: devices[::-1])
+    assert free_bytes() == 900  # of one device, the first
+
+
+def test_devices_of_a_cpu_share_the_memory_of_the_process(monkeypatch):
+    silent = types.SimpleNamespace(memory_stats=lambda: None)
+    monkeypatch.setattr(memory, "_process_limits", lambda page: [8000])
+    assert free_bytes([silent]) == 8000
+    assert free_bytes([silent] * 8) == 1000
+
+
 @pytest.mark.slow
 def test_the_plan_names_the_largest_batch_of_a_smaller_device(monkeypatch):
     model = network()
-    monkeypatch.setattr(planning, "free_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(planning, "free_bytes", lambda devices: 1 << 20)
     plan = model.plan(32)
     held = plan.available_bytes
     assert plan.fits and 32 < plan.largest_batch

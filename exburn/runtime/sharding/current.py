@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from exburn.errors import LayoutError
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from exburn.runtime.sharding.strategies import Distribution
 
 _for_all: list[Any] = [None]
@@ -73,7 +75,39 @@ def spread_by_hand() -> Iterator[None]:
         _by_hand.reset(token)
 
 
+def divides_features() -> bool:
+    """Whether weights in what is traced now may be divided by their features."""
+    distribution = active()
+    if distribution is None:
+        return False
+    return distribution.num_model_replicas < distribution.mesh.size
+
+
 def is_spread() -> bool:
     """Whether what is traced now runs on several devices."""
     distribution = active()
     return _by_hand.get() or (distribution is not None and distribution.mesh.size > 1)
+
+
+def row_parts() -> int:
+    """Parts that the batch of what is traced now is divided into."""
+    distribution = active()
+    return 1 if distribution is None else distribution.num_model_replicas
+
+
+def row_division() -> tuple[Mesh, tuple[str, ...]] | None:
+    """The mesh that what is traced now runs on, if all of it divides the batch.
+
+    Returns:
+        The mesh, and the axes that divide the batch; ``None`` on one device, where
+        axes divide something else, and where a user has put arrays on devices.
+    """
+    distribution = active()
+    if _by_hand.get() or divides_features() or row_parts() == 1:
+        return None
+    return distribution.mesh, distribution.batch_axes
+
+
+def trace_key() -> tuple:
+    """What a trace depends on, of all that is said here: equal where it is the same."""
+    return is_spread(), divides_features(), row_parts(), row_division()

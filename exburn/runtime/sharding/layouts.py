@@ -147,6 +147,10 @@ class LayoutMap(MutableMapping):
             )
         return matching[0] if matching else None
 
+    def reason_of(self, path: str) -> str | None:
+        """Why a weight lies where it does: the rule that matches it, if one does."""
+        return self.rule_of(path)
+
     def check_use(self, paths: Iterable[str]) -> None:
         """Raises if a rule matches none of the paths, or two match one of them."""
         paths = list(paths)

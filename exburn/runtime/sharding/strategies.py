@@ -131,6 +131,11 @@ class Distribution:
         """Whether weights are gathered when they are needed, and then dropped."""
         return False
 
+    @property
+    def divides_weights(self) -> bool:
+        """Whether no device has all weights."""
+        return self.gathers
+
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
         """Why a weight is laid out so, in a few words."""
         return "whole on every device"
@@ -247,7 +252,9 @@ class ModelParallel(Distribution):
         mesh = layout_map.device_mesh
         if mesh is None:
             raise LayoutError("ModelParallel", "the LayoutMap has no device_mesh")
-        super().__init__(mesh, batch_dim_name or mesh.axis_names[0], auto_shard_dataset)
+        if batch_dim_name is None:
+            batch_dim_name = mesh.axis_names[0]
+        super().__init__(mesh, batch_dim_name, auto_shard_dataset)
         self.layout_map = layout_map
 
     def weight_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
@@ -260,7 +267,12 @@ class ModelParallel(Distribution):
         return self.layout_map[path]
 
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
-        return self.layout_map.rule_of(path) or super().rule_of(path, shape)
+        return self.layout_map.reason_of(path) or super().rule_of(path, shape)
+
+    @property
+    def divides_weights(self) -> bool:
+        """Whether no device has all weights: a rule divides one."""
+        return any(any(layout.axes) for layout in self.layout_map.values())
 
     def check(self, weights: Iterable[tuple[str, tuple[int, ...]]]) -> None:
         """Raises if a rule is not used, or does not fit the weight that it matches."""
@@ -477,10 +489,11 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
             f"Distribution, received {mesh!r}",
         )
     names = mesh.axis_names
-    batch = tuple(n for n in names if n in ("data", "batch", "fsdp")) or (names[0],)
+    batch = tuple(n for n in names if n in ("data", "batch", "fsdp"))
     if layout is not None:
         layout = layout if layout.device_mesh is not None else layout.with_mesh(mesh)
         return ModelParallel(layout_map=layout, batch_dim_name=batch)
+    batch = batch or (names[0],)
     if rest := [n for n in names if n not in batch and mesh.size(n) > 1]:
         raise LayoutError(
             op,

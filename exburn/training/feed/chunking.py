@@ -18,6 +18,7 @@ from exburn.training.feed.chunk import Chunk
 from exburn.training.feed.gather import HostGather
 from exburn.training.feed.merged_batches import merged_batches
 from exburn.training.feed.plan import chunk_steps, fit_groups, loader_steps
+from exburn.training.placement import OneDevice
 from exburn.training.prepare import Preparer
 
 
@@ -87,8 +88,8 @@ def make_feed(
     if use is not None and most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, use)
     rows = min(joined * batch_size, dataset.size)
-    spans = prepared.holder.placement.spans_processes
-    resident, reason = _place(dataset, resident, reused, spans)
+    placement = prepared.holder.placement
+    resident, reason = _place(dataset, resident, reused, placement)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
     )
@@ -116,7 +117,7 @@ def make_feed(
 
 
 def _place(
-    dataset: ArrayDataset, asked: bool | None, reused: bool, spans: bool
+    dataset: ArrayDataset, asked: bool | None, reused: bool, placement: OneDevice
 ) -> tuple[bool, str]:
     """Whether the arrays are to stay on the device, and why."""
     if asked is not None:
@@ -125,8 +126,10 @@ def _place(
         return False, "they are gone through once"
     if dataset.on_device:
         return True, "they are there already"
-    fits = memory.fits_device(dataset.nbytes)
-    if spans:  # all do the same, though the memory of one may be fuller
+    fits = memory.fits_device(dataset.nbytes, placement.local_devices)
+    if (
+        placement.spans_processes
+    ):  # all do the same, though the memory of one may be fuller
         fits = not processes.agree_any(not fits)
     verb = "fit" if fits else "do not fit"
     size = f"{dataset.nbytes / 2**20:,.1f} MiB"
@@ -147,8 +150,8 @@ def _steps(
     if prepared.eager:
         return 1
     cost, platform = prepared.cost(x), jax.default_backend()
-    fetched = use == "predict"
-    return chunk_steps(cost, platform, batch_bytes, resident, training, fetched)
+    fetched, size = use == "predict", batch_bytes // prepared.holder.placement.parts
+    return chunk_steps(cost, platform, size, resident, training, fetched)
 
 
 def _group_steps(

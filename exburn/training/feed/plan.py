@@ -9,6 +9,7 @@ from typing import Any
 from jax import default_backend
 
 from exburn.runtime.cost_model import Cost
+from exburn.training.placement import OneDevice
 
 # Wanted device time of one chunk: long against a dispatch (about 0.1 ms), short against
 # a glance at the progress bar. Seconds.
@@ -77,6 +78,8 @@ def decisions(
     limit: int | None,
     eager: bool = False,
     held: Any = None,
+    placement: OneDevice | None = None,
+    exact_rows: bool = False,
 ) -> list[Decision]:
     """The choices behind a training run, in words.
 
@@ -90,8 +93,12 @@ def decisions(
         limit: Steps of a call that callbacks allow; None for any number.
         eager: Whether nothing is compiled.
         held: The feed of the validation data, if there are any.
+        placement: Where arrays lie; on one device by default.
+        exact_rows: Whether a batch of fewer rows runs at its own size.
     """
-    places = [_place("data", feed)]
+    placement = placement or OneDevice()
+    places = _devices(feed, placement, exact_rows) if placement.distribution else []
+    places.append(_place("data", feed))
     if held is not None:
         places.append(_place("validation data", held))
     if limit is not None:
@@ -105,8 +112,9 @@ def decisions(
     elif feed.length == 1 and forward.convolutions and default_backend() == "cpu":
         why = "convolutions are slower in XLA's CPU loops"
     else:
+        on_each = " on each device" if placement.parts > 1 else ""
         why = (
-            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP and "
+            f"a forward pass has {forward.flops / 1e6:,.1f} MFLOP{on_each} and "
             f"{forward.equations} operations; a call should take about 0.1 s, "
             "or on a CPU hold eight steps"
         )
@@ -139,6 +147,32 @@ def _merging_decision(taken: int, asked: int | str) -> Decision:
         why = "no gain is expected, or the results would differ"
     switch = "compile(join_batches=n)"
     return Decision("validation batches at once", str(taken), why, switch)
+
+
+def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision]:
+    distribution, rows = placement.distribution, feed.batch_size
+    assert distribution is not None
+    parts, taken = distribution.num_model_replicas, f"{distribution.mesh.size}"
+    taken += f": {distribution}"
+    if rows is None:  # of a loader
+        why = f"each batch of the loader is filled up to a multiple of {parts} rows"
+        return [Decision("devices", taken, why, "compile(mesh=…)")]
+    width = placement.width(rows)
+    if parts == 1:
+        why = "every device computes all rows of a batch"
+    elif width == rows:
+        why = f"a batch of {rows:,} rows is {parts} parts of {rows // parts:,}"
+    elif exact_rows:
+        why = f"{parts} devices cannot divide {rows:,} rows evenly: each runs them all"
+    else:
+        why = (
+            f"a batch of {rows:,} rows is filled up to {width:,} with masked ones, "
+            f"{parts} parts of {width // parts:,}"
+        )
+    rest = (feed.samples or 0) % rows
+    if exact_rows and width == rows and rest % parts:
+        why += f"; each device runs all of the last {rest:,}"
+    return [Decision("devices", taken, why, "compile(mesh=…)")]
 
 
 def as_it_ran(planned: list[Decision], feed: Any) -> list[Decision]:
@@ -177,9 +211,10 @@ def chunk_steps(
     design §1), and so are transposed ones: there a chunk is a single step.
 
     Args:
-        forward: Cost of the forward pass of one batch.
+        forward: Cost of the forward pass of one batch on each device.
         platform: ``"cpu"``, ``"gpu"`` …
-        batch_bytes: Size of one batch; streamed chunks stay below a limit.
+        batch_bytes: Size of a device's part of one batch; streamed chunks stay below a
+            limit.
         resident: Whether the data are on the device already.
         training: Whether there are gradients: such a step takes three forward passes.
         fetched: Whether the outputs go to the host.

@@ -1,7 +1,11 @@
 """The plan: how many steps one compiled chunk holds."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from tests.distribution.devices import on_devices
 
+import exburn
 from exburn.runtime.cost_model import Cost
 from exburn.training.feed.plan import (
     balance_length,
@@ -90,3 +94,27 @@ def test_short_steps_on_an_accelerator_are_unrolled(cost, platform, turns):
     assert choose_unroll(cost, platform, training=False) == (
         turns if cost.tables == 0 else 1
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "rows, exact, said",
+    [
+        (16, False, "a batch of 16 rows is 8 parts of 2"),
+        (12, False, "12 rows is filled up to 16 with masked ones, 8 parts of 2"),
+        (16, True, "8 parts of 2; each device runs all of the last 4"),
+        (12, True, "8 devices cannot divide 12 rows evenly: each runs them all"),
+    ],
+)
+@on_devices
+def test_what_several_devices_do_is_told(rows, exact, said):
+    model = exburn.Sequential([exburn.Input((3,)), exburn.layers.Dense(1)])
+    loss = (lambda y, p: jnp.mean((y - p) ** 2)) if exact else "mse"
+    model.compile("sgd", loss, mesh="data")
+    model.fit(np.ones((36, 3)), np.ones((36, 1)), rows, verbose=0)
+    decision = next(d for d in model.explain_plan() if d.choice == "devices")
+    assert decision.taken == "8: DataParallel(DeviceMesh(data=8))"
+    assert said in decision.reason
+    model.compile("sgd", loss)
+    model.fit(np.ones((36, 3)), np.ones((36, 1)), rows, verbose=0)
+    assert "devices" not in {d.choice for d in model.explain_plan()}
