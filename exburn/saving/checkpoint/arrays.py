@@ -53,10 +53,10 @@ def write_arrays(
     """
     # Trained weights hardly compress (8 % with zstd), and it takes six times as long.
     options = {"multiprocessing_options": writers.options(turn)}
+    full = {name: array for name, array in arrays.items() if array.size}
     handler = _orbax().PyTreeCheckpointHandler(
         use_zarr3=True, use_compression=False, **options
     )
-    full = {name: array for name, array in arrays.items() if array.size}
     with _orbax().Checkpointer(handler, **options) as checkpointer:
         checkpointer.save(folder.resolve(), args=_orbax().args.PyTreeSave(full))
     # Orbax looks with glob() for what it has to merge into this file. If the disk does

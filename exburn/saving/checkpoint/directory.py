@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import CheckpointError, CheckpointWarning, warn
+from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint.arrays import (
     describe,
     own_files,
@@ -181,10 +182,18 @@ class CheckpointDirectory:
         """Makes the folder, takes it for this process, and removes what was left.
 
         Raises:
-            CheckpointError: Another process writes into it.
+            CheckpointError: Another process writes into it, or this one cannot.
         """
         if self._lock is not None or not self.writers.leads:
             return self
+        if self.writers.count == 1 and not processes.is_main():
+            raise CheckpointError(
+                "checkpoint",
+                "of several processes only the first one can write alone",
+                {"this process": processes.index(), "folder": self.path},
+                hint="Orbax has process 0 write what no mesh divides. A file takes a "
+                'model of any process: ModelCheckpoint("model.exburn").',
+            )
         with self._asking("cannot be opened"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = self._lock_folder()
