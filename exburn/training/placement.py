@@ -356,8 +356,8 @@ class OnMesh(OneDevice):
 # What the pass backward makes again of weights that it gathers again, and of all else:
 # it costs no arithmetic, and were it kept, all gathered weights would be.
 _MADE_AGAIN = frozenset(
-    "sharding_constraint convert_element_type reshape transpose squeeze broadcast_in_dim "
-    "expand_dims copy copy_p slice concatenate".split()
+    "sharding_constraint convert_element_type reshape transpose squeeze expand_dims "
+    "broadcast_in_dim copy copy_p slice concatenate".split()
 )
 
 

@@ -47,7 +47,7 @@ def test_of_one_gpu_nothing_is_scheduled_around_sums(knows_all):
 def test_on_several_gpus_sums_are_hidden(knows_all, monkeypatch, training):
     one = compiler_options(SMALL, "gpu", training) or {}
     several = compiler_options(SMALL, "gpu", training, 2)
-    assert several == one | {module.SCHEDULER: True}
+    assert several == one | {module.LATENCIES: True, module.SCHEDULER: True}
     monkeypatch.setenv("XLA_FLAGS", f"--{module.SCHEDULER}=false")
     assert module.SCHEDULER not in (compiler_options(SMALL, "gpu", training, 2) or {})
     assert compiler_options(SMALL, "cpu", training, 2) is None
