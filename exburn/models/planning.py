@@ -181,10 +181,10 @@ def _available_bytes(
 ) -> int:
     """Memory for a step on each device; what the model holds there is free for it."""
     held = trainer.holder.held_bytes
-    devices = placement_for(distribution).local_devices
-    return free_bytes(devices) + min(
-        (held(kind, device) for device in devices), default=held(kind)
-    )
+    if distribution is None:
+        return free_bytes() + held(kind)
+    devices = tuple(distribution.mesh.local_devices)
+    return free_bytes(devices) + min(held(kind, device) for device in devices)
 
 
 def _share_of_work(

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
+from exburn.runtime.sharding import processes
+
 _LOOKED_AT = 1 << 18  # elements of an array that a checksum is of
 
 
@@ -55,11 +57,22 @@ def to_host(value: Any) -> np.ndarray:
     """
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         if not value.is_fully_replicated:
+            processes.barrier("reading an array of several processes")
             mesh: Any = value.sharding
             whole = jax.sharding.NamedSharding(mesh.mesh, jax.sharding.PartitionSpec())
             value = _mover(whole)(value)
-        value = value.addressable_data(0)
+        value = processes.await_ready(value).addressable_data(0)
     return np.asarray(value)
+
+
+def spans_processes(value: Any) -> bool:
+    """Whether an array lies on devices of several processes.
+
+    Example:
+        >>> spans_processes(jnp.ones(2)), spans_processes(np.ones(2))
+        (False, False)
+    """
+    return isinstance(value, jax.Array) and not value.is_fully_addressable
 
 
 def checksum(value: Any) -> int:
