@@ -294,7 +294,14 @@ class OnMesh(OneDevice):
             return loss
 
         def gathered(params: Any, *args: Any) -> Any:
-            whole = {n: self._constrain(v, self._whole) for n, v in params.items()}
+            layout, sharding = (
+                self.distribution.compute_spec,
+                self.distribution.sharding,
+            )
+            whole = {
+                n: self._constrain(v, sharding(layout(n, v.shape)))
+                for n, v in params.items()
+            }
             return loss(whole, *args)
 
         return jax.checkpoint(gathered, policy=_is_kept)
