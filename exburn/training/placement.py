@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
@@ -234,16 +233,31 @@ class OnMesh(OneDevice):
     def gathering(self, loss: Callable) -> Callable:
         if not self.distribution.gathers:
             return loss
-        name = "gathered weights"
 
         def gathered(params: Any, *args: Any) -> Any:
-            whole = {n: self._constrain(v, self._whole) for n, v in params.items()}
-            return loss({n: checkpoint_name(v, name) for n, v in whole.items()}, *args)
+            return loss({n: self._gather(n, v) for n, v in params.items()}, *args)
 
-        # The pass backward gathers them again, and keeps all else that it needs: no
-        # device ever holds all of the weights.
-        keep = jax.checkpoint_policies.save_anything_except_these_names(name)
-        return jax.checkpoint(gathered, policy=keep)
+        # The pass backward gathers them again, and keeps what else it needs: no device
+        # ever holds all of the weights.
+        return jax.checkpoint(gathered, policy=_is_computed)
+
+    def _gather(self, name: str, weight: Any) -> Any:
+        """A weight in a program, whole; its gradient is divided as it is itself."""
+        divided = self.distribution.weight_sharding(name, weight.shape)
+        if divided.is_fully_replicated:
+            return weight
+
+        def make_whole(weight: Any) -> Any:
+            # Without the first, XLA gathers in front of the barrier that keeps the
+            # passes apart, and so once for both.
+            return self._constrain(self._constrain(weight, divided), self._whole)
+
+        gather = jax.custom_vjp(make_whole)
+        gather.defvjp(  # else the sum of its gradient were whole, and then cut
+            lambda weight: (make_whole(weight), None),
+            lambda _, slope: (self._constrain(slope, divided),),
+        )
+        return gather(weight)
 
     def _constrain(self, value: Any, sharding: Any) -> Any:
         if not isinstance(value, Tracer):  # operation by operation
@@ -297,6 +311,27 @@ class OnMesh(OneDevice):
             step=whole(state.step),
             seed=whole(state.seed),
         )
+
+
+# What only moves or casts values is done again on the way back: of a weight it is as
+# large as the weight, and would be kept in its place.
+_MOVES = {
+    "broadcast_in_dim",
+    "concatenate",
+    "convert_element_type",
+    "pad",
+    "reshape",
+    "sharding_constraint",
+    "slice",
+    "split",
+    "squeeze",
+    "transpose",
+}
+
+
+def _is_computed(primitive: Any, *_: Any, **__: Any) -> bool:
+    """Whether the pass backward keeps the results of an operation."""
+    return primitive.name not in _MOVES
 
 
 def _spec(value: Any, sharding: Any) -> jax.ShapeDtypeStruct:
