@@ -188,7 +188,7 @@ class ModelCheckpoint(StateCheckpoint):
                 return
             best = "nothing" if self.best is None else f"{self.best:.5f}"
             if not self.improves(value, self.best):
-                if self.verbose:
+                if self.verbose and self.writes:
                     print(f"{prefix} {self.monitor} did not improve on {best}")
                 return
             prefix += f" {self.monitor} improved from {best} to {value:.5f},"
@@ -204,7 +204,7 @@ class ModelCheckpoint(StateCheckpoint):
             self.best = value
         self.last_path = path
         self._forget_old(path, value)
-        if self.verbose:
+        if self.verbose and self.writes:
             print(f"{prefix} saved to {path}")
 
     def _place(self, path: str) -> str:
@@ -246,7 +246,9 @@ class ModelCheckpoint(StateCheckpoint):
                 best = entry
         newest = self._written[-self.keep :]
         for entry in [w for w in self._written if w is not best and w not in newest]:
-            if self._attempt(_delete, entry[0], "an old file cannot be deleted"):
+            if not self.writes or self._attempt(
+                _delete, entry[0], "an old file cannot be deleted"
+            ):
                 self._written.remove(entry)
 
     def _path(self, values: dict[str, Any]) -> str:

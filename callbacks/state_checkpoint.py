@@ -8,6 +8,7 @@ from typing import Any
 
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.errors import CallbackError
+from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import CheckpointWriter
 
 
@@ -98,7 +99,10 @@ class StateCheckpoint(MonitorCallback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.writer is not None:
+            self.writer.write_together(self.together)
             self.writer.open()
+            if self.together:
+                processes.barrier("folders of checkpoints are open")
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._counted = 0

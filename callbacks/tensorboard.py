@@ -18,6 +18,7 @@ from exburn.core.checks import check_count
 from exburn.errors import CallbackError, require
 from exburn.module.graph import Ref
 from exburn.module.traversal import iter_weights
+from exburn.runtime.sharding.arrays import to_host
 
 _EXTRA = "tensorboard"
 _REASON = "TensorBoard's files are written by tensorboardX"
@@ -210,7 +211,7 @@ class TensorBoard(Callback):
         if self.light:
             return []
         return [
-            (path, np.asarray(weight.get_value(), np.float32))
+            (path, np.asarray(to_host(weight.get_value()), np.float32))
             for path, weight, _ in iter_weights(self.model)
         ]
 

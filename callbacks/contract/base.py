@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exburn.errors import CallbackError
+from exburn.runtime.sharding import processes
 
 Logs = dict[str, Any]
 
@@ -29,8 +30,8 @@ class Callback:
         light: A promise that the hooks of epochs, chunks and evaluations neither read
             nor write the model's weights, so that the trainer need not bring them up to
             date. To read them then is a `BusyError`.
-        writes: Whether it may print and write files. Of several processes that train
-            one model, process 0 does so for all; the hooks run in each of them.
+        together: Whether several processes train one model, each of which runs the
+            hooks. `writes` says which of them prints and writes files for all.
         runs_given_code: Whether a hook of this class runs a function that it was given.
         async_safe: Accepted for Keras' sake; hooks always run in the main thread.
 
@@ -51,9 +52,14 @@ class Callback:
     params: Any = None
     every: int | None = None
     light: bool = False
-    writes: bool = True
+    together: bool = False
     runs_given_code: bool = False
     async_safe: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may print and write files: of several processes, process 0."""
+        return not self.together or processes.is_main()
 
     def set_model(self, model: Any) -> None:
         """Receives the model before anything else happens."""

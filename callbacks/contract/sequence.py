@@ -12,7 +12,6 @@ from exburn.callbacks.contract.history import History
 from exburn.callbacks.contract.reading import reads_logs
 from exburn.callbacks.contract.sharing import runs_own_code, share
 from exburn.errors import CallbackError, ExBurnError
-from exburn.runtime.sharding import processes
 
 _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 _BATCH_HOOKS = {
@@ -172,7 +171,7 @@ class CallbackList:
         """
         self._together = together
         for callback in self.callbacks:
-            callback.writes = not together or processes.is_main()
+            callback.together = together
 
     def set_model(self, model: Any) -> None:
         self.model = model
@@ -368,6 +367,8 @@ class CallbackList:
         for failure in failures:
             if error is None:
                 raise failure
+            if failure is error:  # a lost process is lost for all callbacks
+                continue
             error.add_note(f"while cleaning up after it: {failure!r}")
 
 

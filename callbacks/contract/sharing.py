@@ -40,15 +40,13 @@ def share(logs: Logs, model: Any) -> None:
     """
     mine = {name: value for name, value in logs.items() if _is_told(value)}
     stops = [bool(getattr(model, name, False)) for name in _STOPS]
-    told = processes.gather({"logs": mine, "stops": stops})
+    told = processes.gather({"logs": mine, "stops": stops}, "a hook")
     if not processes.is_main():
         for name in [name for name in mine if name not in told[0]["logs"]]:
             del logs[name]
         logs.update(told[0]["logs"])
-    for name, flags in zip(
-        _STOPS, zip(*(t["stops"] for t in told), strict=True), strict=True
-    ):
-        if any(flags):
+    for number, name in enumerate(_STOPS):
+        if any(one["stops"][number] for one in told):
             setattr(model, name, True)
 
 

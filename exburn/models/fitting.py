@@ -265,7 +265,7 @@ def fit(
             validation_steps=validation_steps,
             callbacks=callbacks,
             owner=self,
-            resume=find(resume, callbacks),
+            resume=find(resume, callbacks, spans_processes(self)),
             resident=resident,
         )
         try:

@@ -11,6 +11,7 @@ import numpy as np
 from exburn.errors import ArgumentError, NotBuiltError, ShapeError, unknown_name
 from exburn.module.layer.seeds import iter_variables
 from exburn.module.traversal import iter_weights
+from exburn.runtime.sharding.arrays import to_host
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -49,7 +50,8 @@ def get_state_tree(self: Model, value_format: str = "backend_tensor") -> dict[st
             "get_state_tree",
             f"value_format must be one of {_FORMATS}, received {value_format!r}",
         )
-    as_array = jnp.asarray if value_format == "backend_tensor" else np.array
+    on_device = value_format == "backend_tensor"
+    as_array = jnp.asarray if on_device else lambda v: np.array(to_host(v))
     tree: dict[str, Any] = {}
     for kind, variables in _variables_by_kind(self).items():
         tree[kind] = {}

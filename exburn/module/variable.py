@@ -32,6 +32,7 @@ from exburn.errors import (
     ShapeError,
 )
 from exburn.module import stateless_scope
+from exburn.runtime.sharding.arrays import to_host
 
 
 class Static:
@@ -304,10 +305,10 @@ class Weight(nnx.Variable):
         self.assign(value)
 
     def numpy(self) -> np.ndarray:
-        return np.asarray(self._require_value())
+        return to_host(self._require_value())
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        return np.array(self._require_value(), dtype=dtype)
+        return np.array(to_host(self._require_value()), dtype=dtype)
 
     def __jax_array__(self) -> Any:
         return self._require_value()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import json
 import math
@@ -24,6 +25,8 @@ import numpy as np
 
 from exburn.errors import ArgumentError, ModelFormatError
 from exburn.module.variable import alive
+from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.arrays import spans_processes, to_host
 from exburn.saving.atomic import (
     ONCE,
     Source,
@@ -109,14 +112,35 @@ def write_tensors(
     """
     target = target_of(path, op)
     metadata = {"format": format, **metadata}
-    parts = _parts(tensors, max_shard_size)
+    if any(map(spans_processes, tensors.values())):
+        # All gather them, one after another; process 0 alone keeps them, and writes.
+        tensors = {n: _gather(value) for n, value in tensors.items()}
+        write = functools.partial(_write, target, tensors, metadata)
+        processes.on_main(lambda: write(max_shard_size, op), op)
+    else:
+        _write(target, tensors, metadata, max_shard_size, op)
+    return target
+
+
+def _gather(value: Any) -> Any:
+    host = to_host(value)
+    return host if processes.is_main() else None
+
+
+def _write(
+    target: Path,
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    limit: int | None,
+    op: str,
+) -> None:
+    parts = _parts(tensors, limit)
     if len(parts) == 1:
         with staging(target, op=op) as staged:
             _write_part(staged, tensors, metadata)
     else:
         _write_parts(target, tensors, parts, metadata, op)
     remove_leftovers(target, _spare_shards(target))
-    return target
 
 
 def _parts(tensors: Mapping[str, Any], limit: int | None) -> list[list[str]]:

@@ -18,6 +18,11 @@ from exburn.runtime.signals import Termination
 from exburn.training.feed.chunk import Chunk
 from exburn.training.state_holder import StateHolder
 
+_OWN_DATA = (
+    "All processes have the same data; those of each process' own are declared by "
+    "mesh=distribution.DataParallel(auto_shard_dataset=False)."
+)
+_SAMPLES = 64  # rows of the data that are compared between processes
 Chunks = Generator[Chunk, None, None]
 _STOPS = {
     "fit": "stop_training",
@@ -52,6 +57,7 @@ class Agreement:
         termination: Termination | None = None,
     ):
         self.active = holder.placement.spans_processes
+        self._own_data, self._told_of_end = holder.placement.own_data, False
         self._holder, self._owner, self._op = holder, owner, op
         self._termination, self._ends, self._due = termination, False, False
         self._glanced = time.perf_counter()
@@ -68,7 +74,8 @@ class Agreement:
         """
         if not self.active:
             return
-        told = processes.gather({name: repr(fact) for name, fact in facts.items()})
+        told = {name: repr(fact) for name, fact in facts.items()}
+        told = processes.gather(told, self._op)
         for name in facts:
             values = [one[name] for one in told]
             if len(set(values)) > 1:
@@ -76,9 +83,15 @@ class Agreement:
                     self._op,
                     f"the processes run with different values of {name}",
                     {f"process {i}": value for i, value in enumerate(values)},
-                    hint="All processes run the same program: the same model, data, "
-                    "arguments and random seed.",
+                    hint=_OWN_DATA
+                    if name == "data"
+                    else "All processes run the same program: the same model, "
+                    "arguments, callbacks and random seed.",
                 )
+
+    def first(self, value: Any) -> Any:
+        """The value of process 0."""
+        return processes.broadcast(value) if self.active else value
 
     # ------------------------------------------------------------------ in the loop
     def chunks(self, chunks: Chunks, pause: float, op: str) -> Chunks:
@@ -94,13 +107,17 @@ class Agreement:
     def _agreed(self, chunks: Chunks, pause: float, stop: str) -> Chunks:
         with contextlib.closing(chunks):
             for chunk in _with_end(chunks):
-                self._ask(chunk, pause, stop)
-                if chunk is None or getattr(self._owner, stop):
+                more = self._ask(chunk, pause, stop)
+                if chunk is None or not more or getattr(self._owner, stop):
                     return
                 yield chunk
 
-    def _ask(self, chunk: Chunk | None, pause: float, stop: str) -> None:
-        """Tells the others what comes next here, and follows what all have told."""
+    def _ask(self, chunk: Chunk | None, pause: float, stop: str) -> bool:
+        """Tells the others what comes next here, and follows what all have told.
+
+        Returns:
+            Whether all of them have a next chunk.
+        """
         holder, now = self._holder, time.perf_counter()
         told = processes.gather(
             {
@@ -110,7 +127,8 @@ class Agreement:
                 "due": now - self._glanced > pause,
                 "weights": holder.pop_new_weights(),
                 "options": holder.pop_new_options(),
-            }
+            },
+            self._op,
         )
         self._ends = self._ends or any(one["end"] for one in told)
         if any(one["stop"] for one in told):
@@ -124,20 +142,27 @@ class Agreement:
             unlike = [n for n in names if len({one.get(n) for one in weights}) > 1]
             self._refuse("weights that hooks have set", {"weights": sorted(unlike)})
         forms = [one["next"] for one in told]
-        if any(form != forms[0] for form in forms):
+        ends = self._own_data and None in forms
+        if not ends and any(form != forms[0] for form in forms):
             self._refuse(
                 "the next batches", {f"process {i}": f for i, f in enumerate(forms)}
             )
         if any(one["options"] for one in told) and holder.state is not None:
             self._share_options()
+        if ends and any(forms) and processes.is_main() and not self._told_of_end:
+            self._told_of_end = True
+            warn(
+                f"{self._op}: the data of process {forms.index(None)} end before those "
+                "of others, and so does the epoch."
+            )
+        return None not in forms
 
     def _refuse(self, what: str, details: dict[str, Any]) -> None:
         raise ProcessError(
             self._op,
             f"the processes differ in {what}",
             details,
-            hint="Hooks must do the same in all processes, and data be the same: those "
-            "of each process' own need auto_shard_dataset=False.",
+            hint=f"Hooks must do the same in all processes. {_OWN_DATA}",
         )
 
     def _share_options(self) -> None:
@@ -229,13 +254,38 @@ def fingerprint(arrays: dict[str, Any]) -> int:
     return zlib.crc32(text.encode())
 
 
+def data_facts(dataset: Any, feed: Any) -> dict[str, Any]:
+    """What of data must be the same in all processes.
+
+    Args:
+        dataset: The data.
+        feed: Its chunks.
+    """
+    if feed.own_data:
+        return {"batch size": feed.batch_size, "steps": feed.steps}
+    rows = getattr(dataset, "tree", None)
+    return feed.facts | {"rows": None if rows is None else _checksum_of_rows(rows)}
+
+
+def _checksum_of_rows(tree: Any) -> int:
+    """A number for some rows of arrays, from all over them."""
+    found = 0
+    for leaf in jax.tree.leaves(tree):
+        size = leaf.shape[0]
+        if getattr(leaf.dtype, "hasobject", False) or not size:
+            continue
+        for row in range(0, size, max(size // _SAMPLES, 1)):
+            found = zlib.crc32(np.ascontiguousarray(leaf[row]).tobytes(), found)
+    return found
+
+
 def _form_of(chunk: Chunk | None) -> Any:
     """What the program of a chunk depends on; ``None`` after the last one."""
     if chunk is None:
         return None
     leaves = jax.tree.leaves(chunk.arguments)
     text = repr([(np.shape(leaf), str(leaf.dtype)) for leaf in leaves])
-    return [chunk.program, chunk.steps, chunk.samples, zlib.crc32(text.encode())]
+    return [chunk.program, chunk.steps, zlib.crc32(text.encode())]
 
 
 def _number(leaf: Any) -> Any:

@@ -157,7 +157,7 @@ class Epochs:
         self.programs.evaluate.begin_compiling(specs, *arguments)
 
     def _compiles_ahead(self, feed: Feed) -> TypeGuard[ArrayFeed]:
-        if not isinstance(feed, ArrayFeed) or self.preparer.eager:
+        if not isinstance(feed, ArrayFeed) or self.preparer.eager or feed.own_data:
             return False
         # For arrays that someone has placed it would have to be told where they are.
         return not bound_to((self.holder.arrays, feed.dataset.tree))

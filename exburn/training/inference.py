@@ -127,6 +127,7 @@ def predict(prepared: Preparer, feed: Feed, callbacks: CallbackList, owner: Any)
             start = batch_number(first + done)
             with in_batch(done, "prediction"):
                 out = programs.predict(arrays, chunk.data, chunk.index, start)
+            out = prepared.holder.placement.local(out)
             sink.put(chunk, out)
             done += chunk.steps
             if per_batch:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import SingleDeviceSharding
 
+from exburn.errors import LayoutError
+from exburn.module.traversal import iter_modules
 from exburn.runtime.placement import bound_to, is_bound, together
-from exburn.runtime.sharding import current
+from exburn.runtime.sharding import current, processes
 from exburn.runtime.sharding.arrays import put, to_host
 from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.state import TrainState
@@ -28,6 +30,7 @@ class OneDevice:
     Attributes:
         distribution: There is none.
         spans_processes: Whether arrays lie on devices of several processes.
+        own_data: Whether each of them has rows of its own.
         parts: Parts that a batch is divided into.
         devices: Number of the devices that a program runs on.
         local_devices: Those of them that are this process' own; that one, if empty.
@@ -35,6 +38,7 @@ class OneDevice:
 
     distribution: Distribution | None = None
     spans_processes = False
+    own_data = False
     parts = devices = 1
     local_devices: tuple[Any, ...] = ()
 
@@ -45,6 +49,14 @@ class OneDevice:
     def width(self, rows: int) -> int:
         """Rows that a step of so many runs with: those that fill it up are masked."""
         return rows
+
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        """Raises a LayoutError if a module cannot be laid out so.
+
+        Args:
+            module: The module.
+            weights: Its weights, or specs, by their paths.
+        """
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Weights where they belong, by their names."""
@@ -61,19 +73,15 @@ class OneDevice:
     # ------------------------------------------------------------------ specs
     def slot_specs(self, init: Callable, params: Any) -> Any:
         """Specs of an optimizer's first state, with their layouts."""
-        return self._laid_out(jax.eval_shape(init, params))
+        return jax.eval_shape(init, params)
 
     def state_specs(self, state: Any) -> Any:
         """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
-        return self._laid_out(state)
+        return state
 
     def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
         """Specs of data, with their layouts."""
-        return self._laid_out(tree)
-
-    def _laid_out(self, tree: Any) -> Any:
-        alone = SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda v: _spec(v, alone), tree)
+        return tree
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         """Data on their way to where programs take them.
@@ -87,6 +95,27 @@ class OneDevice:
     def send_whole(self, tree: Any) -> Any:
         """Data of which every device may need any row, on their way."""
         return jax.device_put(tree)
+
+    def columns(self, rows: int) -> slice:
+        """Rows of a batch of so many that this process has to send."""
+        return slice(None)
+
+    def send_columns(self, tree: Any, rows: int) -> Any:
+        """Batches ``[steps, rows of this process, …]`` on their way.
+
+        Args:
+            tree: Their arrays, with the rows of ``columns`` alone.
+            rows: Rows of a whole batch.
+        """
+        return self.send(tree)
+
+    def send_counts(self, counts: Any, rows: int) -> Any:
+        """Real rows of each step of so many, on their way; see ``Chunk.count``."""
+        return self.send_whole(counts)
+
+    def local(self, outputs: Any) -> Any:
+        """Outputs ``[steps, rows, …]`` of a prediction for this process' rows."""
+        return outputs
 
     def bind(self, args: tuple, data: int) -> Bound:
         """Arguments of a program that are all bound if one is, but for the first.
@@ -154,6 +183,11 @@ class OnMesh(OneDevice):
     def width(self, rows: int) -> int:
         return math.ceil(rows / self.parts) * self.parts
 
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        shapes = [(path, tuple(v.shape)) for path, v in weights.items()]
+        results = [f"{path}/output" for path, _ in iter_modules(module)]
+        self.distribution.check(shapes, results)
+
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
         return {n: put(v, sharding(n, v.shape)) for n, v in arrays.items()}
@@ -188,6 +222,31 @@ class OnMesh(OneDevice):
 
     def send_whole(self, tree: Any) -> Any:
         return jax.tree.map(lambda v: put(v, self._whole), tree)
+
+    def columns(self, rows: int) -> slice:
+        return self._columns(rows) if self.spans_processes else slice(None)
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - of a few sizes, as long as it lives
+    def _columns(self, rows: int) -> slice:
+        layout = self.distribution.sharding(self.distribution.batch_spec(rows))
+        found = layout.addressable_devices_indices_map((rows,)).values()
+        parts = sorted({part[0].indices(rows)[:2] for part in found if part})
+        ends = [stop for _, stop in parts[:-1]]
+        if ends != [start for start, _ in parts[1:]]:
+            return slice(None)  # they do not follow one another
+        return slice(parts[0][0], parts[-1][1]) if parts else slice(None)
+
+    def send_columns(self, tree: Any, rows: int) -> Any:
+        columns = self.columns(rows)
+        if columns.indices(rows)[:2] == (0, rows):
+            return self.send(tree)
+        return jax.tree.map(lambda v: self._send_part(v, rows), tree)
+
+    def _send_part(self, value: Any, rows: int, axis: int = 1) -> Any:
+        """An array whose rows are this process' own, as one of all processes."""
+        shape = *value.shape[:axis], rows, *value.shape[axis + 1 :]
+        layout = self.distribution.sharding(self.distribution.batch_spec(rows, axis))
+        return jax.make_array_from_process_local_data(layout, np.asarray(value), shape)
 
     def bind(self, args: tuple, data: int) -> Bound:
         first = args[0]
@@ -237,9 +296,7 @@ class OnMesh(OneDevice):
         def gathered(params: Any, *args: Any) -> Any:
             return loss({n: self._gather(n, v) for n, v in params.items()}, *args)
 
-        # The pass backward gathers them again, and keeps what else it needs: no device
-        # ever holds all of the weights.
-        return jax.checkpoint(gathered, policy=_is_computed)
+        return jax.checkpoint(gathered, policy=_is_kept)
 
     def _gather(self, name: str, weight: Any) -> Any:
         """A weight in a program, whole; its gradient is divided as it is itself."""
@@ -313,34 +370,105 @@ class OnMesh(OneDevice):
         )
 
 
-# What only moves or casts values is done again on the way back: of a weight it is as
-# large as the weight, and would be kept in its place.
-_MOVES = {
-    "broadcast_in_dim",
-    "concatenate",
-    "convert_element_type",
-    "pad",
-    "reshape",
-    "sharding_constraint",
-    "slice",
-    "split",
-    "squeeze",
-    "transpose",
-}
+# What the pass backward makes again of weights that it gathers again, and of all else:
+# it costs no arithmetic, and were it kept, all gathered weights would be.
+_MADE_AGAIN = frozenset(
+    "sharding_constraint convert_element_type reshape transpose squeeze expand_dims "
+    "broadcast_in_dim copy copy_p slice split concatenate pad".split()
+)
 
 
-def _is_computed(primitive: Any, *_: Any, **__: Any) -> bool:
-    """Whether the pass backward keeps the results of an operation."""
-    return primitive.name not in _MOVES
+def _is_kept(primitive: Any, *_: Any, **params: Any) -> bool:
+    """Whether a result of the pass forward is kept for the pass backward."""
+    return primitive.name not in _MADE_AGAIN
 
 
 def _spec(value: Any, sharding: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=sharding)
 
 
+class OwnData(OnMesh):
+    """Each process has data of its own, and gives its devices their rows of a batch.
+
+    All sizes of batches are then those of a process.
+
+    Args:
+        distribution: One whose batch the processes divide among them.
+
+    Raises:
+        LayoutError: Processes have devices that are to have the same rows.
+    """
+
+    own_data = True
+
+    def __init__(self, distribution: Distribution):
+        super().__init__(distribution)
+        layout = distribution.sharding(distribution.batch_spec(self.parts))
+        owners: dict[Any, set[int]] = {}
+        for device, part in layout.devices_indices_map((self.parts,)).items():
+            owners.setdefault(part[0].start or 0, set()).add(device.process_index)
+        of_each = Counter(next(iter(found)) for found in owners.values())
+        shared = any(len(found) > 1 for found in owners.values())
+        if shared or len(owners) < self.parts or len(set(of_each.values())) > 1:
+            raise LayoutError(
+                "compile",
+                "the processes do not divide the batch evenly among them, so they "
+                "cannot have data of their own",
+                {"distribution": distribution, "parts of each": dict(of_each)},
+                hint="Leave out auto_shard_dataset=False, and give all of them the "
+                "same data.",
+            )
+        self._own_parts = of_each[processes.index()]
+
+    def width(self, rows: int) -> int:
+        return math.ceil(rows / self._own_parts) * self._own_parts
+
+    def columns(self, rows: int) -> slice:
+        return slice(None)
+
+    def send(self, tree: Any, rows_axis: int = 1) -> Any:
+        def send(value: Any) -> Any:
+            if np.ndim(value) <= rows_axis:
+                return put(value, self._whole)
+            return self._send_part(value, self._all(value.shape[rows_axis]), rows_axis)
+
+        return jax.tree.map(send, tree)
+
+    def send_columns(self, tree: Any, rows: int) -> Any:
+        return self.send(tree)
+
+    def send_counts(self, counts: Any, rows: int) -> Any:
+        """Of each step the real rows of each part of the batch: ``[steps, parts]``."""
+        if counts is None:
+            return None
+        part = rows // self._own_parts
+        first = part * np.arange(self._own_parts)
+        own = np.clip(np.asarray(counts[0])[:, None] - first, 0, part)
+        sent = own.astype(np.int32), own > 0
+        return tuple(self._send_part(v, self.parts) for v in sent[: len(counts)])
+
+    def outputs(self, outputs: Any) -> Any:
+        return self.batch(outputs)
+
+    def local(self, outputs: Any) -> Any:
+        def rows(leaf: Any) -> Any:
+            shards = {s.index[1].start or 0: s.data for s in leaf.addressable_shards}
+            parts = [np.asarray(shards[start]) for start in sorted(shards)]
+            return np.concatenate(parts, axis=1)
+
+        return jax.tree.map(rows, outputs)
+
+    def _all(self, rows: int) -> int:
+        """Rows of all processes, where this one has so many."""
+        return rows * self.parts // self._own_parts
+
+
 def placement_for(distribution: Distribution | None) -> OneDevice:
     """The placement of a distribution; that of one device without."""
-    return OneDevice() if distribution is None else OnMesh(distribution)
+    if distribution is None:
+        return OneDevice()
+    own = distribution.spans_processes and not distribution.auto_shard_dataset
+    return OwnData(distribution) if own else OnMesh(distribution)
 
 
 def to_one_device(value: jax.Array) -> jax.Array:

@@ -411,7 +411,20 @@ def _batch(data: Any, item: tuple, placement: OneDevice) -> tuple[Any, Any]:
     if count is None:
         return batch, None
     size = jax.tree.leaves(batch)[0].shape[0]
-    return batch, placement.batch(jnp.arange(size) < jnp.maximum(count[0], 1))
+    return batch, placement.batch(_is_real(count[0], size))
+
+
+def _is_real(count: jax.Array, rows: int) -> jax.Array:
+    """Which rows of a batch are real: one of them at least.
+
+    Args:
+        count: How many of the first ones; or, ``[parts]``, of each part of the batch.
+        rows: All of them.
+    """
+    if not count.ndim:
+        return jnp.arange(rows) < jnp.maximum(count, 1)
+    count = jnp.where(count.any(), count, 1)
+    return (jnp.arange(rows // len(count)) < count[:, None]).reshape(-1)
 
 
 def _if_active(item: tuple, new: Any, old: Any) -> Any:
@@ -419,7 +432,8 @@ def _if_active(item: tuple, new: Any, old: Any) -> Any:
     count = item[1]
     if count is None or len(count) < 2:
         return new
-    return jax.tree.map(lambda n, o: jnp.where(count[1], n, o), new, old)
+    active = count[1].any() if count[1].ndim else count[1]
+    return jax.tree.map(lambda n, o: jnp.where(active, n, o), new, old)
 
 
 def _count_rows(x: Any, row_mask: Any) -> Any:

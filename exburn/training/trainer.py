@@ -12,7 +12,7 @@ from exburn.data import ArrayDataset, StreamDataset
 from exburn.runtime.signals import allow_signals, defer_signals
 from exburn.runtime.transfer import batch_number, device_constant
 from exburn.training import inference
-from exburn.training.agreement import fingerprint
+from exburn.training.agreement import Agreement, data_facts, fingerprint
 from exburn.training.checkpoint.resume import Resume
 from exburn.training.epochs import Epochs
 from exburn.training.feed.base import Feed, count_steps
@@ -168,7 +168,7 @@ class Trainer:
                 "seed": holder.seed,
                 "epochs": (initial_epoch, epochs),
                 "weights": fingerprint(holder.arrays[0]),
-                "data": feed.facts,
+                "data": data_facts(dataset, feed),
                 "steps per call": (feed.length, feed.group, feed.resident),
                 "validation data": None if validation_feed is None else True,
                 "callbacks": [type(c).__name__ for c in callbacks.callbacks],
@@ -224,7 +224,7 @@ class Trainer:
         **options: Any,
     ) -> Feed:
         """The chunks of an evaluation, ``"test"``, or of a prediction."""
-        return make_feed(
+        feed = make_feed(
             self.preparer,
             dataset,
             batch_size,
@@ -234,6 +234,11 @@ class Trainer:
             use=use,
             **options,
         )
+        op = "predict" if use == "predict" else "evaluate"
+        agreement = Agreement(self.holder, None, op)
+        if agreement.active:
+            agreement.check_alike({"data": data_facts(dataset, feed)})
+        return feed
 
     # ------------------------------------------------------------------ one batch
     def run_batch(self, batch: tuple, *, train: bool) -> dict[str, Any]:
@@ -245,7 +250,8 @@ class Trainer:
         """
         holder, preparer, programs = self.holder, self.preparer, self.preparer.programs
         exact, use = preparer.exact_rows(train), "train" if train else "test"
-        chunk = single_chunk(batch, self._rows(batch, use, exact), exact=exact)
+        rows, placement = self._rows(batch, use, exact), holder.placement
+        chunk = single_chunk(batch, rows, exact=exact, placement=placement)
         if not train:
             _, readings = programs.evaluate(
                 holder.split.read(),
@@ -274,7 +280,7 @@ class Trainer:
         arrays, sink = self.holder.split.read(), OutputCollector(chunk.samples)
         start = batch_number(self.preparer.next_draw())
         outputs = self.preparer.programs.predict(arrays, chunk.data, None, start)
-        sink.put(chunk, outputs)
+        sink.put(chunk, self.holder.placement.local(outputs))
         return sink.result()
 
     def _rows(self, batch: tuple, use: str, exact: bool) -> int:

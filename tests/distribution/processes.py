@@ -32,7 +32,7 @@ def report(**values):
         file.write(json.dumps(values) + "\\n")
 
 
-if "KERAS_DISTRIBUTION_JOB_ADDRESSES" in os.environ:
+if "EXBURN_TEST_JOINS" in os.environ:
     processes.initialize(heartbeat_timeout={heartbeat}, timeout=60)
 """
 
@@ -62,7 +62,9 @@ class Processes:
         devices: CPU devices of each.
         folder: One that all of them share; a temporary one by default.
         timeout: Seconds after which all are killed.
-        quick: Whether they compile as the other tests do, quickly.
+        heartbeat: Seconds after which a process that is gone is missed.
+        cluster: Gives the variables by which one finds the others, for its number and a
+            free port; those of Keras by default.
         **environment: Further variables.
     """
 
@@ -75,6 +77,7 @@ class Processes:
         folder=None,
         timeout=120.0,
         heartbeat=HEARTBEAT,
+        cluster=None,
         **environment,
     ):
         self._end = time.monotonic() + timeout
@@ -84,7 +87,7 @@ class Processes:
         self.folder.mkdir(exist_ok=True, parents=True)
         path = self.place / "script.py"
         path.write_text(BEGIN.format(heartbeat=heartbeat) + textwrap.dedent(script))
-        address = f"127.0.0.1:{free_port()}"
+        cluster, port = cluster or (lambda *of: _keras(count, *of)), free_port()
         flags = os.environ.get("XLA_FLAGS", "")
         self._running = []
         for number in range(count):
@@ -101,11 +104,7 @@ class Processes:
                 "EXBURN_TEST_REPORT": str(self.place / f"report-{number}"),
             }
             if count > 1:
-                variables |= {
-                    "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
-                    "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
-                    "KERAS_DISTRIBUTION_PROCESS_ID": str(number),
-                }
+                variables |= {"EXBURN_TEST_JOINS": "1"} | cluster(number, port)
             streams = [(self.place / f"{n}-{number}").open("w") for n in ("out", "err")]
             self._running.append(
                 subprocess.Popen(
@@ -194,6 +193,14 @@ def run(script, **options):
         ended = started.wait()
         assert all(one.code == 0 for one in ended), started._tell()
     return [one.values for one in ended]
+
+
+def _keras(count, number, port):
+    return {
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
+        "KERAS_DISTRIBUTION_PROCESS_ID": str(number),
+    }
 
 
 def free_port():

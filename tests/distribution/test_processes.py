@@ -51,6 +51,71 @@ def test_processes_tell_each_other():
     }
 
 
+def slurm(number, port):
+    return {
+        "SLURM_JOB_ID": "1234",
+        "SLURM_STEP_NODELIST": "127.0.0.1",
+        "SLURM_NTASKS": "2",
+        "SLURM_PROCID": str(number),
+        "SLURM_LOCALID": str(number),
+        "JAX_COORDINATOR_PORT": str(port),
+    }
+
+
+def open_mpi(number, port):
+    return {
+        "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": str(number),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(number),
+        "JAX_COORDINATOR_PORT": str(port),
+    }
+
+
+def partly(number, port):
+    """The address by JAX' variable, the rest by Keras'."""
+    return {
+        "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+        "KERAS_DISTRIBUTION_PROCESS_ID": str(number),
+    }
+
+
+@pytest.mark.parametrize("cluster", [slurm, open_mpi, partly])
+def test_a_cluster_is_found_by_its_variables(cluster):
+    found = run("report(told=processes.gather(NUMBER))", cluster=cluster)
+    assert [values["told"] for values in found] == [[0, 1], [0, 1]]
+
+
+def test_a_model_of_one_process_asks_no_other(tmp_path):
+    found = run(
+        """
+        import time
+        import exburn as keras
+
+        x = np.random.default_rng(NUMBER).normal(size=(64 + 64 * NUMBER, 4))
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        model.compile("adam", "mse", seed=0)
+        place = os.path.join(FOLDER, str(NUMBER))
+        files = keras.callbacks.ModelCheckpoint(place + "-{epoch}.exburn")
+        for _ in range(1 + NUMBER):
+            model.fit(x, x[:, :2], epochs=2, verbose=0, callbacks=[files])
+        model.save(place + ".exburn")
+        report(saved=[name for name in os.listdir(FOLDER) if name[0] == str(NUMBER)])
+        try:
+            runs = keras.callbacks.ModelCheckpoint(place)
+            model.fit(x, x[:, :2], verbose=0, callbacks=[runs])
+            report(runs=len(os.listdir(place)))
+        except Exception as error:
+            report(runs=f"{type(error).__name__}: {error}")
+        """,
+        folder=tmp_path,
+    )
+    assert [len(values["saved"]) for values in found] == [3, 3]
+    assert found[0]["runs"] == 1
+    assert found[1]["runs"].startswith("CheckpointError: checkpoint: of several")
+
+
 def test_a_random_seed_is_that_of_all():
     first, second = run(
         "from exburn.core.forward_context import global_seed\nreport(s=global_seed())"

@@ -68,7 +68,8 @@ def test_bytes_a_device(kind):
     state, program = trained(mesh)
     most = bytes_of(state) / COUNT * 1.05
     assert all(bytes_of(state, device) <= most for device in range(COUNT))
-    assert collectives(program)["all-gather"] > 0
+    # Five kernels forward; backward again, but for the first, whose input needs none.
+    assert collectives(program)["all-gather"] >= 5 + 4
     assert program.memory_analysis().alias_size_in_bytes >= bytes_of(state, 0)
 
 

@@ -9,9 +9,16 @@ from tests.from_keras.small import BOTH, X, Y, compiled, fit
 
 import exburn
 from exburn import distribution
-from exburn.errors import LayoutError
+from exburn.errors import ArgumentError, LayoutError
+from exburn.runtime.sharding import processes
 
 keras = pytest.importorskip("keras")
+
+UNTESTED = {
+    "Several processes pass the same arrays": (
+        "takes several processes; tests/distribution/test_own_data.py compares them"
+    ),
+}
 
 
 @says("There is one backend: JAX")
@@ -41,10 +48,28 @@ def test_the_precision_of_the_process(framework):
 @says("`exburn.distribution` has Keras' names")
 def test_a_model_s_own_distribution_counts_first():
     names = {n for n in dir(keras.distribution) if n[0] != "_"}
-    assert names - {"initialize"} <= set(dir(exburn.distribution))
+    assert names <= set(dir(exburn.distribution))
     model = compiled(exburn, mesh={"data": 1})
     with distribution.DataParallel(devices=["cpu:0"]).scope():
         assert model._run.value.distribution_in_force.batch_axes == ("data",)
+
+
+@says("`distribution.initialize` does nothing when it is called again")
+@pytest.mark.parametrize("framework", BOTH)
+def test_to_join_twice(framework, monkeypatch):
+    monkeypatch.setattr(processes, "_cluster", None)
+    framework.layers.Dense(1)(np.ones((1, 2), "float32"))
+    initialize = framework.distribution.initialize
+    if framework is keras:
+        for _ in range(2):
+            with pytest.raises((RuntimeError, ValueError)):
+                initialize(num_processes=1)
+        return
+    for _ in range(2):
+        initialize(num_processes=1)
+    monkeypatch.setattr(processes, "_cluster", None)
+    with pytest.raises(ArgumentError, match="SLURM_JOB_ID"):
+        initialize()
 
 
 def network(**settings):

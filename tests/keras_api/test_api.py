@@ -22,7 +22,6 @@ MODULES = (
 #: What is not there, each told in docs/from_keras.md.
 ABSENT = {
     ".": "applications src",
-    "distribution": "initialize",
     "layers": "TFSMLayer TorchModuleWrapper",
     "optimizers": "legacy",
 }

@@ -27,6 +27,7 @@ from exburn.module.variable import (
     refuse_overwriting,
     scalars,
 )
+from exburn.runtime.sharding.arrays import to_host
 
 if TYPE_CHECKING:
     from exburn.module.layer.layer import Layer
@@ -136,7 +137,7 @@ def require_weights(self: Layer) -> list[Weight]:
 
 def get_weights(self: Layer) -> list[np.ndarray]:
     """Host copies of the weights, in the order of ``weights``."""
-    return [np.array(alive(w.get_value())) for w in self.weights]
+    return [np.array(to_host(alive(w.get_value()))) for w in self.weights]
 
 
 def set_weights(self: Layer, weights) -> None:
@@ -184,7 +185,7 @@ def save_own_variables(self: Layer, store: dict[str, Any]) -> None:
     Source: Keras, ``Layer.save_own_variables``.
     """
     for number, weight in enumerate(list_own_weights(self)):
-        store[str(number)] = np.array(weight.get_value())
+        store[str(number)] = np.array(to_host(weight.get_value()))
 
 
 def load_own_variables(self: Layer, store: Mapping[str, Any]) -> None:

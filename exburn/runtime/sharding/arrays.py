@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from typing import Any
 
@@ -10,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
+
+from exburn.runtime.sharding import processes
 
 _LOOKED_AT = 1 << 18  # elements of an array that a checksum is of
 
@@ -54,11 +57,22 @@ def to_host(value: Any) -> np.ndarray:
     """
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         if not value.is_fully_replicated:
+            processes.barrier("reading an array of several processes")
             mesh: Any = value.sharding
             whole = jax.sharding.NamedSharding(mesh.mesh, jax.sharding.PartitionSpec())
             value = _mover(whole)(value)
-        value = value.addressable_data(0)
+        value = processes.await_ready(value).addressable_data(0)
     return np.asarray(value)
+
+
+def spans_processes(value: Any) -> bool:
+    """Whether an array lies on devices of several processes.
+
+    Example:
+        >>> spans_processes(jnp.ones(2)), spans_processes(np.ones(2))
+        (False, False)
+    """
+    return isinstance(value, jax.Array) and not value.is_fully_addressable
 
 
 def checksum(value: Any) -> int:
@@ -75,6 +89,22 @@ def checksum(value: Any) -> int:
         value = jax.random.key_data(value)
     first = to_host(value).reshape(-1)[:_LOOKED_AT]
     return zlib.crc32(np.ascontiguousarray(first).tobytes(), form)
+
+
+def held_bytes(tree: Any) -> int:
+    """Bytes that each device holds of arrays, or of specs with or without layouts.
+
+    Example:
+        >>> held_bytes({"kernel": jax.ShapeDtypeStruct((4, 2), "float32")})
+        32
+    """
+
+    def one(value: Any) -> int:
+        sharding = getattr(value, "sharding", None)
+        shape = value.shape if sharding is None else sharding.shard_shape(value.shape)
+        return math.prod(shape) * value.dtype.itemsize
+
+    return sum(map(one, jax.tree.leaves(tree)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.errors import ArgumentError, ProcessError
+from exburn.errors import ArgumentError, ProcessError, SaveError
 
 _KERAS = "KERAS_DISTRIBUTION_"
 _FRAME = 256  # bytes of a message; a longer one takes a second exchange
@@ -125,14 +125,15 @@ def shared_seed() -> int | None:
     return None if _cluster is None else _cluster.seed
 
 
-def gather(value: Any) -> list[Any]:
+def gather(value: Any, at: str = "an agreement") -> list[Any]:
     """The value of every process, by its number.
 
     Args:
         value: Numbers, strings, ``None``, NumPy arrays, and lists and dicts of these.
+        at: The place of the program, which must be the same in all of them.
 
     Raises:
-        ProcessError: A process is lost.
+        ProcessError: A process is lost, has failed, or is at another place.
 
     Example:
         >>> gather({"rows": 3})
@@ -140,7 +141,40 @@ def gather(value: Any) -> list[Any]:
     """
     if count() == 1:
         return [value]
-    return _values(_send({"value": value}))
+    return _values(_send({"at": at, "value": value}))
+
+
+def on_main(act: Callable[[], Any], at: str) -> None:
+    """Has process 0 do something for all, which the others wait for.
+
+    Args:
+        act: What is to be done, such as writing a file.
+        at: The place of the program, as of ``gather``.
+
+    Raises:
+        SaveError: In the others, where process 0 has raised an ``OSError``.
+        ProcessError: Where it has raised something else.
+
+    Example:
+        >>> on_main(lambda: print("written"), "save")
+        written
+    """
+    gather(None, at)  # nobody looks at the file system any more
+    failure: Exception | None = None
+    if is_main():
+        try:
+            act()
+        except Exception as error:
+            failure = error
+    told = None
+    if failure is not None:
+        told = [isinstance(failure, OSError), f"{type(failure).__name__}: {failure}"]
+    told = gather(told, at)[0]
+    if failure is not None:
+        raise failure
+    if told is not None:
+        kind = SaveError if told[0] else ProcessError
+        raise kind(at, "process 0 failed, which does so for all", {"there": told[1]})
 
 
 def broadcast(value: Any) -> Any:
@@ -182,15 +216,7 @@ def barrier(name: str) -> None:
     Raises:
         ProcessError: A process is lost, or is at another place.
     """
-    if count() == 1:
-        return
-    names = gather(name)
-    if len(set(names)) > 1:
-        raise ProcessError(
-            "barrier",
-            "the processes are at different places of the program",
-            {f"process {number}": name for number, name in enumerate(names)},
-        )
+    gather(None, name)
 
 
 def tell_failure(error: BaseException, timeout: float = 30.0) -> None:
@@ -481,6 +507,14 @@ def _values(messages: list[dict[str, Any]]) -> list[Any]:
                 hint="All processes must run the same program: the same fits, "
                 "evaluations, predictions and saves.",
             )
+    if len({message["at"] for message in messages}) > 1:
+        raise ProcessError(
+            "distribution",
+            "the processes are at different places of the program",
+            {f"process {i}": message["at"] for i, message in enumerate(messages)},
+            hint="All of them must call the same: what uses a model that spans "
+            "processes must not stand behind `if` for one of them.",
+        )
     return [message["value"] for message in messages]
 
 
@@ -607,10 +641,26 @@ class _Watch:
     def _end(self, error: ProcessError) -> None:
         self.error = error
         self.found.set()
-        if self._over.wait(_GRACE) or self.told:
-            return
-        print(f"exburn.errors.ProcessError: {error}", file=sys.stderr, flush=True)
-        os._exit(_LOST)
+        end = time.monotonic() + _GRACE
+        while not self.told and time.monotonic() < end:
+            time.sleep(_LOOK_EVERY / 4)
+        if not self.told:
+            print(f"exburn.errors.ProcessError: {error}", file=sys.stderr, flush=True)
+            os._exit(_LOST)
+        # Python waits for threads before it ends, such as one that writes a checkpoint.
+        while not _is_ending():
+            time.sleep(_LOOK_EVERY)
+        if not self._over.wait(_FAREWELL):
+            sys.stdout.flush()
+            os._exit(_LOST)
+
+
+def _is_ending() -> bool:
+    """Whether the program is over, and Python waits for its threads."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame is None or frame.f_code.co_filename == threading.__file__
 
 
 _watch: _Watch | None = None

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from exburn.saving.checkpoint.writers import Writers
+
+_ALONE = Writers()
 WEIGHTS = ("state/params/", "state/frozen/", "state/others/")  # beginnings of names
 
 Specs = dict[str, list[Any]]
 _MERGED = "manifest.ocdbt"  # names the chunks of every array
 
 
-def describe(arrays: Mapping[str, np.ndarray]) -> Specs:
+def describe(arrays: Mapping[str, Any]) -> Specs:
     """``{name: [dtype, shape]}``, what ``read_arrays`` has to be told."""
     return {name: [a.dtype.name, list(a.shape)] for name, a in arrays.items()}
 
@@ -33,20 +36,32 @@ def weights_of(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_arrays(
+    folder: Path, arrays: Mapping[str, Any], writers: Writers = _ALONE, turn: str = ""
+) -> None:
     """Writes the arrays; the folder must not exist.
+
+    Args:
+        folder: Where to.
+        arrays: Arrays by name. Several processes write those of JAX that span them,
+            each what is on its own devices, and the first one all others.
+        writers: The processes that write.
+        turn: A name that all of them use once.
 
     Raises:
         OSError: The disk refused; Orbax raises errors of other classes, too.
     """
     # Trained weights hardly compress (8 % with zstd), and it takes six times as long.
-    handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, use_compression=False)
+    options = {"multiprocessing_options": writers.options(turn)}
     full = {name: array for name, array in arrays.items() if array.size}
-    with _orbax().Checkpointer(handler) as checkpointer:
+    handler = _orbax().PyTreeCheckpointHandler(
+        use_zarr3=True, use_compression=False, **options
+    )
+    with _orbax().Checkpointer(handler, **options) as checkpointer:
         checkpointer.save(folder.resolve(), args=_orbax().args.PyTreeSave(full))
     # Orbax looks with glob() for what it has to merge into this file. If the disk does
     # not let the folder be listed, it finds nothing, merges nothing, and is content.
-    if full and not (folder / _MERGED).is_file():
+    if writers.leads and full and not (folder / _MERGED).is_file():
         raise OSError(f"{_MERGED} is missing from what Orbax wrote")
 
 
@@ -70,8 +85,9 @@ def read_arrays(folder: Path, specs: Specs) -> dict[str, np.ndarray]:
         name: _orbax().RestoreArgs(restore_type=np.ndarray, dtype=spec.dtype)
         for name, spec in wanted.items()
     }
-    handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True)
-    with _orbax().Checkpointer(handler) as checkpointer:
+    options = {"multiprocessing_options": _ALONE.options()}
+    handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, **options)
+    with _orbax().Checkpointer(handler, **options) as checkpointer:
         found = checkpointer.restore(
             folder.resolve(),
             args=_orbax().args.PyTreeRestore(item=wanted, restore_args=arguments),
@@ -85,6 +101,12 @@ def read_arrays(folder: Path, specs: Specs) -> dict[str, np.ndarray]:
             )
         arrays[name] = array
     return arrays
+
+
+def own_files(folder: Path, index: int) -> list[Path]:
+    """The files of a checkpoint's arrays that a process has written by itself."""
+    own = folder / f"ocdbt.process_{index}"
+    return [path for path in own.rglob("*") if path.is_file()]
 
 
 def _dtype(name: str) -> np.dtype:

@@ -19,18 +19,26 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import CheckpointError, CheckpointWarning, warn
-from exburn.saving.checkpoint.arrays import describe, read_arrays, write_arrays
+from exburn.runtime.sharding import processes
+from exburn.saving.checkpoint.arrays import (
+    describe,
+    own_files,
+    read_arrays,
+    write_arrays,
+)
 from exburn.saving.checkpoint.manifest import (
     MANIFEST,
+    digest_files,
     read_manifest,
     sync_folder,
     verify_files,
     write_manifest,
 )
+from exburn.saving.checkpoint.writers import Writers
 
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
 _UNFINISHED, _DELETED = ".unfinished-", ".deleted-"
-_ARRAYS, _RUN = "arrays", "run.json"
+_ARRAYS, _RUN, _DIGESTS = "arrays", "run.json", "digests-"
 _PATIENCE = 5.0  # seconds to wait for another process to let go of the folder
 
 
@@ -92,7 +100,9 @@ class CheckpointDirectory:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(os.path.abspath(os.path.expanduser(path)))
+        self.writers = Writers()
         self._lock: int | None = None
+        self._turn = 0  # of what several processes write
 
     # ------------------------------------------------------------------ reading
     def checkpoints(self) -> list[Checkpoint]:
@@ -172,10 +182,18 @@ class CheckpointDirectory:
         """Makes the folder, takes it for this process, and removes what was left.
 
         Raises:
-            CheckpointError: Another process writes into it.
+            CheckpointError: Another process writes into it, or this one cannot.
         """
-        if self._lock is not None:
+        if self._lock is not None or not self.writers.leads:
             return self
+        if self.writers.count == 1 and not processes.is_main():
+            raise CheckpointError(
+                "checkpoint",
+                "of several processes only the first one can write alone",
+                {"this process": processes.index(), "folder": self.path},
+                hint="Orbax has process 0 write what no mesh divides. A file takes a "
+                'model of any process: ModelCheckpoint("model.exburn").',
+            )
         with self._asking("cannot be opened"):
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = self._lock_folder()
@@ -226,7 +244,7 @@ class CheckpointDirectory:
 
     def write(
         self,
-        arrays: Mapping[str, np.ndarray],
+        arrays: Mapping[str, Any],
         run: Mapping[str, Any],
         *,
         step: int,
@@ -239,7 +257,7 @@ class CheckpointDirectory:
 
         Args:
             arrays: Arrays by name.
-            run: JSON values.
+            run: JSON values. Of several ``writers`` the first one's count.
             step, epoch, batch, score, run_id: See ``Checkpoint``.
 
         Raises:
@@ -247,7 +265,10 @@ class CheckpointDirectory:
                 other checkpoint is as it was.
         """
         self.open()
-        temporary = self.path / f"{_UNFINISHED}{uuid.uuid4().hex[:12]}"
+        self._turn += 1
+        # Several processes must think of the same name.
+        own = uuid.uuid4().hex[:12] if self.writers.count == 1 else run_id[:12]
+        temporary = self.path / f"{_UNFINISHED}{own}-{step}-{self._turn}"
         facts = {
             "step": step,
             "epoch": epoch,
@@ -257,20 +278,52 @@ class CheckpointDirectory:
         }
         try:
             with self._asking("did not take a checkpoint"):
-                temporary.mkdir()
-                write_arrays(temporary / _ARRAYS, arrays)
-                text = json.dumps({**run, "arrays": describe(arrays)})
-                (temporary / _RUN).write_text(text, encoding="utf-8")
-                write_manifest(temporary, facts)
+                self._write_arrays(temporary, arrays)
                 serial = max(map(_serial, self._folders()), default=0) + 1
                 folder = self.path / f"{serial:06d}-step-{step}"
-                os.rename(temporary, folder)
-                sync_folder(self.path)
+                with self._part(temporary, "whole"):
+                    if self.writers.leads:
+                        text = json.dumps({**run, "arrays": describe(arrays)})
+                        (temporary / _RUN).write_text(text, encoding="utf-8")
+                        write_manifest(temporary, facts, self._collect(temporary))
+                        os.rename(temporary, folder)
+                        sync_folder(self.path)
         except BaseException:
-            with contextlib.suppress(OSError):  # else it is removed at the next opening
-                _remove_for_good(temporary)
+            if self.writers.leads:
+                with contextlib.suppress(OSError):  # else at the next opening
+                    _remove_for_good(temporary)
             raise
         return Checkpoint(folder, serial, step, epoch, batch, score, run_id)
+
+    def _write_arrays(self, folder: Path, arrays: Mapping[str, Any]) -> None:
+        """Makes the folder, with the arrays; each process notes what it has written."""
+        writers = self.writers
+        with self._part(folder, "made"):
+            if writers.leads:
+                _remove(folder)  # of a run that was killed here, and resumed
+                folder.mkdir()
+        with self._part(folder, "written"):
+            write_arrays(folder / _ARRAYS, arrays, writers, str(folder))
+            if not writers.leads:
+                own = own_files(folder / _ARRAYS, writers.index)
+                noted = json.dumps(digest_files(folder, own))
+                for path in {parent for file in own for parent in file.parents}:
+                    if folder in path.parents:
+                        sync_folder(path)
+                (folder / f"{_DIGESTS}{writers.index}").write_text(noted)
+
+    def _part(self, folder: Path, name: str) -> contextlib.AbstractContextManager[None]:
+        failures = folder.with_name(f"{folder.name}-not-{name}")
+        return self.writers.part(f"{folder} {name}", failures)
+
+    def _collect(self, folder: Path) -> dict[str, list[Any]]:
+        """The digests that the other processes have noted."""
+        known: dict[str, list[Any]] = {}
+        for number in range(1, self.writers.count):
+            path = folder / f"{_DIGESTS}{number}"
+            known |= json.loads(path.read_text())
+            path.unlink()
+        return known
 
     def prune(
         self,
@@ -288,6 +341,8 @@ class CheckpointDirectory:
             run_id: Only checkpoints of this run can be the best.
             damaged: Folders that do not count; they are deleted first.
         """
+        if not self.writers.leads:
+            return
         self.open()
         listed = [c for c in self.checkpoints() if c.path not in damaged]
         stay = {c.path for c in listed[-keep:]} if keep else set()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,28 @@ _FORMAT = "exburn-checkpoint-1"
 _LARGEST = 16 << 20  # bytes of a manifest; a real one has a few thousand
 
 
-def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
+def digest_files(folder: Path, paths: Iterable[Path]) -> dict[str, list[Any]]:
+    """Brings files of a folder to disk; their sizes and digests by name."""
+    files = {}
+    for path in paths:
+        digest = _digest(path, sync=True)
+        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, digest]
+    return files
+
+
+def write_manifest(
+    folder: Path, facts: Mapping[str, Any], known: Mapping[str, list[Any]] | None = None
+) -> None:
     """Writes the manifest of everything in the folder, and brings all of it to disk.
 
     Args:
         folder: The checkpoint, complete but for its manifest.
         facts: JSON values that a listing shows.
+        known: Files that other processes have brought to disk, as of ``digest_files``.
     """
-    files = {}
-    for path in _files(folder):
-        digest = _digest(path, sync=True)
-        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, digest]
+    files = dict(known or {})
+    new = (p for p in _files(folder) if p.relative_to(folder).as_posix() not in files)
+    files |= digest_files(folder, new)
     for parent, _, _ in os.walk(folder, onerror=_raise):
         sync_folder(parent)
     body = {"format": _FORMAT, **facts, "files": files}

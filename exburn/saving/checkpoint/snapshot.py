@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from exburn.runtime.sharding.arrays import spans_processes
 
 
 class Snapshot:
@@ -23,7 +26,12 @@ class Snapshot:
     def take(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Copies, valid until the next call."""
         copies: dict[str, Any] = {}
+        spanning = {n: a for n, a in arrays.items() if spans_processes(a)}
+        if spanning:
+            copies = _copy(spanning)
         for name, array in arrays.items():
+            if name in spanning:
+                continue
             if not isinstance(array, jax.Array):
                 copies[name] = array
             elif _on_host(array):
@@ -38,6 +46,11 @@ class Snapshot:
         if buffer is None or (buffer.shape, buffer.dtype) != (array.shape, array.dtype):
             buffer = self._buffers[name] = np.empty(array.shape, array.dtype)
         return buffer
+
+
+@jax.jit
+def _copy(arrays: dict[str, Any]) -> dict[str, Any]:
+    return jax.tree.map(jnp.copy, arrays)
 
 
 def _on_host(array: Any) -> bool:

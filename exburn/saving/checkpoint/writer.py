@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +13,12 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning, warn
+from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.arrays import spans_processes
 from exburn.saving.checkpoint.directory import CheckpointDirectory
+from exburn.saving.checkpoint.writers import Writers, all_processes
+
+_GLANCE = 0.2  # seconds between two looks at whether all processes are there
 
 
 class CheckpointWriter:
@@ -84,7 +90,7 @@ class CheckpointWriter:
         self.wait()
 
         def write() -> None:
-            host = {name: np.asarray(array) for name, array in arrays.items()}
+            host = {name: _to_host(array) for name, array in arrays.items()}
             self.directory.write(host, run, **place)
             self.directory.prune(
                 self.keep,
@@ -110,13 +116,22 @@ class CheckpointWriter:
     def wait(self) -> None:
         """Returns when nothing is being written; tells the error of what was."""
         job, self._job = self._job, None
-        if job is not None:
-            self._run_guarded(job.result)
+        if job is None:
+            return
+        if self.directory.writers.count > 1:  # it may wait for one that is lost
+            while not concurrent.futures.wait([job], _GLANCE).done:
+                processes.check_alive()
+        self._run_guarded(job.result)
 
     def remove(self) -> None:
         """Deletes all checkpoints, and the folder."""
         self.wait()
-        self._run_guarded(self.directory.remove)
+        if self.directory.writers.leads:
+            self._run_guarded(self.directory.remove)
+
+    def write_together(self, together: bool) -> None:
+        """Says whether all processes of a run write its checkpoints."""
+        self.directory.writers = all_processes() if together else Writers()
 
     def close(self) -> None:
         """Waits, and lets go of the folder."""
@@ -125,7 +140,7 @@ class CheckpointWriter:
         finally:
             pool, self._pool = self._pool, None
             if pool is not None:
-                pool.shutdown()
+                pool.shutdown(wait=not processes.is_broken())
             self.directory.close()
 
     def _run_guarded(self, call: Callable[[], object]) -> None:
@@ -135,3 +150,8 @@ class CheckpointWriter:
             if self.on_error == "raise":
                 raise
             warn(f"{error}\nThe training goes on.", CheckpointWarning)
+
+
+def _to_host(array: Any) -> Any:
+    """The array in host memory, unless it spans processes."""
+    return array if spans_processes(array) else np.asarray(array)

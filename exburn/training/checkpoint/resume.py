@@ -11,6 +11,7 @@ from exburn.callbacks.contract import CallbackList
 from exburn.errors import ArgumentError, CheckpointError, warn
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import assign
+from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import Checkpoint, Saved, saved_at
 from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.checkpoint.values import decode, equal
@@ -175,17 +176,28 @@ class Resume:
             )
 
 
-def find(resume: Any, callbacks: CallbackList) -> Resume | None:
+def find(resume: Any, callbacks: CallbackList, together: bool = False) -> Resume | None:
     """The run to take up: as ``fit`` was told, or as a callback wants it.
 
     Args:
         resume: ``"auto"``, a folder of checkpoints, one checkpoint, or ``None``.
         callbacks: Those of this run.
+        together: Whether several processes take it up: the one that process 0 finds.
 
     Raises:
         ArgumentError: ``"auto"`` without a callback that saves whole states.
         CheckpointError: Nothing there, or nothing intact.
     """
+    if not together:
+        return _find(resume, callbacks)
+    found = _find(resume, callbacks) if processes.is_main() else None
+    where = processes.broadcast(None if found is None else str(found.where))
+    if found is None and where is not None:
+        found = Resume(_at(where))
+    return found
+
+
+def _find(resume: Any, callbacks: CallbackList) -> Resume | None:
     recorders = [
         c
         for c in callbacks.callbacks

@@ -91,10 +91,11 @@ class Checkpointing:
     ):
         self.trainer, self.callbacks, self.owner = trainer, callbacks, owner
         self.feed, self.held = feed, held
-        self.run_id = uuid.uuid4().hex if resume is None else resume.run_id
+        run_id = uuid.uuid4().hex if resume is None else resume.run_id
         self.active = callbacks.listens("on_checkpoint")
         self.termination = Termination(self.active)
         self.agreement = Agreement(trainer.holder, owner, "fit", self.termination)
+        self.run_id = self.agreement.first(run_id)
         self._before: int = (
             trainer.holder.step
         )  # batches before this fit, or this epoch
@@ -229,9 +230,8 @@ def unflatten(like: TrainState, arrays: Mapping[str, np.ndarray]) -> TrainState:
             placed.append(leaf)
             continue
         name = _name(path)
-        value = jax.device_put(arrays[name])
-        if is_bound(leaf):
-            value = put(arrays[name], leaf.sharding)
+        found, bound = arrays[name], is_bound(leaf)
+        value = put(found, leaf.sharding) if bound else jax.device_put(found)
         if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             impl = jax.random.key_impl(leaf)
             value = jax.random.wrap_key_data(value, impl=impl)

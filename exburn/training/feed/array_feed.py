@@ -83,12 +83,14 @@ class ArrayFeed:
         self.reason, self._passed = reason, earlier if shuffle else -first
         self.group, self.joined = group, joined
         self.size, self._rows_of_one = dataset.size, batch_size // joined
-        full = min(batch_size, self.size)
+        own = self._placement.own_data  # then sizes are those of all processes
+        full = batch_size if own else min(batch_size, self.size)
         self.batch_size = full
         if few_shapes and not exact_rows:
             self.batch_size = min(batch_size, power_of_two(full))
         self.steps = math.ceil(self.size / self.batch_size)
-        self.steps = min(self.steps, steps) if steps is not None else self.steps
+        if steps is not None:
+            self.steps = steps if own else min(self.steps, steps)
         covered = min(self.steps * self.batch_size, self.size)
         self.samples = covered
         rest = covered - (self.steps - 1) * self.batch_size
@@ -113,7 +115,7 @@ class ArrayFeed:
         if not exact_rows:
             self._width = self._placement.width(self.batch_size)
         self.counted = padded or short or many or self._width > self.batch_size
-        self.padded = padded or many
+        self.counted, self.padded = self.counted or own, padded or many or own
         self._whole = whole
         self._device: Any = None
         self.waiting: Callable[[], None] = lambda: None
@@ -121,6 +123,11 @@ class ArrayFeed:
         self._ahead: tuple[tuple, Prefetch] | None = None
         self._drawn: tuple[int, int, np.ndarray] | None = None
         self._checked = dataset.check is None
+
+    @property
+    def own_data(self) -> bool:
+        """Whether the rows are this process' own, of several that train together."""
+        return self._placement.own_data
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -278,6 +285,8 @@ class ArrayFeed:
             padded = self.padded and grouped == (self.group > 1)
             count = (count, count > 0) if padded else (count,)
             batches = -(-len(part) // self._rows_of_one)
+            if self._placement.own_data:  # which may be fewer than those of others
+                batches = steps
             real = None
             if width > b:  # they do not follow one another
                 block = np.pad(block, ((0, 0), (0, width - b)), "edge")
@@ -297,7 +306,7 @@ class ArrayFeed:
             self._device = self._placement.send_whole(tree)
         for block in self._blocks(rows, phase, begin):
             index, count, steps, samples, grouped, real = block
-            count = _send_count(count)
+            count = self._send_count(count, index.shape[1])
             yield Chunk(self._device, index, count, steps, samples, grouped, real)
 
     def _copy_rows(self, _: str, leaf: Any) -> Any:
@@ -324,15 +333,19 @@ class ArrayFeed:
         blocks = self._blocks(rows, phase, begin)
         with self._gatherer.reusing() as reuse:
             for index, count, steps, samples, grouped, real in blocks:
+                shape, width = index.shape, index.shape[1]
+                index = index[:, self._placement.columns(width)]
                 flat = index.reshape(-1)
                 straight = ordered and samples == len(flat)
+                straight = straight and index.shape == shape
                 straight = straight and flat[-1] - flat[0] == samples - 1
                 straight = straight and real is None
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
-                shape, count = index.shape, _send_count(count)
+                shape, count = index.shape, self._send_count(count, width)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
-                if send:
-                    data = self._placement.send(data)
+                if send or self._placement.spans_processes:
+                    data = self._placement.send_columns(data, width)
+                if send and not self._placement.own_data:
                     count = self._placement.send_whole(count)
                 self._check(host)  # while they are on their way
                 yield Chunk(data, None, count, steps, samples, grouped, real)
@@ -340,6 +353,14 @@ class ArrayFeed:
                     reuse(host, data)
                 del host, data  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size
+
+    def _send_count(self, count: Any, rows: int) -> Any:
+        """Counts of few steps, which are the same for each epoch, are sent once."""
+        if self._placement.own_data:
+            return self._placement.send_counts(count, rows)
+        if count is None or len(count[0]) > _FEW:
+            return count
+        return tuple(device_constant(tuple(v.tolist()), v.dtype) for v in count)
 
 
 def row_order(
@@ -368,10 +389,3 @@ def row_order(
         rest = np.arange(rows // batch_size * batch_size, rows)
         return np.concatenate([order, rest]).astype(np.int32)
     return rng.permutation(rows).astype(np.int32)
-
-
-def _send_count(count: Any) -> Any:
-    """Counts of few steps, which are the same ones for each epoch, are sent once."""
-    if count is None or len(count[0]) > _FEW:
-        return count
-    return tuple(device_constant(tuple(v.tolist()), v.dtype) for v in count)

@@ -20,7 +20,8 @@ class Chunk:
         index: Resident: row numbers ``[k, batch]``; else ``None``.
         count: ``None`` if every step is full; else ``(rows,)``, the real rows of each
             step ``[k]``; or ``(rows, active)`` where a step may hold none, with
-            ``active`` telling which do.
+            ``active`` telling which do. Where processes have rows of their own, both
+            are told of each part of the batch: ``[k, parts]``.
         steps: Steps that are not only padding; batches, where they are joined.
         samples: Real rows.
         grouped: Whether the steps are whole groups of accumulated gradients.

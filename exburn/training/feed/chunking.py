@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from exburn.data import ArrayDataset, StreamDataset
+from exburn.errors import DataError, warn
 from exburn.module.building import spec_like
 from exburn.runtime.sharding import processes
 from exburn.runtime.transfer import device_constant
@@ -71,6 +72,11 @@ def make_feed(
         if not fixed:
             known = steps if steps is not None else dataset.batches
             longest = min(longest, loader_steps(known))
+        if prepared.holder.placement.own_data:
+            known = steps if steps is not None else dataset.batches
+            steps = agree_steps(known, training, exact, "batches")
+            if steps is None:  # whoever is the first to have none ends the epoch
+                longest, fixed = 1, True
         longest, group = _group_steps(prepared, longest, allowed, plan)
         return StreamFeed(
             dataset,
@@ -83,12 +89,17 @@ def make_feed(
             fixed=fixed,
             placement=prepared.holder.placement,
         )
+    placement = prepared.holder.placement
     rows = min(batch_size, dataset.size)
     joined = 1
-    if use is not None and most is None and steps is None:
+    if placement.own_data:
+        rows, resident = batch_size, False
+        known = dataset.size // rows if exact else -(-dataset.size // rows)
+        known = known if steps is None else min(known, steps)
+        steps = agree_steps(known, training, exact, "rows")
+    elif use is not None and most is None and steps is None:
         joined = merged_batches(prepared, dataset, rows, use)
-    rows = min(joined * batch_size, dataset.size)
-    placement = prepared.holder.placement
+    rows = rows if placement.own_data else min(joined * batch_size, dataset.size)
     resident, reason = _place(dataset, resident, reused, placement)
     x = jax.tree.map(
         lambda v: jax.ShapeDtypeStruct((rows, *v.shape[1:]), v.dtype), dataset.tree[0]
@@ -120,6 +131,8 @@ def _place(
     dataset: ArrayDataset, asked: bool | None, reused: bool, placement: OneDevice
 ) -> tuple[bool, str]:
     """Whether the arrays are to stay on the device, and why."""
+    if placement.own_data:
+        return False, "each process has rows of its own"
     if asked is not None:
         return asked, f"resident={asked} was given"
     if not reused:
@@ -180,13 +193,51 @@ def phase_of(prepared: Preparer, group: int, done: int) -> int:
     return 0 if sums is None else (int(sums["batches"]) - done) % group
 
 
-def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
+def agree_steps(
+    known: int | None, training: bool, exact: bool, what: str
+) -> int | None:
+    """Steps of an epoch of data that each process has for itself.
+
+    Those of training are the fewest of a process, and the others go on where they
+    stopped. An evaluation goes through all rows: where a process has none left, its
+    part of a step is empty.
+
+    Args:
+        known: Steps of this process; ``None`` if that is not known.
+        training: Whether there are updates.
+        exact: Whether a step may have no empty rows.
+        what: What the processes have, for the warning.
+    """
+    told = processes.gather(known, "own data")
+    if None in told:
+        return None
+    fewest, most = min(told), max(told)
+    if not fewest:
+        raise DataError(
+            "fit" if training else "evaluate",
+            f"process {told.index(0)} has no whole batch of {what}",
+            {"steps of each process": told},
+        )
+    steps = fewest if training or exact else most
+    if most > steps and processes.is_main():
+        warn(
+            f"an epoch has {steps} steps, for which process {told.index(fewest)} has "
+            f"{what}; others have up to {most}, and "
+            + ("go on with them in the next one." if training else "leave them out.")
+        )
+    return steps
+
+
+def single_chunk(
+    batch: tuple, rows: int, *, exact: bool, placement: OneDevice | None = None
+) -> Chunk:
     """A batch as a chunk of one step, filled up to some number of rows.
 
     Args:
         batch: ``(x, y, sample_weight)``.
         rows: As many as it has, or more.
         exact: Whether the program takes all of them for real ones.
+        placement: Where arrays lie; on one device by default.
     """
     size = jax.tree.leaves(batch)[0].shape[0]
     if rows != size:
@@ -194,4 +245,7 @@ def single_chunk(batch: tuple, rows: int, *, exact: bool) -> Chunk:
             batch = gatherer.take(batch, np.minimum(np.arange(rows), size - 1))
     # The program's call sends them: that costs less than ``jax.device_put``.
     data = jax.tree.map(lambda v: v.reshape(1, *v.shape), batch)
-    return Chunk(data, None, None if exact else (device_constant((size,)),), 1, size)
+    count: Any = None if exact else (device_constant((size,)),)
+    if placement is not None and placement.own_data:
+        count = placement.send_counts(count, rows)
+    return Chunk(data, None, count, 1, size)

@@ -92,6 +92,11 @@ class StreamFeed:
         self._position = self._begun = (0, 0)
 
     @property
+    def own_data(self) -> bool:
+        """Whether the batches are this process' own, of several that train together."""
+        return self._placement.own_data
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What the batches of an epoch depend on, as far as it is known."""
         return {"batch_size": self.batch_size, "steps": self.steps}
@@ -317,19 +322,19 @@ class StreamFeed:
     def _chunk(self, made: ChunkBuilder, steps: int) -> Chunk:
         counts, length = made.counts[:steps], made.length
         self.longest = max(self.longest, length)
-        count = None if self.exact_rows else self._count(counts, length)
+        count = None if self.exact_rows else self._count(counts, length, made.rows)
         grouped, samples = self.group > 1 and length > 1, sum(counts)
         return Chunk(made.result(), None, count, steps, samples, grouped, counts)
 
-    def _count(self, counts: list[int], length: int) -> tuple:
+    def _count(self, counts: list[int], length: int, width: int) -> tuple:
         """On the device; most chunks have the one of the chunk before."""
-        if self._last_count[0] != (counts, length):
+        if self._last_count[0] != (counts, length, width):
             rows = np.zeros(length, np.int32)
             rows[: len(counts)] = counts
             padded = self._padded or length > len(counts)
             counts_of = (rows, rows > 0) if padded else (rows,)
-            count = self._placement.send_whole(counts_of)
-            self._last_count = (counts, length), count
+            count = self._placement.send_counts(counts_of, width)
+            self._last_count = (counts, length, width), count
         return self._last_count[1]
 
 
