@@ -90,11 +90,11 @@ WIDE = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
 @on_devices
 def test_a_plan_of_a_mesh_is_of_each_device(kind):
     model = wide()
-    one = model.plan(64, largest=False)
+    one = model.plan(4096, largest=False)
     layout = distribution.tensor_parallel(model) if kind == "model" else None
     mesh = MESH if kind == "model" else kind
     mesh = distribution.FSDP(min_size=1) if kind == "fsdp" else mesh
-    plan = model.plan(64, largest=False, mesh=mesh, layout=layout, rate=1e9)
+    plan = model.plan(4096, largest=False, mesh=mesh, layout=layout, rate=1e9)
     assert model.trace_counts == {} and model._run.value.distribution is None
     assert one.mesh is None and one.step_time is None and plan.flops == one.flops
     parts = 2 if kind == "model" else 8
@@ -111,12 +111,12 @@ def test_a_plan_of_a_mesh_is_of_each_device(kind):
     assert "bytes of each" in said and "all-reduce" in said and "latency" in said
     # What is compiled in is planned without being asked for, and is what then runs.
     ours = wide(mesh=mesh, layout=layout)
-    again = ours.plan(64, largest=False, rate=1e9)
+    again = ours.plan(4096, largest=False, rate=1e9)
     assert (again.state_bytes, again.peak_bytes) == (plan.state_bytes, plan.peak_bytes)
     ours.fit(WIDE, WIDE, 64, verbose=0)
     state = ours._run.value.trainer.preparer.initial_state()
     assert held_bytes(state.params) <= plan.state_bytes
-    assert ours.plan(64, largest=False, rate=1e9).peak_bytes == plan.peak_bytes
+    assert ours.plan(4096, largest=False, rate=1e9).peak_bytes == plan.peak_bytes
     summary = ours.sharding_summary()
     weights = summary.bytes_per_device + summary.optimizer_bytes
     assert 0 <= plan.state_bytes - weights < 64
