@@ -181,9 +181,9 @@ def _available_bytes(
 ) -> int:
     """Memory for a step on each device; what the model holds there is free for it."""
     held = trainer.holder.held_bytes
-    if distribution is None:
-        return free_bytes() + held(kind)
-    devices = tuple(distribution.mesh.local_devices)
+    devices = placement_for(distribution).local_devices
+    if not devices:
+        return free_bytes(devices) + held(kind)
     return free_bytes(devices) + min(held(kind, device) for device in devices)
 
 

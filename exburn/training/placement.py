@@ -294,17 +294,29 @@ class OnMesh(OneDevice):
             return loss
 
         def gathered(params: Any, *args: Any) -> Any:
-            layout, sharding = (
-                self.distribution.compute_spec,
-                self.distribution.sharding,
-            )
-            whole = {
-                n: self._constrain(v, sharding(layout(n, v.shape)))
-                for n, v in params.items()
-            }
-            return loss(whole, *args)
+            return loss({n: self._gather(n, v) for n, v in params.items()}, *args)
 
         return jax.checkpoint(gathered, policy=_is_kept)
+
+    def _gather(self, name: str, weight: Any) -> Any:
+        """A weight in a program, gathered; its gradient is divided as it is itself."""
+        divided = self.distribution.weight_sharding(name, weight.shape)
+        computed = self.distribution.compute_spec(name, weight.shape)
+        gathered = self.distribution.sharding(computed)
+        if divided.is_equivalent_to(gathered, weight.ndim):
+            return weight
+
+        def make_whole(weight: Any) -> Any:
+            # Without the first, XLA gathers in front of the barrier that keeps the
+            # passes apart, and so once for both.
+            return self._constrain(self._constrain(weight, divided), gathered)
+
+        gather = jax.custom_vjp(make_whole)
+        gather.defvjp(  # else the sum of its gradient were whole, and then cut
+            lambda weight: (make_whole(weight), None),
+            lambda _, slope: (self._constrain(slope, divided),),
+        )
+        return gather(weight)
 
     def _constrain(self, value: Any, sharding: Any) -> Any:
         if not isinstance(value, Tracer):  # operation by operation
@@ -364,7 +376,7 @@ class OnMesh(OneDevice):
 # it costs no arithmetic, and were it kept, all gathered weights would be.
 _MADE_AGAIN = frozenset(
     "sharding_constraint convert_element_type reshape transpose squeeze expand_dims "
-    "broadcast_in_dim copy copy_p slice concatenate".split()
+    "broadcast_in_dim copy copy_p slice split concatenate pad".split()
 )
 
 

@@ -118,6 +118,18 @@ def test_a_checkpoint_has_the_very_bytes_of_all_processes(tmp_path):
     assert len(found) == len(first["weights"])
     known = {np.float32(w).tobytes() for w in first["weights"]}
     assert {array.tobytes() for array in found} == known
+    script = """
+import zlib
+for mesh in (None, "data", "fsdp"):
+    model = make(mesh)
+    model.fit(x[:8], y[:8], verbose=0)
+    model.load_checkpoint(os.path.join(FOLDER, "runs"))
+    bits = [zlib.crc32(np.ascontiguousarray(w)) for w in model.get_weights()]
+    report(**{str(mesh): bits})
+"""
+    for devices in (2, 8):
+        [found] = run(BEGIN + script, folder=tmp_path, count=1, devices=devices)
+        assert all(bits == first["bits"] for bits in found.values()), devices
 
 
 def test_a_flipped_bit_in_the_part_of_one_process_is_refused(tmp_path):

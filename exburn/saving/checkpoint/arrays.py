@@ -65,8 +65,16 @@ def write_arrays(
         raise OSError(f"{_MERGED} is missing from what Orbax wrote")
 
 
-def read_arrays(folder: Path, specs: Specs) -> dict[str, np.ndarray]:
+def read_arrays(
+    folder: Path, specs: Specs, layouts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Reads the arrays with exactly these names, dtypes and shapes.
+
+    Args:
+        folder: Where they are; it may hold others.
+        specs: As of ``describe``.
+        layouts: Shardings by name, of arrays that are read onto devices: each process
+            reads the parts of its own.
 
     Raises:
         ValueError: The folder holds something else.
@@ -81,26 +89,37 @@ def read_arrays(folder: Path, specs: Specs) -> dict[str, np.ndarray]:
         for name, (dtype, _) in specs.items()
         if name not in empty
     }
+    layouts = {n: s for n, s in (layouts or {}).items() if n in wanted}
     arguments = {
         name: _orbax().RestoreArgs(restore_type=np.ndarray, dtype=spec.dtype)
         for name, spec in wanted.items()
-    }
-    options = {"multiprocessing_options": _ALONE.options()}
-    handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, **options)
-    with _orbax().Checkpointer(handler, **options) as checkpointer:
-        found = checkpointer.restore(
-            folder.resolve(),
-            args=_orbax().args.PyTreeRestore(item=wanted, restore_args=arguments),
+    } | {
+        name: _orbax().ArrayRestoreArgs(
+            sharding=sharding, global_shape=tuple(specs[name][1]), strict=True
         )
+        for name, sharding in layouts.items()
+    }
+    found = _restore(folder, wanted, arguments) if wanted else {}
     arrays = {}
     for name, (dtype, shape) in specs.items():
-        array = empty[name] if name in empty else np.asarray(found[name])
+        array = empty[name] if name in empty else found[name]
+        array = array if name in layouts else np.asarray(array)
         if array.dtype.name != dtype or list(array.shape) != shape:
             raise ValueError(
                 f"{name} is {array.dtype.name}{list(array.shape)}, not {dtype}{shape}"
             )
         arrays[name] = array
     return arrays
+
+
+def _restore(folder: Path, wanted: Any, arguments: Any) -> Any:
+    options = {"multiprocessing_options": _ALONE.options()}
+    handler = _orbax().PyTreeCheckpointHandler(use_zarr3=True, **options)
+    restored = _orbax().args.PyTreeRestore(
+        item=wanted, restore_args=arguments, partial_restore=True
+    )
+    with _orbax().Checkpointer(handler, **options) as checkpointer:
+        return checkpointer.restore(folder.resolve(), args=restored)
 
 
 def own_files(folder: Path, index: int) -> list[Path]:

@@ -21,6 +21,7 @@ import numpy as np
 from exburn.errors import CheckpointError, CheckpointWarning, warn
 from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint.arrays import (
+    Specs,
     describe,
     own_files,
     read_arrays,
@@ -67,11 +68,28 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds: arrays by name, and everything else as JSON values."""
+    """What a checkpoint holds: arrays by name, and everything else as JSON values.
+
+    Attributes:
+        left: Names, dtypes and shapes of arrays that were left on the disk.
+    """
 
     checkpoint: Checkpoint
     arrays: dict[str, np.ndarray]
     run: dict[str, Any]
+    left: Specs = dataclasses.field(default_factory=dict)
+
+    def read_left(self, layouts: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays that were left on the disk.
+
+        Args:
+            layouts: Shardings by name; arrays without one come as NumPy's.
+
+        Raises:
+            CheckpointError: They cannot be read.
+        """
+        with _reading(self.checkpoint.path):
+            return read_arrays(self.checkpoint.path / _ARRAYS, self.left, layouts)
 
 
 class CheckpointDirectory:
@@ -117,8 +135,14 @@ class CheckpointDirectory:
         """The listed checkpoint with the smallest (``"min"``) or largest score."""
         return _best(self.checkpoints(), mode)
 
-    def read(self, checkpoint: Checkpoint | str | os.PathLike[str]) -> Saved:
+    def read(
+        self, checkpoint: Checkpoint | str | os.PathLike[str], leave: str | None = None
+    ) -> Saved:
         """A checkpoint's contents, after every file was verified.
+
+        Args:
+            checkpoint: One of the folder's.
+            leave: Beginning of the names of arrays that are left on the disk.
 
         Raises:
             CheckpointError: It is damaged.
@@ -126,22 +150,25 @@ class CheckpointDirectory:
         folder = Path(getattr(checkpoint, "path", str(checkpoint)))
         manifest = read_manifest(folder)
         verify_files(folder, manifest)
-        try:
+        with _reading(folder):
             run = json.loads((folder / _RUN).read_bytes())
-            arrays = read_arrays(folder / _ARRAYS, run.pop("arrays"))
-        except Exception as error:  # whatever Orbax raises
-            raise CheckpointError(
-                "checkpoint",
-                f"{folder.name} cannot be read, although its files are intact",
-                {"folder": folder, "cause": f"{type(error).__name__}: {error}"},
-                hint="Was it written by a much newer version of orbax-checkpoint?",
-            ) from error
-        return Saved(_checkpoint(folder, manifest), arrays, run)
+            specs: Specs = run.pop("arrays")
+            left = {
+                name: spec
+                for name, spec in specs.items()
+                if leave is not None and name.startswith(leave)
+            }
+            now = {name: spec for name, spec in specs.items() if name not in left}
+            arrays = read_arrays(folder / _ARRAYS, now)
+        return Saved(_checkpoint(folder, manifest), arrays, run, left)
 
-    def latest(self) -> Saved | None:
+    def latest(self, leave: str | None = None) -> Saved | None:
         """The newest intact checkpoint; ``None`` if there has never been any.
 
         A damaged one is passed over with a ``CheckpointWarning``.
+
+        Args:
+            leave: As of ``read``.
 
         Raises:
             CheckpointError: There are checkpoints, but none is intact.
@@ -149,7 +176,7 @@ class CheckpointDirectory:
         folders = sorted(self._folders(), key=_serial, reverse=True)
         for number, folder in enumerate(folders):
             try:
-                return self.read(folder)
+                return self.read(folder, leave)
             except CheckpointError as error:
                 if number == len(folders) - 1:
                     raise CheckpointError(
@@ -380,8 +407,12 @@ class CheckpointDirectory:
             raise _folder_error(error, what, self.path) from error
 
 
-def saved_at(place: str | os.PathLike[str]) -> Saved | None:
+def saved_at(place: str | os.PathLike[str], leave: str | None = None) -> Saved | None:
     """What a checkpoint holds, or the newest intact one of a folder; ``None`` if none.
+
+    Args:
+        place: A checkpoint, or a folder of them.
+        leave: As of ``CheckpointDirectory.read``.
 
     Raises:
         CheckpointError: It is damaged, or there are some, but none is intact.
@@ -392,8 +423,21 @@ def saved_at(place: str | os.PathLike[str]) -> Saved | None:
     """
     path = Path(os.path.abspath(os.path.expanduser(place)))
     if (path / MANIFEST).exists():
-        return CheckpointDirectory(path.parent).read(path)
-    return CheckpointDirectory(path).latest()
+        return CheckpointDirectory(path.parent).read(path, leave)
+    return CheckpointDirectory(path).latest(leave)
+
+
+@contextlib.contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # whatever Orbax raises
+        raise CheckpointError(
+            "checkpoint",
+            f"{folder.name} cannot be read, although its files are intact",
+            {"folder": folder, "cause": f"{type(error).__name__}: {error}"},
+            hint="Was it written by a much newer version of orbax-checkpoint?",
+        ) from error
 
 
 def _folder_error(error: Exception, what: str, path: Path) -> CheckpointError:
@@ -412,6 +456,8 @@ def _let_go(descriptor: int) -> None:
 
 def _remove(path: Path) -> None:
     """Deletes a tree; a thread of Orbax' that failed may still be adding to it."""
+    if path.is_file():
+        path.unlink()
     for patience in (0.05, 0.2, 1.0, None):
         try:
             shutil.rmtree(path)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from exburn.callbacks import StateCheckpoint
 from exburn.callbacks.contract import CallbackList
 from exburn.errors import ArgumentError, CheckpointError, warn
@@ -15,11 +17,11 @@ from exburn.runtime.sharding import processes
 from exburn.saving.checkpoint import Checkpoint, Saved, saved_at
 from exburn.saving.checkpoint.arrays import weights_of
 from exburn.saving.checkpoint.values import decode, equal
-from exburn.training.checkpoint.run_points import flatten, unflatten
+from exburn.training.checkpoint.run_points import flatten, layouts_of, unflatten
 from exburn.training.feed.base import Feed, StreamFeed
 from exburn.training.state import TrainState
 
-_PARAMS = "state/params/"
+_STATE, _PARAMS = "state/", "state/params/"
 _PARTS = "ended stop plan logs callbacks data seed savers".split()
 
 
@@ -101,7 +103,9 @@ class Resume:
                 list of metrics.
             CallbackError: A callback of the saved run is missing.
         """
-        trained = {k.removeprefix(_PARAMS) for k in self.saved.arrays if _PARAMS in k}
+        saved = self.saved
+        names = [*saved.arrays, *saved.left]
+        trained = {k.removeprefix(_PARAMS) for k in names if _PARAMS in k}
         if trainer.preparer.freeze_as(
             trained
         ):  # a callback of the saved run may have done that
@@ -111,11 +115,18 @@ class Resume:
                 "frozen otherwise now: then start without resuming.",
             )
         target: TrainState = trainer.preparer.initial_state()
-        arrays = {k: v for k, v in self.saved.arrays.items() if k.startswith("state/")}
+        arrays: dict[str, Any] = {
+            k: v for k, v in saved.arrays.items() if k.startswith(_STATE)
+        } | {
+            name: jax.ShapeDtypeStruct(tuple(shape), jax.numpy.dtype(dtype))
+            for name, (dtype, shape) in saved.left.items()
+        }
         if not self.within:  # the next epoch begins with fresh totals
             totals = {k: v for k, v in flatten(target).items() if _is_total(k)}
             arrays = {k: v for k, v in arrays.items() if not _is_total(k)} | totals
         self._compare(flatten(target), arrays)
+        if saved.left:  # each process reads what its devices are to hold
+            arrays |= saved.read_left(layouts_of(target))
         state = unflatten(target, arrays)
         present = callbacks.state_dict()
         for name in self.saved.run["savers"]:  # what saves is up to the new run
@@ -190,14 +201,16 @@ def find(resume: Any, callbacks: CallbackList, together: bool = False) -> Resume
     """
     if not together:
         return _find(resume, callbacks)
-    found = _find(resume, callbacks) if processes.is_main() else None
+    found = _find(resume, callbacks, _STATE) if processes.is_main() else None
     where = processes.broadcast(None if found is None else str(found.where))
     if found is None and where is not None:
-        found = Resume(_at(where))
+        found = Resume(_at(where, leave=_STATE))
     return found
 
 
-def _find(resume: Any, callbacks: CallbackList) -> Resume | None:
+def _find(
+    resume: Any, callbacks: CallbackList, leave: str | None = None
+) -> Resume | None:
     recorders = [
         c
         for c in callbacks.callbacks
@@ -206,7 +219,7 @@ def _find(resume: Any, callbacks: CallbackList) -> Resume | None:
     if resume is None:
         recorders = [c for c in recorders if c.restores]
     elif resume != "auto":
-        return Resume(_at(resume))
+        return Resume(_at(resume, leave=leave))
     elif not recorders:
         raise ArgumentError(
             "fit",
@@ -221,7 +234,7 @@ def _find(resume: Any, callbacks: CallbackList) -> Resume | None:
     for recorder in sorted(recorders, key=lambda c: -steps[c]):
         assert recorder.writer is not None
         directory = recorder.writer.directory
-        saved = directory.latest()
+        saved = directory.latest(leave)
         if saved is not None:
             recorder.writer.damaged = directory.newer_than(saved.checkpoint)
             return Resume(saved)
@@ -250,13 +263,13 @@ def load_weights(model: Any, place: Any) -> None:
         assign(weight, found[name])
 
 
-def _at(place: Any, op: str = "fit") -> Saved:
+def _at(place: Any, op: str = "fit", leave: str | None = None) -> Saved:
     if not isinstance(place, str | os.PathLike):
         raise ArgumentError(
             op,
             f"a folder of checkpoints, or one of them, is needed, received {place!r}",
         )
-    saved = saved_at(place)
+    saved = saved_at(place, leave)
     if saved is None:
         raise CheckpointError(
             op,

@@ -204,6 +204,17 @@ def flatten(state: TrainState) -> dict[str, Any]:
     return {_name(p): _plain(leaf) for p, leaf in _leaves(state) if not _is_number(p)}
 
 
+def layouts_of(state: TrainState) -> dict[str, Any]:
+    """Layouts of the arrays of a state that devices divide, by their names."""
+    return {
+        _name(path): leaf.sharding
+        for path, leaf in _leaves(state)
+        if isinstance(leaf, jax.Array)
+        and not leaf.sharding.is_fully_replicated
+        and not jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    }
+
+
 def _leaves(state: TrainState) -> list[tuple[Any, Any]]:
     return jax.tree_util.tree_flatten_with_path(state)[0]
 

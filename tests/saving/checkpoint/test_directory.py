@@ -3,6 +3,8 @@
 import os
 import shutil
 
+import jax
+import numpy as np
 import pytest
 from tests.saving.checkpoint.folders import arrays, content, newest
 
@@ -44,6 +46,7 @@ def test_none_intact_is_an_error_and_none_at_all_is_none(copy, tmp_path):
 
 def test_hidden_leftovers_are_not_listed_and_go_at_the_next_opening(copy):
     shutil.copytree(newest(copy), copy / ".unfinished-abc")
+    (copy / ".unfinished-abc-not-written-1").write_text("OSError: of a process")
     newest(copy).rename(copy / ".deleted-000003-step-30")
     (copy / "notes.txt").write_text("mine")
     directory = CheckpointDirectory(copy)
@@ -92,3 +95,20 @@ def test_removing_takes_everything_but_what_is_not_ours(copy):
     (copy / "notes.txt").unlink()
     CheckpointDirectory(copy).remove()
     assert not copy.exists()
+
+
+def test_arrays_can_be_left_on_the_disk_and_read_onto_devices(tmp_path):
+    with CheckpointDirectory(tmp_path) as directory:
+        written = directory.write({**arrays(7), "none": np.zeros((0, 2))}, {}, step=1)
+    saved = directory.read(written, leave="")
+    assert not saved.arrays and saved.left["w"] == ["float32", [5, 3]]
+    saved = directory.read(written, leave="w")
+    assert sorted(saved.arrays) == ["b", "none"] and list(saved.left) == ["w"]
+    np.testing.assert_array_equal(saved.read_left({})["w"], arrays(7)["w"])
+    place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    found = saved.read_left({"w": place})["w"]
+    assert isinstance(found, jax.Array) and found.sharding == place
+    np.testing.assert_array_equal(found, arrays(7)["w"])
+    shutil.rmtree(written.path / "arrays")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        saved.read_left({})
