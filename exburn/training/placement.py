@@ -306,14 +306,14 @@ class OnMesh(OneDevice):
         if divided.is_equivalent_to(gathered, weight.ndim):
             return weight
 
-        def make_whole(weight: Any) -> Any:
+        def make_gathered(weight: Any) -> Any:
             # Without the first, XLA gathers in front of the barrier that keeps the
             # passes apart, and so once for both.
             return self._constrain(self._constrain(weight, divided), gathered)
 
-        gather = jax.custom_vjp(make_whole)
+        gather = jax.custom_vjp(make_gathered)
         gather.defvjp(  # else the sum of its gradient were whole, and then cut
-            lambda weight: (make_whole(weight), None),
+            lambda weight: (make_gathered(weight), None),
             lambda _, slope: (self._constrain(slope, divided),),
         )
         return gather(weight)
