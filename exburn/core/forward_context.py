@@ -20,6 +20,7 @@ from exburn.core.checks import check_integer
 from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
+from exburn.runtime.sharding.current import active
 from exburn.runtime.sharding.processes import shared_seed
 
 #: The name of the variable that a ``SeedGenerator`` has.
@@ -59,6 +60,7 @@ class Context:
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
+        layouts: The distribution in force, if it may lay out what layers return.
     """
 
     def __init__(self, *, training=False, key=None, row_mask=None, discovering=False):
@@ -73,6 +75,9 @@ class Context:
         self.losses: list[Any] = []
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
         self.shapes: dict[str, Any] | None = None
+        distribution = active()
+        given = distribution is not None and distribution.lays_out_results
+        self.layouts: Any = distribution if given else None
         self.captured: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []

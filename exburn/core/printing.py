@@ -44,6 +44,20 @@ def amount_text(number: float) -> str:
     return _scale(number, 1000, ("", " K", " M", " G", " T"))
 
 
+def time_text(seconds: float) -> str:
+    """A time for people.
+
+    Example:
+        >>> time_text(0.0123), time_text(90)
+        ('12.30 ms', '90.00 s')
+    """
+    unit, name = next(
+        (u for u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= u[0]),
+        (1e-9, "ns"),
+    )
+    return f"{seconds / unit:.2f} {name}"
+
+
 def _scale(number: float, base: int, units: tuple[str, ...]) -> str:
     """The number in the first unit in which it is below the base, or in the last."""
     if number < base:

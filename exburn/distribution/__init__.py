@@ -7,7 +7,7 @@ Example:
     DataParallel(DeviceMesh(batch=1))
 """
 
-from exburn.distribution import ray
+from exburn.distribution import ray, step_time
 from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
@@ -38,5 +38,6 @@ __all__ = [
     "list_devices",
     "ray",
     "set_distribution",
+    "step_time",
     "tensor_parallel",
 ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from exburn.core.printing import page_text, size_text
+from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.sharding.layouts import axis_names
 from exburn.runtime.sharding.strategies import Distribution
 
@@ -121,30 +120,19 @@ def weight_layouts(
     for path, value in weights:
         shape = tuple(value.shape)
         if distribution is None:
-            yield WeightLayout(
-                path, shape, (None,) * len(shape), _nbytes(value), "one device"
-            )
+            whole = (None,) * len(shape)
+            yield WeightLayout(path, shape, whole, held_bytes(value), "one device")
             continue
         sharding = distribution.weight_sharding(path, shape)
         rest = (None,) * (len(shape) - len(sharding.spec))
+        laid_out = jax.ShapeDtypeStruct(shape, value.dtype, sharding=sharding)
         yield WeightLayout(
             path,
             shape,
             (*sharding.spec, *rest),
-            _nbytes(value, sharding),
+            held_bytes(laid_out),
             distribution.rule_of(path, shape),
         )
-
-
-def held_bytes(tree: Any) -> int:
-    """Bytes that each device holds of arrays, or of specs with their layouts."""
-    return sum(_nbytes(v, v.sharding) for v in jax.tree.leaves(tree))
-
-
-def _nbytes(value: Any, sharding: Any = None) -> int:
-    shape = value.shape if sharding is None else sharding.shard_shape(value.shape)
-    size = getattr(value.dtype, "itemsize", None) or np.dtype(value.dtype).itemsize
-    return math.prod(shape) * size
 
 
 def _axis(axis: Any) -> str:

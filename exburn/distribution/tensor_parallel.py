@@ -192,17 +192,16 @@ class TensorParallelMap(LayoutMap):
                 new[rule] = layout.axes
         return new
 
-    def check_use(self, paths: Iterable[str]) -> None:
-        """Raises if a rule that was added by hand matches no weight.
+    def check_use(self, paths: Iterable[str], results: Iterable[str] = ()) -> None:
+        """Raises if a rule that was added by hand matches nothing.
 
         Those that were planned may have lost theirs, as by ``model.quantize``.
         """
-        paths = list(paths)
         own = LayoutMap()
         for rule, layout in self._rules.items():
             if not self._is_planned(rule):
                 own[rule] = layout.axes
-        own.check_use(paths)
+        own.check_use(paths, results)
 
     def reason_of(self, path: str) -> str | None:
         """Why a weight is divided, or is whole."""
@@ -249,6 +248,9 @@ class _Planner:
         for module in modules:
             if _is_product(module) and id(module) not in self._done:
                 self._divide_alone(module, rows)
+        for module in modules:
+            if id(module) not in self._done:
+                self._note_unknown(module)
 
     # ------------------------------------------------------------------ layers
     def _divide_attention(self, layer: ProjectedAttention) -> None:
@@ -261,6 +263,7 @@ class _Planner:
         if not (query and key and value and out):
             self.whole[self._paths[id(layer)]] = "attention whose weights are packed"
             return
+        self._note_bias(layer.attention_output)
         options, reasons = [whole], [f"by {heads} heads"]
         if key_heads != heads:
             options.append(query | (gate or {}) | out)
@@ -298,6 +301,12 @@ class _Planner:
         else:
             why = "no layer reads its outputs by rows" if columns else "packed weights"
             self.whole.setdefault(path, why)
+
+    def _note_unknown(self, module: Any) -> None:
+        path = self._paths[id(module)]
+        own = [f"{path}/{name}" if path else name for name, _ in children(module)]
+        if any(len(self._shapes.get(weight, ())) > 1 for weight in own):
+            self.whole[path] = f"no rule for {type(module).__name__}"
 
     # ------------------------------------------------------------------ pairs
     def _divide_graph(self, model: Any) -> None:
@@ -339,6 +348,7 @@ class _Planner:
         ):
             return
         self._done |= {id(layer) for layer in (*firsts, second)}
+        self._note_bias(second)
         names = ", ".join(layer.name for layer in firsts)
         self._add(
             [{k: v for part in columns for k, v in part.items()} | rows],
@@ -369,6 +379,11 @@ class _Planner:
         if getattr(layer, "_low_rank", None) is not None:
             axes[f"{path}/lora_a"] = 0
         return axes
+
+    def _note_bias(self, layer: Any) -> None:
+        bias = f"{self._paths[id(layer)]}/bias"
+        if bias in self._shapes:
+            self.whole[bias] = "added once, to the sum over devices"
 
     def _add(self, options: list[dict[str, int]], reasons: list[str]) -> None:
         paths = dict.fromkeys(path for option in options for path in option)

@@ -11,7 +11,7 @@ from jax.core import Tracer
 from exburn.errors import LayoutError
 from exburn.module.symbolic_tensor import Symbol
 from exburn.runtime.sharding.arrays import put
-from exburn.runtime.sharding.layouts import TensorLayout
+from exburn.runtime.sharding.layouts import TensorLayout, fits
 
 
 def distribute_tensor(tensor: Any, layout: Any) -> Any:
@@ -44,14 +44,12 @@ def distribute_tensor(tensor: Any, layout: Any) -> Any:
         raise LayoutError(
             "distribute_tensor", f"layout must be a TensorLayout, received {layout!r}"
         )
-    try:
-        sharding.shard_shape(np.shape(tensor))
-    except ValueError as error:
+    if not fits(sharding, np.shape(tensor)):
         raise LayoutError(
             "distribute_tensor",
             "the layout does not fit the array",
             {"shape": np.shape(tensor), "layout": getattr(layout, "axes", layout)},
-        ) from error
+        )
     if isinstance(tensor, Tracer):
         return jax.lax.with_sharding_constraint(tensor, sharding)
     return put(tensor, sharding)

@@ -97,7 +97,8 @@ def compile(
             optimizer, too; or sizes by axis names, ``{"data": 2, "model": 4}``, a
             ``DeviceMesh``, or a ``Distribution``. By default that of
             ``distribution.set_distribution``, if there is one.
-        layout: Rules for weights along the other axes: a ``LayoutMap``, or a dict.
+        layout: Rules for weights along the other axes: a ``LayoutMap``, or a dict;
+            ``distribution.tensor_parallel(model)`` has some ready.
         unroll: Steps compiled into one turn of a chunk's loop; ``"auto"`` chooses.
         join_batches: How many batches of arrays ``evaluate`` and ``predict`` run as
             one, where the results are the same; ``"auto"`` chooses, 1: never.

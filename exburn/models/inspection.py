@@ -19,6 +19,7 @@ from exburn.models.planning import (
 from exburn.models.preparing import output_names
 from exburn.models.quantizing import find_untrainable
 from exburn.module.building import require_built
+from exburn.runtime.sharding.strategies import make_distribution
 from exburn.training.overrides import overrides
 from exburn.training.trainer import Trainer
 
@@ -50,6 +51,10 @@ def plan(
     y: Any = None,
     *,
     largest: bool = True,
+    mesh: Any = None,
+    layout: Any = None,
+    link: Any = None,
+    rate: float | None = None,
 ) -> Plan:
     """What a step takes, by XLA's analysis of the compiled program; nothing runs.
 
@@ -57,26 +62,55 @@ def plan(
     weights in few bits, which do not train. What the allocator and libraries such
     as cuDNN need comes on top: spare a tenth.
 
+    On a mesh, that of ``compile`` or another one to be tried, bytes are those of each
+    device, and the plan tells what the step's time is made of: compute, bandwidth and
+    latency of what XLA has devices send each other, by ``distribution.step_time``.
+    XLA's programs for a CPU send more than those for GPUs: they sum all gradients on
+    every device where GPUs sum parts (``"fsdp"``).
+
     Args:
         batch_size: Rows of the step.
         x, y: Data whose shapes and dtypes are meant; by default those of the last
             ``fit``, or the model's own inputs.
         largest: Whether the largest batch that fits is looked for, which compiles
             two to five more programs.
+        mesh, layout: As for ``compile``; those of ``compile`` by default.
+        link: How devices reach each other: a ``distribution.step_time.Link``, its name
+            (``"nvlink"``, ``"pcie"``, ``"infiniband"``, ``"ethernet"`` …), or bytes a
+            second. By default NVLink, or InfiniBand between processes.
+        rate: Floating-point operations a second that a device reaches; by default a
+            guess by the kind of device.
 
     Raises:
         NotBuiltError: The model has no shapes yet, and no ``x`` is given.
-        ArgumentError: A size of the inputs is unknown, or targets are not guessed.
+        ArgumentError: A size of the inputs is unknown, targets are not guessed, or
+            there is no such link.
+        LayoutError: There are no such devices, or a weight cannot be laid out so.
 
     Example:
         >>> import exburn
         >>> model = exburn.Sequential([exburn.Input((4,)), exburn.layers.Dense(3)])
         >>> model.plan(8, largest=False).flops
         192.0
+        >>> plan = model.plan(8, largest=False, mesh={"data": 1}, rate=1e6)
+        >>> plan.step_time.compute
+        0.000192
     """
     batch_size = int(positive("plan", "batch_size", batch_size, 32))
+    distribution = self._run.value.distribution_in_force
+    if mesh is not None or layout is not None:
+        distribution = make_distribution(mesh, layout, "plan")
     trainer, kind, batch = prepare_plan(self, batch_size, x, y)
-    return make_plan(trainer, kind, batch, batch_size, largest)
+    return make_plan(
+        trainer,
+        kind,
+        batch,
+        batch_size,
+        largest,
+        distribution=distribution,
+        link=link,
+        rate=rate,
+    )
 
 
 def prepare_plan(model: Model, rows: int, x: Any, y: Any) -> tuple[Trainer, str, tuple]:

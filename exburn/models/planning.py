@@ -4,43 +4,67 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+from collections import Counter
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from exburn.core.printing import amount_text, size_text
+from exburn.core.checks import check_number
+from exburn.core.printing import amount_text, size_text, time_text
 from exburn.core.symbolic_shapes import describe
+from exburn.distribution.step_time import Link, StepTime, estimate, get_link
 from exburn.errors import ArgumentError, ExBurnError
 from exburn.models.report import Figures
 from exburn.runtime.device import device_name
+from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.memory import Footprint, free_bytes, largest_batch, state_specs
+from exburn.training.placement import placement_for
 from exburn.training.trainer import Trainer
+
+# Operations a second that training reaches in half precision: about 0.4 of what the
+# data sheets of NVIDIA's GPUs say of dense products. Others, and CPUs, are guesses.
+_RATES = {"H200": 4e14, "H100": 4e14, "A100": 1.2e14, "gpu": 1e14, "cpu": 1e11}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan(Footprint, Figures):
     """What one step takes; a mapping of these names, too.
 
+    On a mesh all bytes are those of one device.
+
     Attributes:
         batch_size: Rows of the step.
-        flops: Floating-point operations of matrix products and convolutions.
+        flops: Floating-point operations of matrix products and convolutions, of all
+            devices together.
         state_bytes: Weights, optimizer state and totals.
         batch_bytes: The batch.
         output_bytes: Results.
         temporary_bytes: Activations, gradients and other intermediate results.
         peak_bytes: All of these at once.
+        collectives: What devices send each other: ``distribution.step_time.Collective``
+            objects.
         program: ``"train"`` or ``"predict"``.
         available_bytes: Memory for them on the device.
         largest_batch: The most rows that fit, measured by compiling that size, or
             ``None`` if it was not asked for.
         device: The device.
+        mesh: The distribution over several devices, in words; ``None`` for one.
+        step_time: What the step's time is made of, by a simple model; ``None`` on one
+            device.
+        link, rate: How devices reach each other, and operations a second that a device
+            reaches, by which ``step_time`` was estimated.
     """
 
-    program: str
-    available_bytes: int
-    largest_batch: int | None
-    device: str
+    program: str = "train"
+    available_bytes: int = 0
+    largest_batch: int | None = None
+    device: str = ""
+    mesh: str | None = None
+    step_time: StepTime | None = None
+    link: Link | None = None
+    rate: float | None = None
 
     @property
     def fits(self) -> bool:
@@ -48,7 +72,8 @@ class Plan(Footprint, Figures):
         return self.peak_bytes <= self.available_bytes
 
     def _lines(self) -> tuple[str, dict[str, str]]:
-        lines = {
+        lines = {} if self.mesh is None else {"Devices": f"{self.mesh}; bytes of each"}
+        lines |= {
             "FLOPs": amount_text(self.flops),
             "Weights, optimizer": size_text(self.state_bytes),
             "Batch": size_text(self.batch_bytes),
@@ -60,11 +85,37 @@ class Plan(Footprint, Figures):
         }
         if self.largest_batch is not None:
             lines["Largest batch"] = f"{self.largest_batch:,}"
+        if self.step_time is not None and self.link is not None:
+            lines |= self._time_lines(self.step_time, self.link)
         return f"One {self.program} step of {self.batch_size:,} rows", lines
+
+    def _time_lines(self, time: StepTime, link: Link) -> dict[str, str]:
+        counts = Counter(one.kind for one in self.collectives)
+        sent = ", ".join(f"{n} × {kind}" for kind, n in counts.items()) or "nothing"
+        traffic = sum(one.traffic for one in self.collectives)
+        none = dataclasses.replace(time, covered=0.0).seconds
+        return {
+            "Sent": f"{size_text(traffic)} by each: {sent}",
+            "Time: compute": f"{time_text(time.compute)}, by "
+            f"{amount_text(self.rate or 0)} operations a second",
+            "Time: bandwidth": f"{time_text(time.bandwidth)}, by "
+            f"{amount_text(link.bandwidth)} bytes a second",
+            "Time: latency": time_text(time.latency),
+            "Time: step": f"{time_text(time.best)} if computation covers all traffic, "
+            f"{time_text(none)} if none",
+        }
 
 
 def make_plan(
-    trainer: Trainer, kind: str, batch: tuple, rows: int, largest: bool
+    trainer: Trainer,
+    kind: str,
+    batch: tuple,
+    rows: int,
+    largest: bool,
+    *,
+    distribution: Distribution | None = None,
+    link: Any = None,
+    rate: float | None = None,
 ) -> Plan:
     """The plan of a step of a prepared trainer.
 
@@ -74,24 +125,96 @@ def make_plan(
         batch: Specs of ``(x, y, sample_weight)`` for any number of rows.
         rows: Rows of the step.
         largest: Whether the largest batch is looked for.
+        distribution: How it lies on several devices; ``None`` for one.
+        link: How devices reach each other, as of ``distribution.step_time``.
+        rate: Floating-point operations a second that a device reaches.
+
+    Raises:
+        LayoutError: A weight cannot be laid out so.
+        ArgumentError: There is no such link, or the rate is not positive.
     """
-    programs, state = trainer.preparer.programs, state_specs(trainer.preparer, kind)
+    preparer, state = trainer.preparer, state_specs(trainer.preparer, kind)
+    programs, exact = preparer.programs, preparer.exact_rows(kind == "train")
+    if distribution is not trainer.holder.placement.distribution:
+        programs = preparer.make_programs(placement_for(distribution))
+    programs.steps.placement.check(trainer.holder.module, _weights(state))
+    if distribution is not None:
+        link = get_link(link or _likely_link(distribution))
+        rate = check_number("plan", "rate", rate or _likely_rate(), open_low=True)
 
     def measure(rows: int) -> Footprint:
-        return Footprint.of(programs, kind, state, with_rows(batch, rows))
+        return Footprint.of(programs, kind, state, with_rows(batch, rows), exact)
 
     found = measure(rows)
-    # What the model holds already is free for it.
-    devices = trainer.holder.placement.local_devices
-    available = free_bytes(devices) + trainer.holder.held_bytes(kind)
+    available = _available_bytes(trainer, kind, distribution)
     most = largest_batch(measure, found, available) if largest else None
+    mesh = time = None
+    if distribution is None or rate is None:
+        link = rate = None
+    else:
+        share = _share_of_work(distribution, _weights(state), rows, exact)
+        time = estimate(found.flops * share, rate, found.collectives, link)
+        mesh = f"{distribution.mesh.size}: {distribution}"
     return Plan(
         **vars(found),
         program=kind,
         available_bytes=available,
         largest_batch=most,
         device=device_name(),
+        mesh=mesh,
+        step_time=time,
+        link=link,
+        rate=rate,
     )
+
+
+def _weights(state: Any) -> dict[str, Any]:
+    """Specs of the weights in those of a state, or of a module's arrays."""
+    params = getattr(state, "params", None)
+    if params is not None:
+        return {**params, **state.frozen, **state.others}
+    return {name: spec for arrays in state for name, spec in arrays.items()}
+
+
+def _available_bytes(
+    trainer: Trainer, kind: str, distribution: Distribution | None
+) -> int:
+    """Memory for a step on each device; what the model holds there is free for it."""
+    held = trainer.holder.held_bytes
+    if distribution is None:
+        return free_bytes() + held(kind)
+    devices = tuple(distribution.mesh.local_devices)
+    return free_bytes(devices) + min(held(kind, device) for device in devices)
+
+
+def _share_of_work(
+    distribution: Distribution, weights: dict[str, Any], rows: int, exact: bool
+) -> float:
+    """The share of a step's operations that one device does: by the sizes of kernels.
+
+    Rows are divided evenly, and the products with a kernel as the kernel is, unless it
+    is gathered.
+    """
+    parts = distribution.num_model_replicas
+    width = rows if exact else math.ceil(rows / parts) * parts
+    share = width / rows / (1 if width % parts else parts)
+    kernels = {n: v.shape for n, v in weights.items() if len(v.shape) > 1}
+    if distribution.gathers or not kernels:
+        return share
+    sharding, held = distribution.weight_sharding, 0
+    for name, shape in kernels.items():
+        held += math.prod(sharding(name, shape).shard_shape(shape))
+    return share * held / sum(map(math.prod, kernels.values()))
+
+
+def _likely_link(distribution: Distribution) -> str:
+    return "infiniband" if distribution.spans_processes else "nvlink"
+
+
+def _likely_rate() -> float:
+    kind = jax.devices()[0].device_kind
+    named = (rate for name, rate in _RATES.items() if name in kind)
+    return next(named, _RATES.get(jax.default_backend(), _RATES["gpu"]))
 
 
 def input_specs(model: Any) -> Any:

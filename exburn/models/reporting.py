@@ -11,7 +11,7 @@ from rich.table import Table
 
 from exburn.config import is_flash_attention_enabled
 from exburn.core.printing import page_text
-from exburn.distribution.summary import ShardingSummary, held_bytes, weight_layouts
+from exburn.distribution.summary import ShardingSummary, weight_layouts
 from exburn.errors import ArgumentError
 from exburn.kernels.conv import dispatch
 from exburn.kernels.dispatch import why_not
@@ -19,6 +19,7 @@ from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.runtime.compilation_cache import compilation_cache
 from exburn.runtime.device import chosen_platform
+from exburn.runtime.sharding.arrays import held_bytes
 from exburn.runtime.xla_options import FEWER_PRODUCTS, SCHEDULER, TRITON, YNNPACK
 from exburn.training.compile_log import Compilation
 from exburn.training.feed.plan import Decision
@@ -163,14 +164,14 @@ def sharding_summary(self: Model) -> ShardingSummary:
     if not self.built:
         return ShardingSummary([], where)
     specs = {p: jax.ShapeDtypeStruct(w.shape, w.dtype) for p, w in weights}
-    if distribution is not None:
-        distribution.check([(path, spec.shape) for path, spec in specs.items()])
-    slots, optimizer = None, run.optimizer
-    if optimizer is not None:
+    placement = placement_for(distribution)
+    placement.check(self, specs)
+    slots = None
+    if run.optimizer is not None and run.trainer is not None:
+        optimizer = run.trainer.holder.optimizer
         trained = {
             path: specs[path] for path, _, learns in iter_weights(self) if learns
         }
-        placement = placement_for(distribution)
         slots = held_bytes(placement.slot_specs(optimizer.init, trained))
     return ShardingSummary(weight_layouts(specs.items(), distribution), where, slots)
 

@@ -13,9 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from exburn.distribution.step_time import Collective, read_collectives
 from exburn.module.building import spec_like
 from exburn.runtime.cost_model import count
 from exburn.runtime.device import waking
+from exburn.runtime.sharding.arrays import held_bytes
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 
@@ -71,14 +73,18 @@ def fits_device(nbytes: int, devices: Sequence[Any] = ()) -> bool:
 class Footprint:
     """What one step of a program takes, by XLA's own analysis of the compiled program.
 
+    On a mesh all bytes are those of one device.
+
     Attributes:
         batch_size: Rows of the step.
-        flops: Of matrix products and convolutions, backward pass included.
+        flops: Of matrix products and convolutions of all devices, backward pass
+            included.
         state_bytes: Weights, optimizer state and totals.
         batch_bytes: The batch.
         output_bytes: Results that take memory of their own.
         temporary_bytes: Activations, gradients and other intermediate results.
         peak_bytes: All of these at once.
+        collectives: What devices send each other.
     """
 
     batch_size: int
@@ -88,9 +94,17 @@ class Footprint:
     output_bytes: int
     temporary_bytes: int
     peak_bytes: int
+    collectives: tuple[Collective, ...] = ()
 
     @classmethod
-    def of(cls, programs: Programs, kind: str, state: Any, batch: tuple) -> Footprint:
+    def of(
+        cls,
+        programs: Programs,
+        kind: str,
+        state: Any,
+        batch: tuple,
+        exact_rows: bool = False,
+    ) -> Footprint:
         """Compiles one step, and runs nothing.
 
         Args:
@@ -98,24 +112,35 @@ class Footprint:
             kind: ``"train"`` or ``"predict"``.
             state: Specs of the ``TrainState``, or of the module's arrays.
             batch: Specs of ``(x, y, sample_weight)``.
+            exact_rows: Whether a batch that devices cannot divide evenly runs whole on
+                each of them, in place of being filled up.
         """
-        chunk = jax.tree.map(
-            lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), batch
+        placement = programs.steps.placement
+        rows = jax.tree.leaves(batch)[0].shape[0]
+        width = rows if exact_rows else placement.width(rows)
+        chunk = placement.row_specs(
+            jax.tree.map(
+                lambda s: jax.ShapeDtypeStruct((1, width, *s.shape[1:]), s.dtype), batch
+            )
         )
-        traced = programs.trace(kind, state, chunk)
-        gpu = jax.default_backend() == "gpu"
-        compiled = traced.lower().compile(_UNTUNED if gpu else None)
+        state = placement.state_specs(state)
+        with placement.scope():
+            traced = programs.trace(kind, state, chunk, filled=width > rows)
+            gpu = jax.default_backend() == "gpu"
+            compiled = traced.lower().compile(_UNTUNED if gpu else None)
+        spread = placement.distribution is not None
         analysis = compiled.memory_analysis()
         own_output = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
         temporary = analysis.temp_size_in_bytes
         return cls(
-            batch_size=jax.tree.leaves(batch)[0].shape[0],
+            batch_size=rows,
             flops=count(traced.jaxpr).flops,
-            state_bytes=_nbytes(state),
-            batch_bytes=_nbytes(batch),
+            state_bytes=held_bytes(state),
+            batch_bytes=held_bytes(chunk),
             output_bytes=own_output,
             temporary_bytes=temporary,
             peak_bytes=analysis.argument_size_in_bytes + own_output + temporary,
+            collectives=tuple(read_collectives(compiled.as_text())) if spread else (),
         )
 
 
@@ -188,11 +213,4 @@ def is_exhausted(error: BaseException) -> bool:
         return "bad_alloc" in str(error)
     return isinstance(error, jax.errors.JaxRuntimeError) and any(
         sign in str(error) for sign in ("RESOURCE_EXHAUSTED", "Out of memory")
-    )
-
-
-def _nbytes(tree: Any) -> int:
-    return sum(
-        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
-        for leaf in jax.tree.leaves(tree)
     )

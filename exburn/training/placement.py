@@ -11,11 +11,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
-from jax.sharding import SingleDeviceSharding
 
 from exburn.errors import LayoutError
+from exburn.module.traversal import iter_modules
 from exburn.runtime.placement import bound_to, is_bound, together
 from exburn.runtime.sharding import current, processes
 from exburn.runtime.sharding.arrays import put, to_host
@@ -51,6 +50,14 @@ class OneDevice:
         """Rows that a step of so many runs with: those that fill it up are masked."""
         return rows
 
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        """Raises a LayoutError if a module cannot be laid out so.
+
+        Args:
+            module: The module.
+            weights: Its weights, or specs, by their paths.
+        """
+
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         """Weights where they belong, by their names."""
         return arrays
@@ -66,19 +73,15 @@ class OneDevice:
     # ------------------------------------------------------------------ specs
     def slot_specs(self, init: Callable, params: Any) -> Any:
         """Specs of an optimizer's first state, with their layouts."""
-        return self._laid_out(jax.eval_shape(init, params))
+        return jax.eval_shape(init, params)
 
     def state_specs(self, state: Any) -> Any:
         """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
-        return self._laid_out(state)
+        return state
 
     def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
         """Specs of data, with their layouts."""
-        return self._laid_out(tree)
-
-    def _laid_out(self, tree: Any) -> Any:
-        alone = SingleDeviceSharding(jax.devices()[0])
-        return jax.tree.map(lambda v: _spec(v, alone), tree)
+        return tree
 
     def send(self, tree: Any, rows_axis: int = 1) -> Any:
         """Data on their way to where programs take them.
@@ -179,6 +182,11 @@ class OnMesh(OneDevice):
 
     def width(self, rows: int) -> int:
         return math.ceil(rows / self.parts) * self.parts
+
+    def check(self, module: Any, weights: dict[str, Any]) -> None:
+        shapes = [(path, tuple(v.shape)) for path, v in weights.items()]
+        results = [f"{path}/output" for path, _ in iter_modules(module)]
+        self.distribution.check(shapes, results)
 
     def weights(self, arrays: dict[str, Any]) -> dict[str, Any]:
         sharding = self.distribution.weight_sharding
@@ -284,16 +292,29 @@ class OnMesh(OneDevice):
     def gathering(self, loss: Callable) -> Callable:
         if not self.distribution.gathers:
             return loss
-        name = "gathered weights"
 
         def gathered(params: Any, *args: Any) -> Any:
-            whole = {n: self._constrain(v, self._whole) for n, v in params.items()}
-            return loss({n: checkpoint_name(v, name) for n, v in whole.items()}, *args)
+            return loss({n: self._gather(n, v) for n, v in params.items()}, *args)
 
-        # The pass backward gathers them again, and keeps all else that it needs: no
-        # device ever holds all of the weights.
-        keep = jax.checkpoint_policies.save_anything_except_these_names(name)
-        return jax.checkpoint(gathered, policy=keep)
+        return jax.checkpoint(gathered, policy=_is_kept)
+
+    def _gather(self, name: str, weight: Any) -> Any:
+        """A weight in a program, whole; its gradient is divided as it is itself."""
+        divided = self.distribution.weight_sharding(name, weight.shape)
+        if divided.is_fully_replicated:
+            return weight
+
+        def make_whole(weight: Any) -> Any:
+            # Without the first, XLA gathers in front of the barrier that keeps the
+            # passes apart, and so once for both.
+            return self._constrain(self._constrain(weight, divided), self._whole)
+
+        gather = jax.custom_vjp(make_whole)
+        gather.defvjp(  # else the sum of its gradient were whole, and then cut
+            lambda weight: (make_whole(weight), None),
+            lambda _, slope: (self._constrain(slope, divided),),
+        )
+        return gather(weight)
 
     def _constrain(self, value: Any, sharding: Any) -> Any:
         if not isinstance(value, Tracer):  # operation by operation
@@ -347,6 +368,19 @@ class OnMesh(OneDevice):
             step=whole(state.step),
             seed=whole(state.seed),
         )
+
+
+# What the pass backward makes again of weights that it gathers again, and of all else:
+# it costs no arithmetic, and were it kept, all gathered weights would be.
+_MADE_AGAIN = frozenset(
+    "sharding_constraint convert_element_type reshape transpose squeeze expand_dims "
+    "broadcast_in_dim copy copy_p slice split concatenate pad".split()
+)
+
+
+def _is_kept(primitive: Any, *_: Any, **params: Any) -> bool:
+    """Whether a result of the pass forward is kept for the pass backward."""
+    return primitive.name not in _MADE_AGAIN
 
 
 def _spec(value: Any, sharding: Any) -> jax.ShapeDtypeStruct:

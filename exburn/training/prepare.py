@@ -32,6 +32,7 @@ from exburn.training.objective.objective import Objective
 from exburn.training.objective.readings import Readings
 from exburn.training.objective.stateful_metrics import OwnMetrics
 from exburn.training.overrides import overrides
+from exburn.training.placement import OneDevice
 from exburn.training.prepared_cache import Ready, form_of, rows_and_row
 from exburn.training.program import Programs
 from exburn.training.settings import Settings
@@ -595,34 +596,45 @@ class Preparer:
             alike = next((p for (variant, _), p in others if variant == key[0]), None)
             while len(self._programs) >= _VARIANTS:
                 del self._programs[next(iter(self._programs))]
-            steps = Steps(
-                self.holder.split,
-                self.objective,
-                self.holder.optimizer,
-                self.trace_counts,
-                custom=self.custom,
-                unroll=self.unroll,
-                pointwise=convolutional(self.first_cost()) or None,
-                joins_lookups=self._repeats_lookups,
-                placement=placement,
-                eager=self.eager,
-                compiling=self.holder.tell_compilation,
-            )
-            self._programs[key] = Programs(
-                steps,
-                settings=Settings.of(
-                    self.holder.module,
-                    self._trained,
-                    self.holder.optimizer,
-                    self.objective,
-                    self._others(),
-                    [number.slot.name for number in self._numbers.values()],
-                ),
-                log=self.compilations,
-                options=self.compiler_options,
-                like=alike,
-            )
+            self._programs[key] = self.make_programs(placement, alike)
         return self._programs[key]
+
+    def make_programs(
+        self, placement: OneDevice, like: Programs | None = None
+    ) -> Programs:
+        """Programs for arrays that lie so, which are not kept.
+
+        Args:
+            placement: Where arrays lie.
+            like: Programs that differ in the optimizer alone.
+        """
+        steps = Steps(
+            self.holder.split,
+            self.objective,
+            self.holder.optimizer,
+            self.trace_counts,
+            custom=self.custom,
+            unroll=self.unroll,
+            pointwise=convolutional(self.first_cost()) or None,
+            joins_lookups=self._repeats_lookups,
+            placement=placement,
+            eager=self.eager,
+            compiling=self.holder.tell_compilation,
+        )
+        return Programs(
+            steps,
+            settings=Settings.of(
+                self.holder.module,
+                self._trained,
+                self.holder.optimizer,
+                self.objective,
+                self._others(),
+                [number.slot.name for number in self._numbers.values()],
+            ),
+            log=self.compilations,
+            options=self.compiler_options,
+            like=like,
+        )
 
     def _others(self) -> dict[str, Any]:
         return Fingerprint(self.holder.module, self.objective.settings).plain()

@@ -239,18 +239,20 @@ class Programs:
                 self._further[name] = made
         return self._further[name]
 
-    def trace(self, kind: str, state: Any, data: Any) -> Any:
+    def trace(self, kind: str, state: Any, data: Any, filled: bool = False) -> Any:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
 
         Args:
             kind: ``"train"`` or ``"predict"``.
             state: Specs of a ``TrainState``, or of the module's arrays.
             data: Specs of a chunk of one batch.
+            filled: Whether some of its rows fill it up, and are masked.
         """
         steps = self.steps.without_counting()
         if kind == "train":
             step = jax.jit(steps.train, donate_argnums=(0,))
-            return step.trace(*_apart_from_totals((state, data, None, None)))
+            count = (jax.ShapeDtypeStruct((1,), jnp.int32),) if filled else None
+            return step.trace(*_apart_from_totals((state, data, None, count)))
         start = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.jit(steps.predict).trace(state, data, None, start)
 

@@ -239,12 +239,21 @@ class StateHolder:
         params = state.params if self.shown is None else self.shown
         return params, state.frozen, state.others
 
-    def held_bytes(self, kind: str) -> int:
-        """Bytes of what is on the device already and a program would work on."""
+    def held_bytes(self, kind: str, device: Any = None) -> int:
+        """Bytes of what is on the device already and a program would work on.
+
+        Args:
+            kind: ``"train"`` or ``"predict"``.
+            device: One of a mesh; ``None`` where there is but one.
+        """
         held: list[Any] = [self.arrays]
         if kind == "train":
             held.append(self.current_opt_state())
-        return sum(leaf.nbytes for leaf in jax.tree.leaves(held))
+        leaves = jax.tree.leaves(held)
+        if device is None:
+            return sum(leaf.nbytes for leaf in leaves)
+        shards = [s for v in leaves for s in getattr(v, "addressable_shards", ())]
+        return sum(s.data.nbytes for s in shards if s.device == device)
 
     def restore(self, state: TrainState) -> None:
         """Goes on from another state of the run under way."""
@@ -307,8 +316,8 @@ class StateHolder:
         distribution, split = self.placement.distribution, self.split
         if distribution is None or self.state is not None:
             return
-        shapes = {n: v.shape for g in split.read() for n, v in g.items()}
-        distribution.check(list(shapes.items()))
+        weights = {n: v for group in split.read() for n, v in group.items()}
+        self.placement.check(self.module, weights)
         initial = getattr(getattr(self.module, "_meta", None), "value", None)
         initial = getattr(initial, "initial", {})  # values that nobody has changed yet
         for arrays in split.read():

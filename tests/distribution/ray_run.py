@@ -3,7 +3,8 @@
     python tests/distribution/ray_run.py killed FOLDER    its process is killed
     python tests/distribution/ray_run.py lost FOLDER      its host is lost, for good
 
-Prints the history, and how often the training function began, as JSON.
+Prints the history, and how many processes began the training function and the first
+epoch, as JSON.
 """
 
 import json
@@ -46,6 +47,7 @@ class Loss(callbacks.Callback):
         self.marker, self.kill = marker, kill
 
     def on_epoch_begin(self, epoch, logs=None):
+        (self.marker.parent / f"epoch-{epoch}-{os.getpid()}").touch()
         if epoch == 2 and jax.process_index() == 1 and not self.marker.exists():
             self.marker.touch()
             if self.kill:
@@ -85,8 +87,10 @@ def main():
     finally:
         ray.shutdown()
         cluster.shutdown()
-    began = len(list(folder.glob("began-*")))
-    print("RESULT " + json.dumps({"history": result.return_value, "began": began}))
+    counts = {
+        name: len(list(folder.glob(f"{name}-*"))) for name in ("began", "epoch-0")
+    }
+    print("RESULT " + json.dumps({"history": result.return_value} | counts))
 
 
 if __name__ == "__main__":

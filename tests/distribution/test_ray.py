@@ -63,6 +63,7 @@ def test_a_run_goes_on_after_the_loss_of_a_worker(way, devices, began, tmp_path)
     found = result_of([str(HERE / "ray_run.py"), way, str(tmp_path)])
     history = found["history"]
     assert (history.pop("devices"), found["began"]) == (devices, began)
+    assert found["epoch-0"] == 2  # those that went on had a checkpoint
     expected = trained([], mesh=None).history
     assert set(history) == set(expected)
     for name, values in expected.items():

@@ -53,6 +53,7 @@ def test_pairs_of_a_chain():
         "dense3/kernel": DOWN,
     }
     assert why("dense1/kernel") == "dense0 by columns, dense1 by rows"
+    assert why("dense1/bias") == "added once, to the sum over devices"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,13 @@ def test_attributes_of_a_layer():
     layers_ = [exburn.Input((4,)), Block(4, 4, name="square"), Block(8, 4, name="ok")]
     _, why = rules(exburn.Sequential(layers_))
     assert why("square/up/kernel") == "its sizes do not tell which layer reads it"
+
+
+def test_layers_without_a_rule():
+    parts = [layers.LSTM(4, name="lstm"), *dense(8, 4), layers.LayerNormalization()]
+    _, why = rules(exburn.Sequential([exburn.Input((5, 3)), *parts]))
+    assert why("lstm/cell/kernel") == "no rule for LSTMCell"
+    assert why("layer_normalization/gamma") is None
 
 
 def test_nested_models_and_einsums():

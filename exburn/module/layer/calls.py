@@ -22,6 +22,7 @@ from exburn.module.deferred_placement import arrive
 from exburn.module.input_spec import check_inputs
 from exburn.module.layer.casting import cast_inputs, cast_outputs
 from exburn.module.layer.meta import is_layer
+from exburn.module.layer.result_layouts import lay_out_results
 from exburn.module.reached import adopt, as_reached, made_in
 from exburn.module.traversal import children, iter_weights, survey
 from exburn.module.variable import alive
@@ -148,6 +149,8 @@ def call_arrays(self: Layer, args: tuple, kwargs: dict[str, Any]) -> Any:
             ctx.training, ctx.asked, ctx.running = outer
         if policy.output is not None:
             outputs = cast_outputs(outputs, policy.output, ctx)
+        if ctx.layouts is not None:
+            outputs = lay_out_results(_path_in(ctx, self), outputs, ctx)
     except Exception as error:
         _explain(self, error, args, ctx)
         raise

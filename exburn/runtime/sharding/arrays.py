@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zlib
 from typing import Any
 
@@ -88,6 +89,22 @@ def checksum(value: Any) -> int:
         value = jax.random.key_data(value)
     first = to_host(value).reshape(-1)[:_LOOKED_AT]
     return zlib.crc32(np.ascontiguousarray(first).tobytes(), form)
+
+
+def held_bytes(tree: Any) -> int:
+    """Bytes that each device holds of arrays, or of specs with or without layouts.
+
+    Example:
+        >>> held_bytes({"kernel": jax.ShapeDtypeStruct((4, 2), "float32")})
+        32
+    """
+
+    def one(value: Any) -> int:
+        sharding = getattr(value, "sharding", None)
+        shape = value.shape if sharding is None else sharding.shard_shape(value.shape)
+        return math.prod(shape) * value.dtype.itemsize
+
+    return sum(map(one, jax.tree.leaves(tree)))
 
 
 @functools.lru_cache(maxsize=256)

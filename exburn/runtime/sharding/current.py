@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from exburn.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -106,6 +108,14 @@ def row_division() -> tuple[Mesh, tuple[str, ...]] | None:
     if _by_hand.get() or divides_features() or row_parts() == 1:
         return None
     return distribution.mesh, distribution.batch_axes
+
+
+def to_all(value: Any) -> Any:
+    """An array in a program, whole on every device of the distribution in force."""
+    distribution = active()
+    if distribution is None:
+        return value
+    return jax.lax.with_sharding_constraint(value, distribution.sharding())
 
 
 def trace_key() -> tuple:

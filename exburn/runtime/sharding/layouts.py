@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from exburn.errors import LayoutError
 from exburn.runtime.sharding.mesh import DeviceMesh
@@ -95,8 +95,9 @@ class TensorLayout:
 class LayoutMap(MutableMapping):
     """Layouts by regular expressions, each of which matches whole paths of weights.
 
-    A rule whose key is the path itself goes first. Where a model is trained with it, a
-    rule that matches no weight is an error, and so is a weight that two rules match.
+    A rule whose key is the path itself goes first. What a layer returns has the path
+    ``<layer>/output``. Where a model is trained with it, a rule that matches nothing is
+    an error, and so is a weight that two rules match.
 
     Args:
         device_mesh: The mesh that tuples of axis names refer to.
@@ -151,10 +152,15 @@ class LayoutMap(MutableMapping):
         """Why a weight lies where it does: the rule that matches it, if one does."""
         return self.rule_of(path)
 
-    def check_use(self, paths: Iterable[str]) -> None:
-        """Raises if a rule matches none of the paths, or two match one of them."""
+    def check_use(self, paths: Iterable[str], results: Iterable[str] = ()) -> None:
+        """Raises if a rule matches nothing, or two match the path of one weight.
+
+        Args:
+            paths: Paths of weights.
+            results: Paths of what layers return.
+        """
         paths = list(paths)
-        used = {self.rule_of(path) for path in paths}
+        used = {self.rule_of(path) for path in [*paths, *results]}
         for rule in self._rules:
             if rule in used:
                 continue
@@ -210,6 +216,24 @@ class LayoutMap(MutableMapping):
 
     def __repr__(self) -> str:
         return f"LayoutMap({ {rule: v.axes for rule, v in self._rules.items()} })"
+
+
+def fits(sharding: Sharding, shape: Sequence[int]) -> bool:
+    """Whether an array of a shape has the axes of a layout, and divides evenly.
+
+    Example:
+        >>> mesh = DeviceMesh((1,), ["batch"], ["cpu:0"])
+        >>> layout = TensorLayout((None, "batch"), mesh).backend_layout
+        >>> fits(layout, (3, 4)), fits(layout, (3,))
+        (True, False)
+    """
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        return False
+    try:
+        sharding.shard_shape(tuple(shape))
+    except (ValueError, IndexError):
+        return False
+    return True
 
 
 def axis_names(axes: Iterable[Axis]) -> Iterator[str]:

@@ -140,8 +140,22 @@ class Distribution:
         """Why a weight is laid out so, in a few words."""
         return "whole on every device"
 
-    def check(self, weights: Iterable[tuple[str, tuple[int, ...]]]) -> None:
-        """Raises a LayoutError if weights cannot be laid out so."""
+    @property
+    def lays_out_results(self) -> bool:
+        """Whether there may be layouts of what layers return."""
+        return False
+
+    def check(
+        self,
+        weights: Iterable[tuple[str, tuple[int, ...]]],
+        results: Iterable[str] = (),
+    ) -> None:
+        """Raises a LayoutError if weights cannot be laid out so.
+
+        Args:
+            weights: Paths and shapes.
+            results: Paths of what layers return.
+        """
 
     # ------------------------------------------------------------------ JAX's objects
     @property
@@ -274,10 +288,19 @@ class ModelParallel(Distribution):
         """Whether no device has all weights: a rule divides one."""
         return any(any(layout.axes) for layout in self.layout_map.values())
 
-    def check(self, weights: Iterable[tuple[str, tuple[int, ...]]]) -> None:
+    @property
+    def lays_out_results(self) -> bool:
+        """Whether there may be layouts of what layers return: if there are rules."""
+        return len(self.layout_map) > 0
+
+    def check(
+        self,
+        weights: Iterable[tuple[str, tuple[int, ...]]],
+        results: Iterable[str] = (),
+    ) -> None:
         """Raises if a rule is not used, or does not fit the weight that it matches."""
         weights = list(weights)
-        self.layout_map.check_use(path for path, _ in weights)
+        self.layout_map.check_use([path for path, _ in weights], results)
         for path, shape in weights:
             self._check_fit(path, shape)
 

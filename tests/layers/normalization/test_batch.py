@@ -1,11 +1,13 @@
 """Tests of ``exburn.layers.normalization.batch``."""
 
+import re
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.distribution.devices import on_devices
 from tests.golden import keras
 from tests.layers.beside_keras import FLAT as FLAT_BESIDE_KERAS
 from tests.layers.beside_keras import IMAGE as IMAGE_BESIDE_KERAS
@@ -14,8 +16,10 @@ from tests.layers.check_layer import check_layer, pure
 from tests.layers.inputs import FLAT, IMAGE
 from tests.layers.noise_and_masks import KEY, X, rng
 
+from exburn import distribution
 from exburn import layers as L
 from exburn.errors import ArgumentError
+from exburn.runtime.sharding.current import in_force
 from exburn.training.module import SplitModule
 
 CONTRACT = {
@@ -157,3 +161,41 @@ def test_frozen_batch_normalization_is_in_inference_mode(golden):
     np.testing.assert_allclose(layer(x, training=True), theirs, rtol=1e-6)
     assert layer.trainable_weights == []
     np.testing.assert_array_equal(layer.moving_mean.numpy(), 0)
+
+
+@pytest.mark.long
+@on_devices
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_devices_find_the_statistics_of_the_whole_batch_by_one_message(axis, offset):
+    values = np.random.default_rng(0).standard_normal((32, 3, 4, 6))
+    scale = np.arange(1, 1 + values.shape[axis]).reshape(
+        [-1 if a == axis % 4 else 1 for a in range(4)]
+    )
+    x = (values * scale + offset).astype("float32")
+    x[:4] += 5  # the parts of the devices differ
+    layer = L.BatchNormalization(axis=axis, momentum=0.5)
+    layer.build(x.shape)
+    weights = [np.asarray(v.value) + 0.3 for v in layer.trainable_variables]
+    others = [np.asarray(v.value) for v in layer.non_trainable_variables]
+
+    def forward(x, weights):
+        return layer.stateless_call(weights, others, x, training=True)
+
+    def all_of(x, weights):
+        (y, new), pull = jax.vjp(forward, x, weights)
+        zeros = jax.tree.map(jnp.zeros_like, new)
+        return y, new, pull((jnp.cos(y), zeros))
+
+    alone = jax.jit(all_of)(x, weights)
+    mesh = distribution.DataParallel()
+    placed = jax.device_put(x, mesh.sharding(jax.sharding.PartitionSpec("batch")))
+    with in_force(mesh):
+        found = jax.jit(lambda x, w: all_of(x, w))(placed, weights)
+        program = jax.jit(lambda x, w: forward(x, w)[0]).lower(placed, weights)
+    for a, b in zip(*map(jax.tree.leaves, (found, alone)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+    mean = x.astype("float64").mean(tuple({0, 1, 2, 3} - {axis % 4}))
+    np.testing.assert_allclose(found[1][0], mean / 2, rtol=1e-6, atol=1e-6)
+    text = program.compile().as_text()
+    assert len(re.findall(r" (all-gather|all-reduce)(-start)?\(", text)) == 1
