@@ -57,6 +57,12 @@ def prepare(
     trainer.holder.check_free(op)
     trainer.holder.follow_distribution(run.distribution_in_force)
     check_batch_size(model, op)
+    if trainer.preparer.eager and trainer.holder.placement.spans_processes:
+        raise ArgumentError(
+            op,
+            "run_eagerly is for one process: several meet in compiled programs only",
+            hint="compile(run_eagerly=False), or leave the mesh out to look for a bug.",
+        )
     seed = trainer.holder.seed if shuffle else None  # as ``make_feed`` will read it
     batch = first_batch(dataset, seed, fixed_batch_size(model), batch_size)
     if like is not None:
