@@ -116,6 +116,19 @@ def test_a_model_of_one_process_asks_no_other(tmp_path):
     assert found[1]["runs"].startswith("CheckpointError: checkpoint: of several")
 
 
+def test_one_that_nobody_joins_says_so_and_ends():
+    [here] = end(
+        """
+        from tests.distribution.processes import free_port
+
+        processes.initialize(f"127.0.0.1:{free_port()}", 2, 1, timeout=2)
+        """,
+        count=1,
+    )
+    assert here.code == 75 and "did not find each other" in here.errors
+    assert "process 1 of 2 at 127.0.0.1" in here.errors
+
+
 def test_a_random_seed_is_that_of_all():
     first, second = run(
         "from exburn.core.forward_context import global_seed\nreport(s=global_seed())"

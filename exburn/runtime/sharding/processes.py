@@ -72,12 +72,13 @@ def initialize(
         process_id: The number of this one, from 0.
         heartbeat_timeout: Seconds without a sign of life after which a process is lost.
             The others then end with a ``ProcessError``.
-        timeout: Seconds to wait until all processes are there.
+        timeout: Seconds to wait until all processes are there. After that the process
+            ends with a message and status 75: nothing can interrupt JAX.
 
     Raises:
         ArgumentError: No cluster was found, a value cannot be, JAX has begun to
             compute already, or the process has joined others before.
-        ProcessError: The other processes were not there in time.
+        ProcessError: The others cannot be joined, for example as the port is taken.
 
     Example:
         >>> initialize(num_processes=1)
@@ -100,7 +101,8 @@ def initialize(
         _cluster = _Cluster(given, secrets.randbits(32))
         return
     if not jax.distributed.is_initialized():
-        _check_is_found(address, number, own)
+        if not _may_be_found(address, number, own):
+            raise _not_found(address, number, own)
         _join(address, number, own, heartbeat_timeout, timeout)
     _cluster = _Cluster(given, broadcast(secrets.randbits(32)))
 
@@ -379,17 +381,18 @@ _LOOKED_AT = {  # what JAX asks for each of its clusters
 }
 
 
-def _check_is_found(address: str | None, number: int | None, own: int | None) -> None:
-    """Says what is missing, before JAX waits for processes that never come.
-
-    Raises:
-        ArgumentError: Neither the caller nor a cluster tells enough.
-    """
+def _may_be_found(address: str | None, number: int | None, own: int | None) -> bool:
+    """Whether the caller, or a cluster that JAX asks, may tell enough."""
     address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    if None not in (address, number, own) or any(map(_is_there, _LOOKED_AT)):
-        return
+    return None not in (address, number, own) or any(map(_is_there, _LOOKED_AT))
+
+
+def _not_found(address: str | None, number: int | None, own: int | None) -> Exception:
+    """The error that says what was looked for."""
     details = {
-        "job_addresses": address or f"not given, nor {_KERAS}JOB_ADDRESSES",
+        "job_addresses": address
+        or os.environ.get("JAX_COORDINATOR_ADDRESS")
+        or f"not given, nor {_KERAS}JOB_ADDRESSES",
         "num_processes": number or f"not given, nor {_KERAS}NUM_PROCESSES",
         "process_id": f"not given, nor {_KERAS}PROCESS_ID" if own is None else own,
     }
@@ -398,7 +401,7 @@ def _check_is_found(address: str | None, number: int | None, own: int | None) ->
         details[cluster] = f"no {', '.join(missing)}"
         if not missing:  # of Kubernetes
             details[cluster] = "found, but not the package kubernetes"
-    raise ArgumentError(
+    return ArgumentError(
         "initialize",
         "no cluster was found, and not all three values were given",
         details,
@@ -411,30 +414,41 @@ def _is_there(cluster: str) -> bool:
     found = [name in os.environ for name in _LOOKED_AT[cluster]]
     if cluster == "Kubernetes":
         return all(found) and importlib.util.find_spec("kubernetes") is not None
-    return any(found) if cluster == "cloud TPU" else all(found)
+    if cluster == "cloud TPU":  # some ask Google's metadata, as JAX knows how to
+        return any(found) or importlib.util.find_spec("libtpu") is not None
+    return all(found)
 
 
 def _join(
     address: str | None, number: int | None, own: int | None, heartbeat: int, wait: int
 ) -> None:
     """Has JAX connect the processes, and begins to watch them."""
+    settings = {
+        "jax_enable_recoverability": True
+    }  # else JAX aborts all other processes
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
         # It takes SIGTERM from the process, which nothing but SIGKILL would end then.
-        jax.config.update("jax_enable_preemption_service", False)
-    # Else JAX aborts all other processes: no exception, no `finally`.
-    jax.config.update("jax_enable_recoverability", True)
+        settings["jax_enable_preemption_service"] = False
+    for name, value in settings.items():
+        if name in jax.config.values:
+            jax.config.update(name, value)
     shown = {
         name: jax.config.values[name]
         for name in ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
     }
+    late = threading.Timer(wait, _give_up, (_described(address, number, own), wait))
+    late.daemon = True
+    late.start()
     try:
         jax.distributed.initialize(
             coordinator_address=address,
             num_processes=number,
             process_id=own,
-            initialization_timeout=wait,
+            initialization_timeout=int(wait + _GRACE),
             heartbeat_timeout_seconds=heartbeat,
         )
+    except ValueError as error:  # a cluster was found, and does not tell enough
+        raise _not_found(address, number, own) from error
     except RuntimeError as error:
         if "before" in str(error):
             raise ArgumentError(
@@ -442,13 +456,9 @@ def _join(
                 "JAX has begun to compute in this process, and cannot join others now",
                 hint="Call it first, before any array or model is made.",
             ) from error
-        raise ProcessError(
-            "initialize",
-            f"the processes did not find each other within {wait} s",
-            {"this process": _described(address, number, own), "cause": error},
-            hint="Start all of them at about the same time; is the address right, and "
-            "its port free and reachable?",
-        ) from error
+        raise _apart(_described(address, number, own), error) from error
+    finally:
+        late.cancel()
     if _is_alone_on_host() and "JAX_LOCAL_DEVICE_IDS" not in os.environ:
         for name, value in shown.items():  # JAX takes one GPU for a process by itself
             jax.config.update(name, value)
@@ -456,6 +466,23 @@ def _join(
     if jax.process_count() > 1:
         _watch = _Watch(heartbeat)
         atexit.register(_leave)
+
+
+def _apart(own: str, cause: Any) -> ProcessError:
+    return ProcessError(
+        "initialize",
+        "the processes did not find each other",
+        {"this process": own, "cause": cause},
+        hint="Start all of them at about the same time; is the address right, and its "
+        "port free and reachable?",
+    )
+
+
+def _give_up(own: str, wait: int) -> None:
+    """Ends the process with an error's text, before JAX does so without one."""
+    error = _apart(own, f"{wait} s are over")
+    print(f"exburn.errors.ProcessError: {error}", file=sys.stderr, flush=True)
+    os._exit(_LOST)
 
 
 def _is_alone_on_host() -> bool:
@@ -694,13 +721,15 @@ def _leave() -> None:
     assert watch is not None
     failure = getattr(sys, "last_value", None)  # an exception that nobody caught
     if failure is not None or watch.error is not None:
+        status = 1 if watch.error is None else _LOST
+        watch.stop()
         if failure is not None:
             tell_failure(failure, _FAREWELL)
         if is_main():  # JAX ends the others at once when this process is gone
             time.sleep(_HEAD_START)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1 if watch.error is None else _LOST)
+        os._exit(status)
     try:
         messages = _send({"left": True})
         watch.stop()
