@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.liveness import await_ready
 
 _LOOKED_AT = 1 << 18  # elements of an array that a checksum is of
 
@@ -61,7 +62,7 @@ def to_host(value: Any) -> np.ndarray:
             mesh: Any = value.sharding
             whole = jax.sharding.NamedSharding(mesh.mesh, jax.sharding.PartitionSpec())
             value = _mover(whole)(value)
-        value = processes.await_ready(value).addressable_data(0)
+        value = await_ready(value).addressable_data(0)
     return np.asarray(value)
 
 
@@ -79,7 +80,7 @@ def checksum(value: Any) -> int:
     """A number for an array's first values; of one that is divided, for its form.
 
     Example:
-        >>> checksum(np.ones(2)) == checksum(jnp.ones(2)) != checksum(np.zeros(2))
+        >>> checksum(np.ones(2, "float32")) == checksum(jnp.ones(2))
         True
     """
     form = zlib.crc32(f"{value.dtype}{value.shape}".encode())
