@@ -21,7 +21,7 @@ from exburn.core.scoped import value_scope
 from exburn.core.substitution import moment
 from exburn.errors import ArgumentError
 from exburn.runtime.sharding.current import active
-from exburn.runtime.sharding.processes import shared_seed
+from exburn.runtime.sharding.joining import shared_seed
 
 #: The name of the variable that a ``SeedGenerator`` has.
 SEED_STATE = "seed_generator_state"

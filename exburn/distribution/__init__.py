@@ -11,9 +11,9 @@ from exburn.distribution import ray, step_time
 from exburn.distribution.tensor_parallel import tensor_parallel
 from exburn.distribution.tensors import distribute_tensor
 from exburn.runtime.sharding.current import distribution, set_distribution
+from exburn.runtime.sharding.joining import initialize
 from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
 from exburn.runtime.sharding.mesh import DeviceMesh, get_device_count, list_devices
-from exburn.runtime.sharding.processes import initialize
 from exburn.runtime.sharding.strategies import (
     FSDP,
     DataParallel,

@@ -14,6 +14,7 @@ import numpy as np
 from exburn.errors import ProcessError, warn
 from exburn.runtime.sharding import processes
 from exburn.runtime.sharding.arrays import put
+from exburn.runtime.sharding.liveness import await_ready, lost_process
 from exburn.runtime.signals import Termination
 from exburn.training.feed.chunk import Chunk
 from exburn.training.state_holder import StateHolder
@@ -221,7 +222,7 @@ class Agreement:
         Raises:
             ProcessError: A process is lost, and they never come.
         """
-        jax.block_until_ready(processes.await_ready(tree) if self.active else tree)
+        jax.block_until_ready(await_ready(tree) if self.active else tree)
 
 
 @contextlib.contextmanager
@@ -236,7 +237,7 @@ def telling_failures(active: Callable[[], bool]) -> Iterator[None]:
     except BaseException as error:
         if not active():
             raise
-        found = processes.lost_process(error)
+        found = lost_process(error)
         processes.tell_failure(found)
         if found is error:
             raise
@@ -293,5 +294,5 @@ def _number(leaf: Any) -> Any:
     if np.ndim(leaf) or not jax.numpy.issubdtype(leaf.dtype, jax.numpy.number):
         return None
     if isinstance(leaf, jax.Array):
-        leaf = processes.await_ready(leaf).addressable_data(0)
+        leaf = await_ready(leaf).addressable_data(0)
     return np.asarray(leaf).item()

@@ -18,8 +18,8 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.optimizers import LossScaleOptimizer
 from exburn.runtime.donation import own_leaves
-from exburn.runtime.sharding import processes
 from exburn.runtime.sharding.arrays import checksum
+from exburn.runtime.sharding.liveness import is_broken
 from exburn.runtime.sharding.strategies import Distribution
 from exburn.training.module import Arrays, SplitModule
 from exburn.training.overrides import overrides
@@ -343,7 +343,7 @@ class StateHolder:
         state, self.state = self.state, None
         assert state is not None
         # After a process is lost the state may never be computed: it is not waited for.
-        self.adopt(state, self.step if processes.is_broken() else None)
+        self.adopt(state, self.step if is_broken() else None)
         self.run_split = None
 
     def call_hook(self, hook: Callable, *args: Any, light: bool = False) -> None:

@@ -21,7 +21,7 @@ BEGIN = """
 import json, os, sys
 import numpy as np
 import jax
-from exburn.runtime.sharding import processes
+from exburn.runtime.sharding import joining, liveness, processes
 
 NUMBER = int(os.environ["EXBURN_TEST_PROCESS"])
 FOLDER = os.environ["EXBURN_TEST_FOLDER"]
@@ -33,7 +33,7 @@ def report(**values):
 
 
 if "EXBURN_TEST_JOINS" in os.environ:
-    processes.initialize(heartbeat_timeout={heartbeat}, timeout=60)
+    joining.initialize(heartbeat_timeout={heartbeat}, timeout=60)
 """
 
 

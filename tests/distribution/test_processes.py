@@ -26,12 +26,12 @@ def test_processes_tell_each_other():
             one_says=processes.agree_any(NUMBER == 1),
             none_says=processes.agree_any(False),
             least=processes.agree_min(5 - NUMBER),
-            seed=processes.shared_seed(),
+            seed=joining.shared_seed(),
         )
         report(count=processes.count(), index=processes.index())
         report(main=processes.is_main())
         processes.barrier("end")
-        processes.initialize()  # again, with the same values
+        joining.initialize()  # again, with the same values
         """
     )
     assert [first.pop("index"), second.pop("index")] == [0, 1]
@@ -116,6 +116,19 @@ def test_a_model_of_one_process_asks_no_other(tmp_path):
     assert found[1]["runs"].startswith("CheckpointError: checkpoint: of several")
 
 
+def test_one_that_nobody_joins_says_so_and_ends():
+    [here] = end(
+        """
+        from tests.distribution.processes import free_port
+
+        joining.initialize(f"127.0.0.1:{free_port()}", 2, 1, timeout=2)
+        """,
+        count=1,
+    )
+    assert here.code == 75 and "did not find each other" in here.errors
+    assert "process 1 of 2 at 127.0.0.1" in here.errors
+
+
 def test_a_random_seed_is_that_of_all():
     first, second = run(
         "from exburn.core.forward_context import global_seed\nreport(s=global_seed())"
@@ -168,7 +181,7 @@ finally:
     ("wait", "reached"),
     [
         ("processes.barrier('x')", True),
-        ("processes.await_ready(total(x))", True),
+        ("liveness.await_ready(total(x))", True),
         ("total(x).block_until_ready()", None),  # in JAX, where no exception comes
     ],
 )

@@ -10,7 +10,7 @@ from tests.from_keras.small import BOTH, X, Y, compiled, fit
 import exburn
 from exburn import distribution
 from exburn.errors import ArgumentError, LayoutError
-from exburn.runtime.sharding import processes
+from exburn.runtime.sharding import joining
 
 keras = pytest.importorskip("keras")
 
@@ -57,7 +57,7 @@ def test_a_model_s_own_distribution_counts_first():
 @says("`distribution.initialize` does nothing when it is called again")
 @pytest.mark.parametrize("framework", BOTH)
 def test_to_join_twice(framework, monkeypatch):
-    monkeypatch.setattr(processes, "_cluster", None)
+    monkeypatch.setattr(joining, "_cluster", None)
     framework.layers.Dense(1)(np.ones((1, 2), "float32"))
     initialize = framework.distribution.initialize
     if framework is keras:
@@ -67,7 +67,7 @@ def test_to_join_twice(framework, monkeypatch):
         return
     for _ in range(2):
         initialize(num_processes=1)
-    monkeypatch.setattr(processes, "_cluster", None)
+    monkeypatch.setattr(joining, "_cluster", None)
     with pytest.raises(ArgumentError, match="SLURM_JOB_ID"):
         initialize()
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from exburn.runtime.sharding import processes
+from exburn.runtime.sharding.liveness import await_ready
 
 _LOOKED_AT = 1 << 18  # elements of an array that a checksum is of
 
@@ -61,7 +62,7 @@ def to_host(value: Any) -> np.ndarray:
             mesh: Any = value.sharding
             whole = jax.sharding.NamedSharding(mesh.mesh, jax.sharding.PartitionSpec())
             value = _mover(whole)(value)
-        value = processes.await_ready(value).addressable_data(0)
+        value = await_ready(value).addressable_data(0)
     return np.asarray(value)
 
 

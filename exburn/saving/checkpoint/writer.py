@@ -13,8 +13,8 @@ import numpy as np
 
 from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, CheckpointError, CheckpointWarning, warn
-from exburn.runtime.sharding import processes
 from exburn.runtime.sharding.arrays import spans_processes
+from exburn.runtime.sharding.liveness import check_alive, is_broken
 from exburn.saving.checkpoint.directory import CheckpointDirectory
 from exburn.saving.checkpoint.writers import Writers, all_processes
 
@@ -120,7 +120,7 @@ class CheckpointWriter:
             return
         if self.directory.writers.count > 1:  # it may wait for one that is lost
             while not concurrent.futures.wait([job], _GLANCE).done:
-                processes.check_alive()
+                check_alive()
         self._run_guarded(job.result)
 
     def remove(self) -> None:
@@ -140,7 +140,7 @@ class CheckpointWriter:
         finally:
             pool, self._pool = self._pool, None
             if pool is not None:
-                pool.shutdown(wait=not processes.is_broken())
+                pool.shutdown(wait=not is_broken())
             self.directory.close()
 
     def _run_guarded(self, call: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from exburn.errors import ArgumentError
-from exburn.runtime.sharding import processes
+from exburn.runtime.sharding import joining, liveness, processes
 
 CLUSTERS = ["SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"]
 CLUSTERS += ["TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID", "MEGASCALE_COORDINATOR_ADDRESS"]
@@ -19,7 +19,7 @@ def nothing_found(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"):
         monkeypatch.delenv(f"KERAS_DISTRIBUTION_{name}", raising=False)
-    monkeypatch.setattr(processes, "_cluster", None)
+    monkeypatch.setattr(joining, "_cluster", None)
 
 
 def test_one_process_agrees_with_itself():
@@ -29,16 +29,16 @@ def test_one_process_agrees_with_itself():
     assert processes.agree_min(3) == 3 and processes.count() == 1
     assert processes.is_main() and processes.index() == 0
     processes.barrier("here")
-    processes.check_alive()
+    liveness.check_alive()
     processes.tell_failure(ValueError("none listens"))
     error = RuntimeError("Gloo")
-    assert processes.lost_process(error) is error
+    assert liveness.lost_process(error) is error
 
 
 def test_asking_does_not_start_jax():
     code = (
-        "from exburn.runtime.sharding import processes as p; import jax\n"
-        "p.initialize(num_processes=1); p.barrier('x'); p.agree_min(1); p.index()\n"
+        "from exburn.runtime.sharding import joining, processes as p; import jax\n"
+        "joining.initialize(num_processes=1); p.barrier('x'); p.agree_min(1)\n"
         "jax.config.update('jax_num_cpu_devices', 3); assert jax.device_count() == 3"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -46,16 +46,16 @@ def test_asking_does_not_start_jax():
 
 def test_one_process_may_say_so_twice(monkeypatch):
     monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "1")
-    processes.initialize()
-    processes.initialize(num_processes=1)
-    assert 0 <= processes.shared_seed() < 2**32
+    joining.initialize()
+    joining.initialize(num_processes=1)
+    assert 0 <= joining.shared_seed() < 2**32
     with pytest.raises(ArgumentError, match="has joined others already"):
-        processes.initialize("10.0.0.1:1234", 2, 0)
+        joining.initialize("10.0.0.1:1234", 2, 0)
 
 
 def test_without_a_cluster_the_error_lists_what_was_looked_for():
     with pytest.raises(ArgumentError) as caught:
-        processes.initialize()
+        joining.initialize()
     text = str(caught.value)
     for name in ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"):
         assert name in text
@@ -81,13 +81,13 @@ def test_without_a_cluster_the_error_lists_what_was_looked_for():
 )
 def test_what_cannot_be_is_refused_before_anything_waits(given, text):
     with pytest.raises(ArgumentError, match=text):
-        processes.initialize(*given)
+        joining.initialize(*given)
 
 
 def test_a_variable_that_is_no_number_is_named(monkeypatch):
     monkeypatch.setenv("KERAS_DISTRIBUTION_PROCESS_ID", "zero")
     with pytest.raises(ArgumentError, match="KERAS_DISTRIBUTION_PROCESS_ID must be"):
-        processes.initialize("a:1", 2)
+        joining.initialize("a:1", 2)
 
 
 def test_jax_that_computes_already_is_told_apart():
@@ -95,7 +95,7 @@ def test_jax_that_computes_already_is_told_apart():
 
     jax.devices()
     with pytest.raises(ArgumentError, match="before any array or model"):
-        processes.initialize("127.0.0.1:1", 2, 1)
+        joining.initialize("127.0.0.1:1", 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_one_process_a_host_keeps_all_gpus(monkeypatch, variables, alone):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert processes._is_alone_on_host() == alone
+    assert joining._is_alone_on_host() == alone
 
 
 @pytest.mark.parametrize(
