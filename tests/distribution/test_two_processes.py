@@ -154,6 +154,14 @@ DIFFERS = {
         "model.fit(x, y, verbose=0, epochs=3, callbacks=[Sets()])",
         "fit: the processes differ in weights that hooks have set",
     ),
+    "freezing": (
+        "model.fit(x, y, verbose=0, epochs=3, callbacks=[Freezes()])",
+        "fit: the processes differ in what is trained",
+    ),
+    "numbers": (
+        "model.fit(x, y, verbose=0, epochs=3, callbacks=[Drops()])",
+        "fit: the processes differ in what is trained, or in numbers of layers",
+    ),
     "batches": (
         "model.evaluate(Loader(10 - 4 * NUMBER), verbose=0)",
         "evaluate: the processes differ in the next batches",
@@ -169,6 +177,16 @@ class Fails(Callback):
     def on_epoch_end(self, epoch, logs=None):
         if NUMBER == 1:
             raise ValueError("mine")
+
+
+class Freezes(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.layers[-1].trainable = NUMBER == 0
+
+
+class Drops(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.layers[2].rate = 0.1 * (1 + NUMBER)
 
 
 class Sets(Callback):
