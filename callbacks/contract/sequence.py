@@ -271,7 +271,8 @@ class CallbackList:
         """Runs a hook whose last argument are logs."""
         _run(callback, hook, *args)
         if self._together and runs_own_code(callback):
-            share(args[-1], self.model)
+            # Outputs are each process' own where its rows are.
+            share({} if "predict" in hook else args[-1], self.model)
 
     def _begin(self, kind: str, hook: str, logs: Logs | None, *position: int) -> None:
         for batches in self._batches[kind]:

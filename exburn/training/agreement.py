@@ -13,10 +13,11 @@ import numpy as np
 
 from exburn.errors import ProcessError, warn
 from exburn.runtime.sharding import processes
-from exburn.runtime.sharding.arrays import put
+from exburn.runtime.sharding.arrays import checksum, put
 from exburn.runtime.sharding.liveness import await_ready, lost_process
 from exburn.runtime.signals import Termination
 from exburn.training.feed.chunk import Chunk
+from exburn.training.numbers import is_number
 from exburn.training.state_holder import StateHolder
 
 _OWN_DATA = (
@@ -59,6 +60,7 @@ class Agreement:
     ):
         self.active = holder.placement.spans_processes
         self._own_data, self._told_of_end = holder.placement.own_data, False
+        self._form: list[Any] = []
         self._holder, self._owner, self._op = holder, owner, op
         self._termination, self._ends, self._due = termination, False, False
         self._glanced = time.perf_counter()
@@ -95,19 +97,33 @@ class Agreement:
         return processes.broadcast(value) if self.active else value
 
     # ------------------------------------------------------------------ in the loop
-    def chunks(self, chunks: Chunks, pause: float, op: str) -> Chunks:
+    def chunks(
+        self,
+        chunks: Chunks,
+        pause: float,
+        op: str,
+        follow: Callable[[], None] = lambda: None,
+    ) -> Chunks:
         """The chunks, each of them once all processes have theirs.
 
         Args:
             chunks: Those of this process.
             pause: Seconds between two glances at running means.
             op: What they are for: within ``fit`` they may validate.
+            follow: Takes over what hooks have changed.
         """
-        return self._agreed(chunks, pause, _STOPS[op]) if self.active else chunks
+        if not self.active:
+            return chunks
+        return self._agreed(chunks, pause, _STOPS[op], follow)
 
-    def _agreed(self, chunks: Chunks, pause: float, stop: str) -> Chunks:
+    def _agreed(
+        self, chunks: Chunks, pause: float, stop: str, follow: Callable[[], None]
+    ) -> Chunks:
         with contextlib.closing(chunks):
             for chunk in _with_end(chunks):
+                hooked = self._holder.hooked
+                follow()
+                self._form = self._form_of_model(hooked)
                 more = self._ask(chunk, pause, stop)
                 if chunk is None or not more or getattr(self._owner, stop):
                     return
@@ -126,6 +142,7 @@ class Agreement:
                 "end": self._termination is not None and self._termination.requested,
                 "stop": bool(getattr(self._owner, stop)),
                 "due": now - self._glanced > pause,
+                "model": self._form,
                 "weights": holder.pop_new_weights(),
                 "options": holder.pop_new_options(),
             },
@@ -137,6 +154,8 @@ class Agreement:
         self._due = told[0]["due"]  # by the clock of process 0
         if self._due:
             self._glanced = now
+        if any(one["model"] != told[0]["model"] for one in told):
+            self._refuse("what is trained, or in numbers of layers", {})
         weights = [one["weights"] for one in told]
         if any(one != weights[0] for one in weights):
             names = set().union(*weights)
@@ -157,6 +176,21 @@ class Agreement:
                 "of others, and so does the epoch."
             )
         return None not in forms
+
+    def _form_of_model(self, hooked: bool) -> list[Any]:
+        """What of a model in training must be alike, besides its weights.
+
+        Args:
+            hooked: Whether a hook has run that may have changed it.
+        """
+        state = self._holder.state
+        if state is None:
+            return []
+        form: list[Any] = [zlib.crc32(",".join(state.params).encode())]
+        if hooked:
+            numbers = {n: v for n, v in state.others.items() if is_number(n)}
+            form.append({name: checksum(value) for name, value in numbers.items()})
+        return form
 
     def _refuse(self, what: str, details: dict[str, Any]) -> None:
         raise ProcessError(

@@ -240,7 +240,7 @@ class Epochs:
         is_last = epoch == self._last
         self.feed.waiting = self._wait
         chunks = self.feed.epoch(holder.seed, epoch, phase, start, last=is_last)
-        chunks = self.agreement.chunks(chunks, GLANCE, "fit")
+        chunks = self.agreement.chunks(chunks, GLANCE, "fit", self._follow)
         with contextlib.closing(chunks):
             for chunk in timing.data(chunks, lambda: _works(running)):
                 if per_batch:

@@ -137,34 +137,24 @@ report(end=[float(abs(w).sum()) for w in model.get_weights()])
     assert first["rate"] == pytest.approx(0.01)
 
 
-DIFFERS = {
+DIFFERS = {  # what processes do, and what is said of it
     "data": (
-        "model.fit(x[NUMBER:], y[NUMBER:], verbose=0)",
+        "lambda m: m.fit(x[NUMBER:], y[NUMBER:], verbose=0)",
         "fit: the processes run with different values of data",
     ),
-    "seed": (
-        "keras.utils.set_random_seed(NUMBER)\nmodel.fit(x, y, verbose=0)",
-        "fit: the processes run with different values of seed",
-    ),
-    "hook": (
-        "model.fit(x, y, verbose=0, epochs=3, callbacks=[Fails()])",
-        "process 1 of 2 failed",
-    ),
+    "seed": ("fit()", "fit: the processes run with different values of seed"),
     "weights": (
-        "model.fit(x, y, verbose=0, epochs=3, callbacks=[Sets()])",
+        "fit(Sets())",
         "fit: the processes differ in weights that hooks have set",
     ),
+    "freezing": ("fit(Freezes())", "fit: the processes differ in what is trained"),
+    "numbers": ("fit(Drops())", "fit: the processes differ in what is trained"),
     "batches": (
-        "model.evaluate(Loader(10 - 4 * NUMBER), verbose=0)",
+        "lambda m: m.evaluate(Loader(10 - 4 * NUMBER), verbose=0)",
         "evaluate: the processes differ in the next batches",
     ),
 }
-
-
-@pytest.mark.parametrize("kind", DIFFERS)
-def test_what_differs_is_an_error_in_all(kind):
-    call, text = DIFFERS[kind]
-    script = f"""
+HOOKS = """
 class Fails(Callback):
     def on_epoch_end(self, epoch, logs=None):
         if NUMBER == 1:
@@ -176,6 +166,16 @@ class Sets(Callback):
         self.model.set_weights([w + NUMBER for w in self.model.get_weights()])
 
 
+class Freezes(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.layers[-1].trainable = NUMBER == 0
+
+
+class Drops(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.layers[2].rate = 0.1 * (1 + NUMBER)
+
+
 class Loader:
     def __init__(self, batches):
         self.batches = batches
@@ -185,18 +185,32 @@ class Loader:
             yield x[:40], y[:40]
 
 
-model = make("data")
-try:
-    {call.replace(chr(10), chr(10) + "    ")}
-except Exception as error:
-    report(error=f"{{type(error).__name__}}: {{error}}")
+def attempt(name, act):
+    keras.utils.set_random_seed(NUMBER if name == "seed" else 1)
+    try:
+        act(make("data"))
+    except Exception as error:
+        report(**{name: f"{type(error).__name__}: {error}"})
+
+
+def fit(*callbacks):
+    return lambda m: m.fit(x, y, verbose=0, epochs=3, callbacks=list(callbacks))
 """
-    with Processes(BEGIN + script) as started:
-        first, second = started.wait()
-    assert text in first.values["error"]
-    assert first.values["error"].startswith("ProcessError")
-    mine = "ValueError: mine" if kind == "hook" else "ProcessError"
-    assert second.values["error"].startswith(mine)
+
+
+def test_what_differs_is_an_error_in_all():
+    calls = [f"attempt({kind!r}, {call})" for kind, (call, _) in DIFFERS.items()]
+    first, second = run("\n".join([BEGIN, HOOKS, *calls]))
+    assert first == second
+    for kind, (_, text) in DIFFERS.items():
+        assert first[kind].startswith("ProcessError") and text in first[kind]
+
+
+def test_what_fails_in_a_hook_of_one_is_an_error_in_all():
+    found = run(BEGIN + HOOKS + 'attempt("hook", fit(Fails()))')
+    assert "process 1 of 2 failed" in found[0]["hook"]
+    assert "there: ValueError: mine" in found[0]["hook"]
+    assert found[1]["hook"].startswith("ValueError: mine")
 
 
 def test_an_interrupted_process_ends_the_others():
