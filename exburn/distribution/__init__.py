@@ -19,6 +19,7 @@ from exburn.runtime.sharding.strategies import (
     DataParallel,
     Distribution,
     ModelParallel,
+    ShardedModelParallel,
     ZeRO,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "Distribution",
     "LayoutMap",
     "ModelParallel",
+    "ShardedModelParallel",
     "TensorLayout",
     "ZeRO",
     "distribute_tensor",

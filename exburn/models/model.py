@@ -51,7 +51,7 @@ from exburn.models.training_settings import (
     require_trainer,
 )
 from exburn.module import graph as graphs
-from exburn.module.building import clone, intact, materialize, place, spread_precision
+from exburn.module.building import intact, materialize, place, spread_precision
 from exburn.module.layer import Layer
 from exburn.module.layer.given_policy import follow_map
 from exburn.module.selection import frozen_paths
@@ -393,8 +393,20 @@ class Model(Layer):
     def callable(self) -> bool:
         return self.graph is not None or type(self).call is not Model.call
 
+    def clone(self):
+        """A copy with the same configuration and weights, sharing no arrays.
+
+        It is not compiled, and lies on the same mesh, if the model has one.
+
+        Raises:
+            ArgumentError: The configuration cannot be described (see ``register``).
+        """
+        copied = super().clone()
+        copied._run.value.distribution = self._run.value.distribution
+        return copied
+
     def __deepcopy__(self, memo):
-        memo[id(self)] = copied = clone(self)
+        memo[id(self)] = copied = self.clone()
         saving.compile_as_copy(copied, self, memo)
         return copied
 

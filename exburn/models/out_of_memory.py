@@ -44,7 +44,10 @@ def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
     kind = "train" if op in ("fit", "train_on_batch") else "predict"
     try:
         batch = with_rows(first_batch(dataset, trainer.holder.seed), rows)
-        plan = make_plan(trainer, kind, batch, rows, largest=True)
+        distribution = trainer.holder.placement.distribution
+        plan = make_plan(
+            trainer, kind, batch, rows, largest=True, distribution=distribution
+        )
     except Exception as failure:  # the analysis needs memory, too
         details["no analysis"] = type(failure).__name__
     if plan is not None:
@@ -67,6 +70,13 @@ def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
         if kind == "train"
         else ' or dtype="bfloat16"'
     )
+    if plan is not None and plan.mesh is not None:
+        details["devices"] = f"{plan.mesh}; figures of each"
+        if (
+            kind == "train"
+            and not trainer.holder.placement.distribution.divides_weights
+        ):
+            more += ', or compile(mesh="fsdp")'
     raised = OutOfMemoryError(
         op,
         "the device has not enough memory; the model is as it was before this step",

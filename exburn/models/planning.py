@@ -181,9 +181,9 @@ def _available_bytes(
 ) -> int:
     """Memory for a step on each device; what the model holds there is free for it."""
     held = trainer.holder.held_bytes
-    if distribution is None:
-        return free_bytes() + held(kind)
-    devices = tuple(distribution.mesh.local_devices)
+    devices = placement_for(distribution).local_devices
+    if not devices:
+        return free_bytes(devices) + held(kind)
     return free_bytes(devices) + min(held(kind, device) for device in devices)
 
 
@@ -199,12 +199,12 @@ def _share_of_work(
     width = rows if exact else math.ceil(rows / parts) * parts
     share = width / rows / (1 if width % parts else parts)
     kernels = {n: v.shape for n, v in weights.items() if len(v.shape) > 1}
-    if distribution.gathers or not kernels:
-        return share
-    sharding, held = distribution.weight_sharding, 0
+    sharding, held = distribution.sharding, 0
     for name, shape in kernels.items():
-        held += math.prod(sharding(name, shape).shard_shape(shape))
-    return share * held / sum(map(math.prod, kernels.values()))
+        layout = sharding(distribution.compute_spec(name, shape))
+        held += math.prod(layout.shard_shape(shape))
+    whole = sum(map(math.prod, kernels.values()))
+    return share * held / whole if whole else share
 
 
 def _likely_link(distribution: Distribution) -> str:

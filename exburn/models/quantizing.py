@@ -203,5 +203,6 @@ def _compile_alike(model: Model, other: Any) -> None:
     except ExBurnError:  # an optax transformation: it has no state of its own
         options["optimizer"] = optimizers.get(options["optimizer"])
     options["seed"] = None
-    other.compile(**options, check_numerics=run.check_numerics)
+    place = {"device": run.device, "mesh": run.distribution}
+    other.compile(**options, **place, check_numerics=run.check_numerics)
     other._run.value.trainer.holder.given_seed = run.trainer.holder.given_seed

@@ -146,6 +146,7 @@ def get_compile_config(self: Model) -> dict[str, Any] | None:
     made = compile_arguments(self)
     if made is None:
         return None
+    del made["mesh"]  # of this machine's devices
     made["optimizer"] = registry.serialize(made["optimizer"])
     made["loss"] = _each(made["loss"], _describe_with(losses.serialize))
     made["loss_weights"] = registry.serialize(made["loss_weights"])
@@ -172,6 +173,7 @@ def compile_arguments(model: Model) -> dict[str, Any] | None:
         "check_numerics": run.check_numerics,
         "warmup": run.warmup,
         "device": run.device,
+        "mesh": run.distribution,
     }
 
 
@@ -186,8 +188,8 @@ def compile_like(model: Model, other: Model, memo: dict[int, Any]) -> bool:
     arguments = compile_arguments(other)
     if arguments is None:
         return False
-    device = arguments.pop("device")  # not to be copied
-    model.compile(**copy.deepcopy(arguments, memo), device=device)
+    place = {name: arguments.pop(name) for name in ("device", "mesh")}  # no copies
+    model.compile(**copy.deepcopy(arguments, memo), **place)
     return True
 
 

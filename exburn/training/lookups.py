@@ -54,12 +54,16 @@ class Lookups:
         return False
 
 
-def value_and_grad(loss: Callable[..., tuple[Any, Any]]) -> Callable:
+def value_and_grad(
+    loss: Callable[..., tuple[Any, Any]], whole: Callable[[Any], Any] = lambda v: v
+) -> Callable:
     """As ``jax.value_and_grad(loss, has_aux=True)``, by the first argument.
 
     Args:
         loss: ``value, aux = loss(params, *args, tables)``, whose pass has ``tables``, a
             ``Lookups``, as its ``Context.tables``.
+        whole: Has arrays whole on every device. Where rows are fewer than those of
+            their table, devices send each other them, and not a gradient of its size.
 
     Example:
         >>> def loss(p, lookups):
@@ -95,6 +99,8 @@ def value_and_grad(loss: Callable[..., tuple[Any, Any]]) -> Callable:
             places = jnp.concatenate([indices[i].reshape(-1) for i in own])
             places = jnp.clip(places, 0, params[name].shape[0] - 1)
             added = jnp.concatenate(rows)
+            if added.size < params[name].size:
+                places, added = whole((places, added))
             grads[name] = grads[name].at[places].add(added, mode="promise_in_bounds")
         return (value, aux), grads
 

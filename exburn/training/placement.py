@@ -299,19 +299,21 @@ class OnMesh(OneDevice):
         return jax.checkpoint(gathered, policy=_is_kept)
 
     def _gather(self, name: str, weight: Any) -> Any:
-        """A weight in a program, whole; its gradient is divided as it is itself."""
+        """A weight in a program, gathered; its gradient is divided as it is itself."""
         divided = self.distribution.weight_sharding(name, weight.shape)
-        if divided.is_fully_replicated:
+        computed = self.distribution.compute_spec(name, weight.shape)
+        gathered = self.distribution.sharding(computed)
+        if divided.is_equivalent_to(gathered, weight.ndim):
             return weight
 
-        def make_whole(weight: Any) -> Any:
+        def make_gathered(weight: Any) -> Any:
             # Without the first, XLA gathers in front of the barrier that keeps the
             # passes apart, and so once for both.
-            return self._constrain(self._constrain(weight, divided), self._whole)
+            return self._constrain(self._constrain(weight, divided), gathered)
 
-        gather = jax.custom_vjp(make_whole)
+        gather = jax.custom_vjp(make_gathered)
         gather.defvjp(  # else the sum of its gradient were whole, and then cut
-            lambda weight: (make_whole(weight), None),
+            lambda weight: (make_gathered(weight), None),
             lambda _, slope: (self._constrain(slope, divided),),
         )
         return gather(weight)

@@ -519,9 +519,16 @@ class Preparer:
             return forward.cost.times((rows or known) / known / parts)
         return None
 
-    @property
-    def _repeats_lookups(self) -> bool:
-        return any(forward.repeats_lookups for forward in self._forwards.values())
+    def _joins_lookups(self, placement: OneDevice) -> bool:
+        """Whether gradients of tables are made of those of the rows that were read.
+
+        Where a table is looked into several times, and on a mesh always: its devices
+        send each other rows then, and not gradients of the tables' sizes.
+        """
+        forwards = self._forwards.values()
+        if placement.parts > 1:
+            return any(forward.lookups for forward in forwards)
+        return any(forward.repeats_lookups for forward in forwards)
 
     def next_draw(self) -> int:
         """Where a ``predict`` begins to count its batches, for what layers draw.
@@ -616,7 +623,7 @@ class Preparer:
             custom=self.custom,
             unroll=self.unroll,
             pointwise=convolutional(self.first_cost()) or None,
-            joins_lookups=self._repeats_lookups,
+            joins_lookups=self._joins_lookups(placement),
             placement=placement,
             eager=self.eager,
             compiling=self.holder.tell_compilation,

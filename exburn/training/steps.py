@@ -107,7 +107,7 @@ class Steps:
         """``loss`` with its gradient by the parameters: ``(loss, seen), gradient``."""
         loss = self.placement.gathering(self.loss)
         if self._joins_lookups and loss == self.loss:
-            return value_and_grad(loss)
+            return value_and_grad(loss, self.placement.totals)
         return jax.value_and_grad(loss, has_aux=True)
 
     def _after_batch(

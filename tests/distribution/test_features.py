@@ -1,5 +1,7 @@
 """What else a model can do on one device, it does on several, with the same numbers."""
 
+import copy
+
 import jax
 import numpy as np
 import pytest
@@ -95,8 +97,9 @@ def adapters(mesh):
 def quantized(mesh):
     model = compiled("mlp", mesh)
     losses(model, epochs=1)
-    model.quantize("int8")
-    return model.predict(X, verbose=0)
+    small = model.quantize("int8")
+    assert small._run.value.distribution is model._run.value.distribution
+    return small.predict(X, verbose=0)
 
 
 class OwnStep(exburn.Sequential):
@@ -149,7 +152,10 @@ def classes_and_views(mesh):
     model = compiled("mlp", mesh)
     weights = {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}
     found = losses(model, class_weight=weights)
-    return found, model.capture(X[:8]), model(X[:5]), model.clone().get_weights()
+    copied = model.clone()
+    assert copied._run.value.distribution is model._run.value.distribution
+    outputs = model.capture(X[:8]), model(X[:5]), copied.predict(X, verbose=0)
+    return found, outputs, copied.get_weights(), copy.deepcopy(model).get_weights()
 
 
 WAYS = [

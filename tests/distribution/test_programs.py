@@ -123,6 +123,31 @@ def test_data_stay_where_they_are_through_the_epochs():
     assert set(collectives(program)) == {"all-reduce"}
 
 
+def recommender(words, width=16):
+    words_of = exburn.Input((8,), dtype="int32")
+    found = layers.Flatten()(layers.Embedding(words, width)(words_of))
+    return exburn.Model(words_of, layers.Dense(4)(found))
+
+
+@pytest.mark.long
+@on_devices
+@pytest.mark.parametrize("words", [20, 5000])
+def test_devices_send_rows_and_not_a_gradient_as_large_as_the_table(words):
+    x, y = np.arange(64 * 8).reshape(64, 8) % words, np.arange(64) % 4
+    losses = {}
+    for mesh in (None, "data"):
+        model = compiled(lambda: recommender(words), mesh)
+        losses[mesh] = model.fit(x, y, batch_size=64, epochs=3, verbose=0).history
+    np.testing.assert_allclose(losses["data"]["loss"], losses[None]["loss"], rtol=1e-5)
+    preparer = model._run.value.trainer.preparer
+    chunk = single_chunk((x, y, None), 64, exact=False)
+    args = _apart_from_totals((preparer.initial_state(), *chunk.arguments))
+    args, _ = preparer.holder.placement.bind(args, 2)
+    program = preparer.programs.train._call.lower(*args).compile()
+    sums = re.findall(r"= (.*?) all-reduce(?:-start)?\(", program.as_text())
+    assert any(f"[{words},16]" in kinds for kinds in sums) is (words == 20)
+
+
 @pytest.mark.long
 @on_devices
 def test_a_device_beside_others_is_one_device():

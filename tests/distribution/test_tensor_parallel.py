@@ -348,3 +348,40 @@ def test_what_does_not_divide_is_whole():
     ).layout_map
     assert [*layout] == ["b0/kernel", "b0/bias", "b1/kernel"]
     assert "4 devices cannot divide 6 evenly" in layout.reason_of("dense1/kernel")
+
+
+@pytest.mark.long
+@on_devices
+def test_fsdp_beside_tensor_parallel():
+    def make(**keys):
+        model = exburn.Sequential(
+            [exburn.Input((32,)), *dense(128, 32, activation="relu"), layers.Dense(8)]
+        )
+        model.compile("adam", "mse", seed=0, **keys)
+        return model
+
+    x = np.random.default_rng(0).standard_normal((42, 32)).astype("float32")
+    model = make()
+    layout = tensor_parallel(model)
+    both = make(mesh={"fsdp": 2, "model": 4}, layout=layout)
+    histories = [m.fit(x, x[:, :8], 16, 5, verbose=0).history for m in (model, both)]
+    np.testing.assert_allclose(histories[1]["loss"], histories[0]["loss"], rtol=1e-5)
+    rows = {row.path: row for row in both.sharding_summary()}
+    assert rows["dense0/kernel"].layout == ("fsdp", "model")
+    assert rows["dense1/kernel"].layout == ("model", "fsdp")
+    assert rows["dense1/kernel"].bytes == 128 * 32 * 4 / 8
+    assert rows["dense0/kernel"].rule == "dense0 by columns, dense1 by rows, and fsdp"
+    assert rows["dense/kernel"].is_whole  # 256 elements
+    for weight in both.weights:
+        shard = weight.value.sharding.shard_shape(weight.value.shape)
+        assert np.prod(shard) * 4 == rows[weight.path].bytes
+    plan = both.plan(16, largest=False, rate=1e9)
+    assert {"all-gather", "all-reduce"} <= {c.kind for c in plan.collectives}
+    kernels = 128 * 32 * 2
+    assert plan.step_time.compute == pytest.approx(
+        plan.flops / 2 * (kernels / 4 + 256) / (kernels + 256) / 1e9
+    )
+    wide = make(mesh={"data": 2, "fsdp": 2, "model": 2}, layout=layout)
+    assert wide._run.value.distribution.num_model_replicas == 4
+    again = wide.fit(x, x[:, :8], 16, 5, verbose=0).history["loss"]
+    np.testing.assert_allclose(again, histories[0]["loss"], rtol=1e-5)

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from tests.distribution.devices import on_devices
 
 import exburn
 from exburn import layers
@@ -58,6 +59,22 @@ def test_it_is_an_error_with_figures_and_the_model_goes_on(program, run, monkeyp
     for now, then in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(now, then)
     run(model)
+
+
+@pytest.mark.long
+@on_devices
+def test_on_a_mesh_the_figures_are_those_of_a_device():
+    for mesh, hint in (("data", True), ("fsdp", False)):
+        model = network(mesh=mesh)
+        model.fit(X, Y, verbose=0)
+        programs = model._run.value.trainer.preparer.programs
+        programs.train = exhausted
+        with pytest.raises(OutOfMemoryError) as caught:
+            model.fit(X, Y, verbose=0)
+        plan = model.plan(32)
+        assert caught.value.plan.peak_bytes == plan.peak_bytes
+        assert f"(DeviceMesh({mesh}=8)); figures of each" in str(caught.value)
+        assert ('compile(mesh="fsdp")' in str(caught.value)) is hint
 
 
 @pytest.mark.long

@@ -131,6 +131,10 @@ class Distribution:
         """Whether weights are gathered when they are needed, and then dropped."""
         return False
 
+    def compute_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
+        """The layout that a weight is computed with: as it lies, or gathered."""
+        return PartitionSpec() if self.gathers else self.weight_spec(path, shape)
+
     @property
     def divides_weights(self) -> bool:
         """Whether no device has all weights."""
@@ -327,6 +331,87 @@ class ModelParallel(Distribution):
                 )
 
 
+class ShardedModelParallel(ModelParallel):
+    """Weights divided by rules, and their parts along the axis ``fsdp``.
+
+    What ``compile(mesh={"fsdp": 2, "model": 4}, layout=…)`` makes. A weight is divided
+    by its rule, and its part along the longest axis that no rule divides. Along
+    ``fsdp`` it is gathered when it is needed.
+
+    Args:
+        layout_map: As of ``ModelParallel``.
+        batch_dim_name: The axes that divide the batch, ``fsdp`` among them.
+        min_size: Weights of fewer elements have the layout of their rule alone.
+        auto_shard_dataset: As of ``Distribution``.
+
+    Raises:
+        LayoutError: The mesh has no axis ``fsdp``.
+
+    Example:
+        >>> mesh = DeviceMesh((1, 1), ["fsdp", "model"], ["cpu:0"])
+        >>> layout = LayoutMap(mesh)
+        >>> layout[".*kernel"] = (None, "model")
+        >>> parallel = ShardedModelParallel(layout_map=layout, batch_dim_name="fsdp")
+        >>> tuple(parallel.weight_spec("dense/kernel", (64, 32)))
+        ('fsdp', 'model')
+    """
+
+    def __init__(
+        self,
+        *,
+        layout_map: LayoutMap | None = None,
+        batch_dim_name: Any = None,
+        min_size: int = 1024,
+        auto_shard_dataset: bool = True,
+    ):
+        super().__init__(
+            layout_map=layout_map,
+            batch_dim_name=batch_dim_name,
+            auto_shard_dataset=auto_shard_dataset,
+        )
+        if "fsdp" not in self.device_mesh.axis_names:
+            raise LayoutError(
+                "ShardedModelParallel",
+                "the mesh has no axis 'fsdp'",
+                {"axes of the mesh": ", ".join(self.device_mesh.axis_names)},
+            )
+        self.min_size = _check_size(min_size)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether weights are gathered when they are needed: along ``fsdp``."""
+        return True
+
+    @property
+    def divides_weights(self) -> bool:
+        """Whether no device has all weights: always."""
+        return True
+
+    def compute_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
+        """The layout that a weight is computed with: that of its rule."""
+        return super().weight_spec(path, shape)
+
+    def weight_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
+        """The layout of a weight: by its rule, and along ``fsdp``."""
+        axes = list(super().weight_spec(path, shape))
+        axes += [None] * (len(shape) - len(axes))
+        parts = self.device_mesh.size("fsdp")
+        free = [
+            i
+            for i, size in enumerate(shape)
+            if axes[i] is None and size and size % parts == 0
+        ]
+        if free and "fsdp" not in axes and math.prod(shape) >= self.min_size:
+            axes[max(free, key=lambda i: shape[i])] = "fsdp"
+        return PartitionSpec(*axes)
+
+    def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
+        if "fsdp" not in self.weight_spec(path, shape):
+            return super().rule_of(path, shape)
+        rule = self.layout_map.rule_of(path) and super().rule_of(path, shape)
+        return f"{rule}, and fsdp" if rule else "fsdp"
+
+
 class FSDP(Distribution):
     """The batch, weights and optimizer divided: fully sharded data parallel, ZeRO-3.
 
@@ -515,7 +600,8 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
     batch = tuple(n for n in names if n in ("data", "batch", "fsdp"))
     if layout is not None:
         layout = layout if layout.device_mesh is not None else layout.with_mesh(mesh)
-        return ModelParallel(layout_map=layout, batch_dim_name=batch)
+        kind = ShardedModelParallel if "fsdp" in names else ModelParallel
+        return kind(layout_map=layout, batch_dim_name=batch)
     batch = batch or (names[0],)
     if rest := [n for n in names if n not in batch and mesh.size(n) > 1]:
         raise LayoutError(

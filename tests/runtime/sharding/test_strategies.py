@@ -8,7 +8,14 @@ from tests.distribution.devices import on_devices
 
 import exburn
 from exburn import distribution
-from exburn.distribution import FSDP, DataParallel, DeviceMesh, LayoutMap, ZeRO
+from exburn.distribution import (
+    FSDP,
+    DataParallel,
+    DeviceMesh,
+    LayoutMap,
+    ShardedModelParallel,
+    ZeRO,
+)
 from exburn.errors import LayoutError
 from exburn.runtime.sharding.strategies import make_distribution
 
@@ -134,6 +141,17 @@ def test_what_compile_makes():
     parallel = make_distribution({"data": 2, "model": 4}, rules)
     assert parallel.batch_axes == ("data",) and parallel.num_model_replicas == 2
     assert tuple(parallel.weight_spec("kernel", (3, 8))) == (None, "model")
+    both = make_distribution({"fsdp": 2, "model": 4}, rules)
+    assert isinstance(both, ShardedModelParallel) and both.num_model_replicas == 2
+    assert tuple(both.weight_spec("kernel", (64, 32))) == ("fsdp", "model")
+    assert tuple(both.compute_spec("kernel", (64, 32))) == (None, "model")
+    assert tuple(both.weight_spec("kernel", (5, 4000))) == (None, "model")
+    assert tuple(both.weight_spec("table", (5, 4000))) == (None, "fsdp")
+    assert both.rule_of("kernel", (64, 32)) == ".*kernel, and fsdp"
+    assert both.rule_of("table", (5, 4000)) == "fsdp"
+    assert both.rule_of("table", (5, 4)) == "whole on every device"
+    with pytest.raises(LayoutError, match="the mesh has no axis 'fsdp'"):
+        ShardedModelParallel(layout_map=parallel.layout_map)
     with pytest.raises(LayoutError, match="nothing is divided along the axis 'model'"):
         make_distribution({"data": 2, "model": 4})
 
