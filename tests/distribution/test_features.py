@@ -83,7 +83,7 @@ def bfloat16(mesh):
 def float16(mesh):
     model = compiled(lambda: in_halves("mixed_float16"), mesh)
     losses(model)
-    return model.optimizer.dynamic_scale
+    return model.optimizer.loss_scale
 
 
 def adapters(mesh):

@@ -81,7 +81,9 @@ def partly(number, port):
     }
 
 
-@pytest.mark.parametrize("cluster", [slurm, open_mpi, partly])
+@pytest.mark.parametrize(
+    "cluster", [slurm, open_mpi, pytest.param(partly, marks=pytest.mark.longest)]
+)
 def test_a_cluster_is_found_by_its_variables(cluster):
     found = run("report(told=processes.gather(NUMBER))", cluster=cluster)
     assert [values["told"] for values in found] == [[0, 1], [0, 1]]

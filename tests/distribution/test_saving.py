@@ -85,6 +85,7 @@ def close(found, expected):
     assert found["step"] == expected["step"]
 
 
+@pytest.mark.longest
 def test_a_run_of_two_processes_goes_on_anywhere(tmp_path):
     first, second = train(tmp_path / "whole")
     assert first == second

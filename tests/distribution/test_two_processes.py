@@ -48,7 +48,9 @@ def alone():
     return found
 
 
-@pytest.mark.parametrize("mesh", ["data", "fsdp"])
+@pytest.mark.parametrize(
+    "mesh", ["data", pytest.param("fsdp", marks=pytest.mark.longest)]
+)
 def test_the_history_is_that_of_one_process(mesh):
     script = f"""
     model = make({mesh!r})

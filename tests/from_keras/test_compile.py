@@ -189,6 +189,8 @@ FURTHER = {
     "warmup",
     "accuracy",
     "device",
+    "mesh",
+    "layout",
     "unroll",
     "join_batches",
 }

@@ -17,6 +17,7 @@ ALLOWED = {
     "exburn/errors.py": {"import_module"},
     # Two modules of one package, whose name is written in the line before.
     "callbacks/tensorboard.py": {"require"},
+    "exburn/distribution/ray.py": {"require"},
     "datasets/__init__.py": {"import_module"},
     # get_file(extract=True): the caller asks for an archive to be unpacked, and tar's
     # own filter, as zip's own cleaning of names, keeps it in the folder.
