@@ -48,7 +48,6 @@ LONG = [
     ("convnet", "8 data", 60),
     ("transformer", "8 fsdp", 64),
     ("transformer", "2 x 4 tensor", 60),
-    ("mlp", "2 x 4 fsdp", 1),
 ]
 
 

@@ -77,6 +77,7 @@ def test_the_history_is_that_of_one_process_with_all_rows():
     np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.longest
 def test_epochs_have_the_fewest_steps_of_a_process_and_say_so():
     found = run(
         BEGIN

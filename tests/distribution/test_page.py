@@ -72,6 +72,7 @@ def test_the_pods_of_the_job_set_find_process_0(files):
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_the_batch_script_trains_in_two_processes_and_comes_back(files):
     tools = files / "bin"
     tools.mkdir()

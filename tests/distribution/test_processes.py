@@ -155,6 +155,7 @@ def test_other_places_are_told_apart():
         assert ended.code == 1 and "process 1: there" in ended.errors
 
 
+@pytest.mark.longest
 def test_a_process_that_waits_for_a_slow_one_does_not_give_up():
     run("import time\nif NUMBER: time.sleep(7)\nprocesses.barrier('x')", heartbeat=5)
 
@@ -184,7 +185,9 @@ finally:
     [
         ("processes.barrier('x')", True),
         pytest.param("liveness.await_ready(total(x))", True, marks=pytest.mark.nightly),
-        ("total(x).block_until_ready()", None),  # in JAX, where no exception comes
+        pytest.param(  # in JAX, where no exception comes
+            "total(x).block_until_ready()", None, marks=pytest.mark.longest
+        ),
     ],
 )
 def test_a_killed_process_is_named_by_the_others(wait, reached):
