@@ -265,14 +265,15 @@ class CallbackList:
     def _call(self, hook: str, logs: Logs | None, *position: int) -> None:
         logs = {} if logs is None else logs
         for callback in self._hooks[hook]:
-            self._run(callback, hook, *position, logs)
+            _run(callback, hook, *position, logs)
+            if self._together:
+                self._share(callback, hook, logs)
 
-    def _run(self, callback: Callback, hook: str, *args: Any) -> None:
-        """Runs a hook whose last argument are logs."""
-        _run(callback, hook, *args)
-        if self._together and runs_own_code(callback):
+    def _share(self, callback: Callback, hook: str, logs: Logs) -> None:
+        """Has all processes go on with the same logs after a hook of the user's."""
+        if runs_own_code(callback):
             # Outputs are each process' own where its rows are.
-            share({} if "predict" in hook else args[-1], self.model)
+            share({} if "predict" in hook else logs, self.model)
 
     def _begin(self, kind: str, hook: str, logs: Logs | None, *position: int) -> None:
         for batches in self._batches[kind]:
@@ -283,7 +284,10 @@ class CallbackList:
         logs = {} if logs is None else logs
         for batches in self._batches[kind]:
             if batches.begins() if edge == "begin" else batches.ends(batch):
-                self._run(batches.callback, f"on_{kind}_batch_{edge}", batch, logs)
+                hook = f"on_{kind}_batch_{edge}"
+                _run(batches.callback, hook, batch, logs)
+                if self._together:
+                    self._share(batches.callback, hook, logs)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._call("on_train_begin", logs)

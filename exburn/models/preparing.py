@@ -160,16 +160,19 @@ def output_names(model: Model, spec: Any) -> list[str] | None:
     return None if names is None else list(names)
 
 
-@contextlib.contextmanager
-def on_device(model: Model) -> Iterator[None]:
+def on_device(model: Model) -> contextlib.AbstractContextManager[None]:
     """Where new arrays go in the block: to the model's device, or to its mesh."""
     run = model._run.value
-    device, distribution = run.device, run.distribution_in_force
-    with contextlib.ExitStack() as stack:
-        if device is not None:
-            stack.enter_context(default_device(device))
-        if distribution is not None:
-            stack.enter_context(in_force(distribution))
+    if run.device is not None:
+        return _on_one_device(run.device)
+    distribution = run.distribution_in_force
+    return contextlib.nullcontext() if distribution is None else in_force(distribution)
+
+
+@contextlib.contextmanager
+def _on_one_device(device: Any) -> Iterator[None]:
+    """New arrays go to a device, whatever distribution is set for other models."""
+    with default_device(device), in_force(None):
         yield
 
 

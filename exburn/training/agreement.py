@@ -66,17 +66,20 @@ class Agreement:
         self._glanced = time.perf_counter()
 
     # ------------------------------------------------------------------ at the start
-    def check_alike(self, facts: dict[str, Any]) -> None:
+    def check_alike(self, find_facts: Callable[[], dict[str, Any]]) -> None:
         """Raises unless all processes run the same.
 
         Args:
-            facts: What programs depend on, by names that a user knows.
+            find_facts: Gives what programs depend on, by names that a user knows. To
+                find them takes a while, so that it is called only where there are
+                others.
 
         Raises:
             ProcessError: It names the first difference.
         """
         if not self.active:
             return
+        facts = find_facts()
         told = {name: repr(fact) for name, fact in facts.items()}
         told = processes.gather(told, self._op)
         for name in facts:

@@ -277,7 +277,8 @@ class Epochs:
         ):  # the run's end asks for it, and shall not wait
             holder.state.step.copy_to_host_async()
         with timing.on("device"):
-            self.agreement.wait(readings)
+            if self.agreement.active:
+                self.agreement.wait(readings)
             # Not for each chunk: what sends them keeps the next one from being begun.
             logs = preparer.read_logs(readings.send())
         if glances:

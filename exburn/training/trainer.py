@@ -164,7 +164,7 @@ class Trainer:
             earlier=earlier,
         )
         run.agreement.check_alike(
-            {
+            lambda: {
                 "seed": holder.seed,
                 "epochs": (initial_epoch, epochs),
                 "weights": fingerprint(holder.arrays[0]),
@@ -236,8 +236,7 @@ class Trainer:
         )
         op = "predict" if use == "predict" else "evaluate"
         agreement = Agreement(self.holder, None, op)
-        if agreement.active:
-            agreement.check_alike({"data": data_facts(dataset, feed)})
+        agreement.check_alike(lambda: {"data": data_facts(dataset, feed)})
         return feed
 
     # ------------------------------------------------------------------ one batch
