@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from breadth_models import CELLS, Cell
+from breadth_models import CELLS, Cell, compiled_in_keras
 from process import environment_of, options, read, write
 from throughput import fit_and_time
 from torch_loop import torch_device, train_in_torch
@@ -45,19 +44,9 @@ def run_exburn(cell: Cell, x, y, epochs: int) -> list[float]:
 
 
 def run_keras(cell: Cell, x, y, epochs: int) -> list[float]:
-    os.environ["KERAS_BACKEND"] = "jax"
+    model = compiled_in_keras(cell)
     import keras
 
-    policy = "float32" if cell.dtype == "float32" else "mixed_bfloat16"
-    keras.mixed_precision.set_global_policy(policy)
-    model = cell.keras_like(keras)
-    kind = keras.losses.SparseCategoricalCrossentropy
-    kind = keras.losses.BinaryCrossentropy if cell.binary else kind
-    model.compile(
-        optimizer=keras.optimizers.Adam(1e-3),
-        loss=kind(from_logits=True),
-        metrics=["accuracy"],
-    )
     return fit_and_time(model, keras.callbacks, x, y, cell.batch, epochs, verbose=0)
 
 

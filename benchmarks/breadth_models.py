@@ -8,11 +8,12 @@ inputs of a recurrence before its scan, one product for query, key and value.
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CELLS", "Cell"]
+__all__ = ["CELLS", "Cell", "compiled_in_keras"]
 
 CLASSES = 10
 
@@ -52,6 +53,24 @@ class Cell:
 
     def torch_module(self) -> Any:
         raise NotImplementedError
+
+
+def compiled_in_keras(cell: Cell) -> Any:
+    """The model of a cell in Keras on JAX, compiled."""
+    os.environ["KERAS_BACKEND"] = "jax"
+    import keras
+
+    policy = "float32" if cell.dtype == "float32" else "mixed_bfloat16"
+    keras.mixed_precision.set_global_policy(policy)
+    model = cell.keras_like(keras)
+    kind = keras.losses.SparseCategoricalCrossentropy
+    kind = keras.losses.BinaryCrossentropy if cell.binary else kind
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-3),
+        loss=kind(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
 
 
 class _Weights:

@@ -1,4 +1,4 @@
-"""What of the time of collectives no other kernel covers, from a trace of JAX."""
+"""The time of collectives that no other kernel covers, from a trace of JAX."""
 
 from __future__ import annotations
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import queue
@@ -45,9 +44,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import report
+from breadth_models import compiled_in_keras
 from collectives import exposed
 from distribution_models import TINY, WORKS
 from process import options, read, result_of, write
+from throughput import Terminal, epoch_clock
 from torch_distributed import train_on_devices
 
 PEERS = ("exburn-data", "torch-ddp", "exburn-fsdp", "torch-fsdp", "keras-data")
@@ -83,16 +84,7 @@ def run_keras(cell: Any, way: str, args: argparse.Namespace) -> dict[str, Any]:
         devices = keras.distribution.list_devices()
         parallel = keras.distribution.DataParallel(devices=devices)
         keras.distribution.set_distribution(parallel)
-    policy = "float32" if cell.dtype == "float32" else "mixed_bfloat16"
-    keras.mixed_precision.set_global_policy(policy)
-    model = cell.keras_like(keras)
-    kind = keras.losses.SparseCategoricalCrossentropy
-    kind = keras.losses.BinaryCrossentropy if cell.binary else kind
-    model.compile(
-        optimizer=keras.optimizers.Adam(1e-3),
-        loss=kind(from_logits=True),
-        metrics=["accuracy"],
-    )
+    model = compiled_in_keras(cell)
     return fit(model, keras.callbacks, cell, args, verbose=0)
 
 
@@ -108,20 +100,11 @@ def fit(
 ) -> dict[str, Any]:
     """Trains for a number of epochs, or of seconds: times, losses and the peak."""
 
-    class Clock(callbacks.Callback):
-        light = True
+    def ends(times: list[float]) -> bool:
+        late = times[-1] - times[1] > args.seconds
+        return args.epochs is None and late and len(times) > 3
 
-        def __init__(self):
-            super().__init__()
-            self.times = [time.perf_counter()]
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.times.append(time.perf_counter())
-            late = self.times[-1] - self.times[1] > args.seconds
-            if args.epochs is None and late and len(self.times) > 3:
-                self.model.stop_training = True
-
-    clock, hooks = Clock(), []
+    clock, hooks = epoch_clock(callbacks, ends), []
     if args.profile:
         hooks.append(trace_epoch(callbacks, 2, args.profile))
     x, y = cell.data(cell.samples * args.devices)
@@ -136,11 +119,6 @@ def fit(
         )
     result = {"times": clock.times, "loss": list(map(float, history.history["loss"]))}
     return result | {"peak": peak_bytes()}
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def trace_epoch(callbacks: Any, number: int, folder: str) -> Any:
@@ -200,7 +178,7 @@ class Runner:
     def run(
         self, work: str, peer: str, devices: int, *more: str, see: slice | None = None
     ) -> dict[str, Any] | None:
-        """What a peer measured on some devices; None if it failed, or had no time.
+        """The measurement of a peer on some devices; None if it failed, or had no time.
 
         Args:
             work: The model.
@@ -361,7 +339,7 @@ def two_processes(runner: Runner) -> None:
 
 
 def profile(runner: Runner) -> None:
-    """What of an epoch the collectives take, and what of that nothing covers."""
+    """The shares of an epoch that collectives take, covered and not."""
     args, results = runner.args, {}
     count = int(args.devices.split(",")[0])
     for work in args.work.split(","):

@@ -60,7 +60,14 @@ def run_keras(work, x, y, batch, epochs, steps_per_execution=1):
     return fit_and_time(model, keras.callbacks, x, y, batch, epochs, verbose=0)
 
 
-def fit_and_time(model, callbacks, x, y, batch, epochs, verbose, **options):
+def epoch_clock(callbacks, ends=lambda times: False):
+    """A callback that notes when epochs end, as ``times``, after that of its start.
+
+    Args:
+        callbacks: Keras' or ExBurn's.
+        ends: Whether training is to end after these times.
+    """
+
     class Clock(callbacks.Callback):
         light = True
 
@@ -70,12 +77,21 @@ def fit_and_time(model, callbacks, x, y, batch, epochs, verbose, **options):
 
         def on_epoch_end(self, epoch, logs=None):
             self.times.append(time.perf_counter())
+            if ends(self.times):
+                self.model.stop_training = True
 
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+    return Clock()
 
-    clock = Clock()
+
+class Terminal(io.StringIO):
+    """Takes what is printed, as a terminal would."""
+
+    def isatty(self):
+        return True
+
+
+def fit_and_time(model, callbacks, x, y, batch, epochs, verbose, **options):
+    clock = epoch_clock(callbacks)
     with contextlib.redirect_stdout(Terminal()):
         model.fit(
             x,

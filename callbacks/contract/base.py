@@ -58,7 +58,7 @@ class Callback:
 
     @property
     def writes(self) -> bool:
-        """Whether it may print and write files: of several processes, process 0."""
+        """Whether the callback may print and write files: in process 0 of several."""
         return not self.together or processes.is_main()
 
     def set_model(self, model: Any) -> None:

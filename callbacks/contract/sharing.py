@@ -1,4 +1,4 @@
-"""What the processes of a run make of hooks that each of them has run for itself."""
+"""Logs and stops that processes share after a hook that each has run for itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_BYTES = 1 << 20  # of a logged array that is told to the others
 
 
 def runs_own_code(callback: Callback) -> bool:
-    """Whether the code of a hook is the user's, and may do something else elsewhere.
+    """Tells callbacks with code of the user's, which may do something else elsewhere.
 
     Example:
         >>> runs_own_code(FunctionCallback(print)), runs_own_code(Callback())

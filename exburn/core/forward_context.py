@@ -76,7 +76,7 @@ class Context:
         self.builds: list[tuple[int, tuple]] | None = [] if discovering else None
         self.shapes: dict[str, Any] | None = None
         distribution = active()
-        given = distribution is not None and distribution.lays_out_results
+        given = distribution is not None and bool(distribution.rules)
         self.layouts: Any = distribution if given else None
         self.captured: dict[str, list] | None = None
         self.root: Any = None

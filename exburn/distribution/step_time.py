@@ -307,10 +307,8 @@ def read_collectives(hlo: str) -> Iterator[Collective]:
     for line in hlo.splitlines():
         if (found := _LINE.search(line)) is None:
             continue
-        kind, sizes = (
-            found["kind"],
-            [_nbytes(*a) for a in _ARRAY.findall(found["result"])],
-        )
+        kind = found["kind"]
+        sizes = [_nbytes(*array) for array in _ARRAY.findall(found["result"])]
         if found["start"] and kind in ("all-gather", "collective-permute"):
             half = sizes[: len(sizes) // 2 * 2]
             sizes = half[len(half) // 2 :]  # behind the operands

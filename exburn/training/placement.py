@@ -81,17 +81,12 @@ class OneDevice:
         """Specs of a ``TrainState``, or of the module's arrays, with their layouts."""
         return state
 
-    def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
-        """Specs of data, with their layouts."""
+    def row_specs(self, tree: Any) -> Any:
+        """Specs of batches ``[steps, rows, …]``, with their layouts."""
         return tree
 
-    def send(self, tree: Any, rows_axis: int = 1) -> Any:
-        """Data on their way to where programs take them.
-
-        Args:
-            tree: Arrays.
-            rows_axis: Their axis of rows.
-        """
+    def send(self, tree: Any) -> Any:
+        """Batches ``[steps, rows, …]`` on their way to where programs take them."""
         return jax.device_put(tree)
 
     def send_whole(self, tree: Any) -> Any:
@@ -178,6 +173,7 @@ class OnMesh(OneDevice):
         self.parts = distribution.num_model_replicas
         self.devices = distribution.mesh.size
         self.local_devices = tuple(distribution.mesh.local_devices)
+        self._columns: dict[int, slice] = {}  # of a few sizes
 
     def scope(self) -> contextlib.AbstractContextManager[None]:
         return current.in_force(self.distribution)
@@ -216,20 +212,23 @@ class OnMesh(OneDevice):
             for arrays in state
         )
 
-    def row_specs(self, tree: Any, rows_axis: int = 1) -> Any:
-        return jax.tree.map(lambda v: _spec(v, self._of_rows(v, rows_axis)), tree)
+    def row_specs(self, tree: Any) -> Any:
+        return jax.tree.map(lambda v: _spec(v, self._of_rows(v, 1)), tree)
 
-    def send(self, tree: Any, rows_axis: int = 1) -> Any:
-        return jax.tree.map(lambda v: put(v, self._of_rows(v, rows_axis)), tree)
+    def send(self, tree: Any) -> Any:
+        return jax.tree.map(lambda v: put(v, self._of_rows(v, 1)), tree)
 
     def send_whole(self, tree: Any) -> Any:
         return jax.tree.map(lambda v: put(v, self._whole), tree)
 
     def columns(self, rows: int) -> slice:
-        return self._columns(rows) if self.spans_processes else slice(None)
+        if not self.spans_processes:
+            return slice(None)
+        if rows not in self._columns:
+            self._columns[rows] = self._find_columns(rows)
+        return self._columns[rows]
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 - of a few sizes, as long as it lives
-    def _columns(self, rows: int) -> slice:
+    def _find_columns(self, rows: int) -> slice:
         layout = self.distribution.sharding(self.distribution.batch_spec(rows))
         found = layout.addressable_devices_indices_map((rows,)).values()
         parts = sorted({part[0].indices(rows)[:2] for part in found if part})
@@ -244,10 +243,10 @@ class OnMesh(OneDevice):
             return self.send(tree)
         return jax.tree.map(lambda v: self._send_part(v, rows), tree)
 
-    def _send_part(self, value: Any, rows: int, axis: int = 1) -> Any:
+    def _send_part(self, value: Any, rows: int) -> Any:
         """An array whose rows are this process' own, as one of all processes."""
-        shape = *value.shape[:axis], rows, *value.shape[axis + 1 :]
-        layout = self.distribution.sharding(self.distribution.batch_spec(rows, axis))
+        shape = value.shape[0], rows, *value.shape[2:]
+        layout = self.distribution.sharding(self.distribution.batch_spec(rows, 1))
         return jax.make_array_from_process_local_data(layout, np.asarray(value), shape)
 
     def bind(self, args: tuple, data: int) -> Bound:
@@ -430,11 +429,11 @@ class OwnData(OnMesh):
     def columns(self, rows: int) -> slice:
         return slice(None)
 
-    def send(self, tree: Any, rows_axis: int = 1) -> Any:
+    def send(self, tree: Any) -> Any:
         def send(value: Any) -> Any:
-            if np.ndim(value) <= rows_axis:
+            if np.ndim(value) < 2:
                 return put(value, self._whole)
-            return self._send_part(value, self._all(value.shape[rows_axis]), rows_axis)
+            return self._send_part(value, self._all(value.shape[1]))
 
         return jax.tree.map(send, tree)
 
@@ -442,7 +441,7 @@ class OwnData(OnMesh):
         return self.send(tree)
 
     def send_counts(self, counts: Any, rows: int) -> Any:
-        """Of each step the real rows of each part of the batch: ``[steps, parts]``."""
+        """Real rows of each part of the batch, of each step: ``[steps, parts]``."""
         if counts is None:
             return None
         part = rows // self._own_parts

@@ -101,11 +101,9 @@ class Program:
         args, places = self._placement.bind(args, _DATA[self._name])
         before, start = self._counts[self._name], time.perf_counter()
         try:
-            if self._model and ", " not in places[0]:
+            compiling = contextlib.nullcontext() if self._model else starting()
+            with compiling, self._spreading(places):
                 out = self._call(*args)
-            else:
-                with starting(), self._spreading(places):
-                    out = self._call(*args)
             known = self._counts[self._name] == before and places in self._places
             if failed or not known:
                 self._note(args, time.perf_counter() - start, places)

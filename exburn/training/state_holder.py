@@ -65,6 +65,7 @@ class StateHolder:
         self.run_split: SplitModule | None = None  # that the state is of, in a run
         self.hooked = False
         self._place: tuple[tuple[int, int], tuple] | None = None  # see take_place
+        self._checked: tuple | None = None  # placement, split and rules that fit
         self._new_options, self._new_weights = False, {}  # of hooks: see pop_…
         self._training = threading.Lock()
         self._lent_to: int | None = None  # the thread whose hook may use the module
@@ -285,18 +286,15 @@ class StateHolder:
         if isinstance(state.step, jax.Array) and not state.step.committed:
             self._place = (self.step, self.seed), (state.step, state.seed)
 
-    def follow_distribution(self, distribution: Distribution | None) -> bool:
+    def follow_distribution(self, distribution: Distribution | None) -> None:
         """Lays all arrays out as a distribution says from now on.
 
         Args:
             distribution: The distribution; ``None`` for one device.
-
-        Returns:
-            Whether it is another one than before.
         """
         before = self.placement.distribution
         if distribution is before:
-            return False
+            return
         self.placement = placement_for(distribution)
         if before is not None and distribution is None:
             for _, weight, _ in iter_weights(self.module):
@@ -305,7 +303,6 @@ class StateHolder:
                     weight.set_raw_value(to_one_device(value))
             self.opt_state = jax.tree.map(to_one_device, self.opt_state)
         self._place = None
-        return True
 
     def place_weights(self) -> None:
         """Puts the weights, and what the optimizer keeps, where they belong.
@@ -316,11 +313,15 @@ class StateHolder:
         distribution, split = self.placement.distribution, self.split
         if distribution is None or self.state is not None:
             return
-        weights = {n: v for group in split.read() for n, v in group.items()}
-        self.placement.check(self.module, weights)
+        groups = split.read()
+        now = self.placement, split, distribution.rules
+        if self._checked != now:
+            weights = {n: v for group in groups for n, v in group.items()}
+            self.placement.check(self.module, weights)
+            self._checked = now
         initial = getattr(getattr(self.module, "_meta", None), "value", None)
         initial = getattr(initial, "initial", {})  # values that nobody has changed yet
-        for arrays in split.read():
+        for arrays in groups:
             placed = self.placement.weights(arrays)
             unchanged = [n for n, v in arrays.items() if initial.get(n) is v]
             initial.update({name: placed[name] for name in unchanged})

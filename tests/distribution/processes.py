@@ -16,6 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = "--xla_force_host_platform_device_count"
 HEARTBEAT = 10  # seconds after which a process that is gone is missed
+# Begins a script: the same rows in every process.
+DATA = """
+import exburn as keras
+
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(1000, 8)).astype("float32")
+y = (x.sum(1) > 0).astype("int32")
+"""
 # What each process runs before its script.
 BEGIN = """
 import json, os, sys

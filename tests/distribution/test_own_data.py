@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.distribution.processes import run
+from tests.distribution.processes import DATA, run
 
 pytestmark = pytest.mark.slow
-BEGIN = """
-import exburn as keras
+BEGIN = (
+    DATA
+    + """
 from exburn import distribution
-
-keras.utils.set_random_seed(1)
-x = np.random.default_rng(0).normal(size=(1000, 8)).astype("float32")
-y = (x.sum(1) > 0).astype("int32")
 
 
 def make(mesh):
@@ -24,6 +21,7 @@ def make(mesh):
 def own():
     return make(distribution.DataParallel(auto_shard_dataset=False))
 """
+)
 OWN = """
 # Batches of 60 are made of the first process' 30 rows and the second one's.
 halves = [np.arange(60 * i + 30 * NUMBER, 60 * i + 30 * NUMBER + 30) for i in range(15)]

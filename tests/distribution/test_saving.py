@@ -4,21 +4,18 @@ import signal
 
 import numpy as np
 import pytest
-from tests.distribution.processes import Processes, run
+from tests.distribution.processes import DATA, Processes, run
 
 import exburn as keras
 from exburn.errors import CheckpointError, CheckpointWarning
 from exburn.saving.checkpoint import CheckpointDirectory
 
 pytestmark = pytest.mark.slow
-BEGIN = """
+BEGIN = (
+    DATA
+    + """
 import os, time, zlib
-import exburn as keras
 from exburn.callbacks import Callback, ModelCheckpoint
-
-keras.utils.set_random_seed(1)
-x = np.random.default_rng(0).normal(size=(1000, 8)).astype("float32")
-y = (x.sum(1) > 0).astype("int32")
 
 
 def make(mesh, **options):
@@ -44,6 +41,7 @@ def tell(model, history):
         step=int(model.optimizer.iterations),
     )
 """
+)
 TRAIN = """
 model = make({mesh}, **{options})
 saver = ModelCheckpoint(os.path.join(FOLDER, "runs"), keep=20, save_freq={every})

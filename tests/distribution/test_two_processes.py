@@ -4,17 +4,14 @@ import signal
 
 import numpy as np
 import pytest
-from tests.distribution.processes import Processes, run
+from tests.distribution.processes import DATA, Processes, run
 
 pytestmark = pytest.mark.slow
-BEGIN = """
+BEGIN = (
+    DATA
+    + """
 import time
-import exburn as keras
 from exburn.callbacks import Callback
-
-keras.utils.set_random_seed(1)
-x = np.random.default_rng(0).normal(size=(1000, 8)).astype("float32")
-y = (x.sum(1) > 0).astype("int32")
 
 
 def make(mesh):
@@ -33,6 +30,7 @@ def make(mesh):
 def steps(model):
     return int(model.optimizer.iterations)
 """
+)
 
 
 def alone():

@@ -56,7 +56,10 @@ def test_answers_of_a_mesh(way):
 def test_weights_of_a_function_are_whole():
     weights = {"w": np.eye(3, dtype=np.float32)}
     example = np.ones((1, 3), np.float32)
-    function = lambda weights, x: x @ weights["w"]  # noqa: E731
+
+    def function(weights, x):
+        return x @ weights["w"]
+
     options = {"weights": weights, "example": example, "mesh": "data"}
     with Serving(function, batch_size=8, burst=1, **options) as serving:
         assert serving(np.ones((5, 3), np.float32)).tolist() == [[1, 1, 1]] * 5

@@ -36,7 +36,7 @@ def put(value: Any, sharding: Sharding) -> jax.Array:
         return value
     if sharding.is_fully_addressable:
         return jax.device_put(value, sharding)
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+    if spans_processes(value):
         return _mover(sharding)(value)
     if isinstance(value, jax.Array) and jnp.issubdtype(
         value.dtype, jax.dtypes.prng_key
@@ -56,7 +56,7 @@ def to_host(value: Any) -> np.ndarray:
         >>> to_host(jnp.ones(2)).tolist()
         [1.0, 1.0]
     """
-    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+    if spans_processes(value):
         if not value.is_fully_replicated:
             processes.barrier("reading an array of several processes")
             mesh: Any = value.sharding

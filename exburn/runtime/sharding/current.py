@@ -119,5 +119,5 @@ def to_all(value: Any) -> Any:
 
 
 def trace_key() -> tuple:
-    """What a trace depends on, of all that is said here: equal where it is the same."""
+    """A key of what a trace depends on here: equal where the trace is the same."""
     return is_spread(), divides_features(), row_parts(), row_division()

@@ -124,7 +124,7 @@ class LayoutMap(MutableMapping):
         return self._device_mesh
 
     def with_mesh(self, mesh: DeviceMesh) -> LayoutMap:
-        """The same rules for a mesh."""
+        """A map of these rules for a mesh."""
         new = LayoutMap(mesh)
         for rule, layout in self._rules.items():
             new[rule] = layout.axes

@@ -14,10 +14,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from exburn.errors import LayoutError, warn
 from exburn.runtime.sharding import current
-from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout
+from exburn.runtime.sharding.layouts import LayoutMap, TensorLayout, axis_names
 from exburn.runtime.sharding.mesh import DeviceMesh, list_devices
 
 BATCH = "batch"  # Keras' name of the axis that divides the batch
+_SHORT = ("data", "fsdp")  # meshes of one axis that have a name
 
 
 class Distribution:
@@ -145,9 +146,9 @@ class Distribution:
         return "whole on every device"
 
     @property
-    def lays_out_results(self) -> bool:
-        """Whether there may be layouts of what layers return."""
-        return False
+    def rules(self) -> tuple[str, ...]:
+        """The rules that lay out weights, and what layers return."""
+        return ()
 
     def check(
         self,
@@ -293,9 +294,9 @@ class ModelParallel(Distribution):
         return any(any(layout.axes) for layout in self.layout_map.values())
 
     @property
-    def lays_out_results(self) -> bool:
-        """Whether there may be layouts of what layers return: if there are rules."""
-        return len(self.layout_map) > 0
+    def rules(self) -> tuple[str, ...]:
+        """The rules that lay out weights, and what layers return."""
+        return tuple(self.layout_map)
 
     def check(
         self,
@@ -393,17 +394,10 @@ class ShardedModelParallel(ModelParallel):
 
     def weight_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
         """The layout of a weight: by its rule, and along ``fsdp``."""
-        axes = list(super().weight_spec(path, shape))
-        axes += [None] * (len(shape) - len(axes))
-        parts = self.device_mesh.size("fsdp")
-        free = [
-            i
-            for i, size in enumerate(shape)
-            if axes[i] is None and size and size % parts == 0
-        ]
-        if free and "fsdp" not in axes and math.prod(shape) >= self.min_size:
-            axes[max(free, key=lambda i: shape[i])] = "fsdp"
-        return PartitionSpec(*axes)
+        rule = super().weight_spec(path, shape)
+        if "fsdp" in axis_names(rule):
+            return rule
+        return divided(shape, ("fsdp",), self.device_mesh, self.min_size, tuple(rule))
 
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
         if "fsdp" not in self.weight_spec(path, shape):
@@ -525,21 +519,38 @@ class ZeRO(Distribution):
 
 
 def divided(
-    shape: tuple[int, ...], axes: tuple[str, ...], mesh: DeviceMesh, min_size: int
+    shape: tuple[int, ...],
+    axes: tuple[str, ...],
+    mesh: DeviceMesh,
+    min_size: int,
+    given: Sequence[Any] = (),
 ) -> PartitionSpec:
-    """The layout along the longest axis that can be divided evenly; else none.
+    """The layout along the longest axis that can be divided evenly.
+
+    Args:
+        shape: Of the weight.
+        axes: Axes of the mesh that divide it together.
+        mesh: The mesh.
+        min_size: Fewer elements are not divided.
+        given: The layout that it has already, whose axes stay as they are.
 
     Example:
-        >>> mesh = DeviceMesh((1,), ["data"], ["cpu:0"])
+        >>> mesh = DeviceMesh((1, 1), ["data", "model"], ["cpu:0"])
         >>> tuple(divided((3, 5), ("data",), mesh, min_size=1))
         (None, 'data')
+        >>> tuple(divided((3, 5), ("data",), mesh, min_size=1, given=(None, "model")))
+        ('data', 'model')
     """
+    layout = [*given, *[None] * (len(shape) - len(given))]
     parts = mesh.size(axes)
-    even = [i for i, size in enumerate(shape) if size and size % parts == 0]
+    free = [i for i, axis in enumerate(layout) if axis is None]
+    even = [i for i in free if shape[i] and shape[i] % parts == 0]
     if not even or math.prod(shape) < min_size:
-        return PartitionSpec()
+        return PartitionSpec(*given)
     longest = max(even, key=lambda i: shape[i])
-    return PartitionSpec(*[None] * longest, _axis(axes))
+    layout[longest] = _axis(axes)
+    last = max(i for i, axis in enumerate(layout) if axis is not None)
+    return PartitionSpec(*layout[: last + 1])
 
 
 def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any:
@@ -574,15 +585,7 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
                 op, "layout belongs to a mesh; a Distribution has layouts of its own"
             )
         return mesh
-    if isinstance(mesh, str):
-        if mesh not in ("data", "fsdp"):
-            near = difflib.get_close_matches(mesh, ("data", "fsdp"))
-            raise LayoutError(
-                op,
-                f'mesh must be "data", "fsdp", sizes by axis names, a DeviceMesh or a '
-                f"Distribution, received {mesh!r}",
-                hint=f"Did you mean {near[0]!r}?" if near else None,
-            )
+    if isinstance(mesh, str) and mesh in _SHORT:
         mesh = {mesh: len(list_devices())}
     if isinstance(mesh, dict):
         wanted = math.prod(n for n in mesh.values() if isinstance(n, int) and n > 0)
@@ -591,10 +594,12 @@ def make_distribution(mesh: Any, layout: Any = None, op: str = "compile") -> Any
         some = devices[:wanted] if jax.process_count() == 1 else devices
         mesh = DeviceMesh(tuple(mesh.values()), list(mesh), some)
     if not isinstance(mesh, DeviceMesh):
+        near = difflib.get_close_matches(str(mesh), _SHORT, n=1)
         raise LayoutError(
             op,
             f'mesh must be "data", "fsdp", sizes by axis names, a DeviceMesh or a '
             f"Distribution, received {mesh!r}",
+            hint=f"Did you mean {near[0]!r}?" if near else None,
         )
     names = mesh.axis_names
     batch = tuple(n for n in names if n in ("data", "batch", "fsdp"))

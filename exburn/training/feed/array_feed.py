@@ -106,7 +106,7 @@ class ArrayFeed:
                 min(bucket(groups), most) if fixed else choose_length(groups, most)
             )
         chunks = math.ceil(groups / self.length)
-        padded = chunks * self.length != groups or not even
+        padded = chunks * self.length != groups or not even or own
         self.length *= group
         short = rest < self.batch_size and not self.tail
         many = few_shapes and not exact_rows
@@ -115,7 +115,7 @@ class ArrayFeed:
         if not exact_rows:
             self._width = self._placement.width(self.batch_size)
         self.counted = padded or short or many or self._width > self.batch_size
-        self.counted, self.padded = self.counted or own, padded or many or own
+        self.padded = padded or many
         self._whole = whole
         self._device: Any = None
         self.waiting: Callable[[], None] = lambda: None
@@ -191,16 +191,15 @@ class ArrayFeed:
 
     def first_specs(self) -> Chunk:
         """The first chunk of an epoch, with specs in the place of data."""
-        order = np.zeros(self.size, np.int32)
-        index, count, steps, samples, grouped, rows = next(self._blocks(order, 0, 0))
-        lead = (self.size,) if self.resident else index.shape
-        data = jax.tree.map(
+        chunk = next(self._blocks(np.zeros(self.size, np.int32), 0, 0))
+        lead = (self.size,) if self.resident else chunk.index.shape
+        chunk.data = jax.tree.map(
             lambda v: jax.ShapeDtypeStruct(lead + v.shape[1:], v.dtype),
             self.dataset.tree,
         )
-        index = index if self.resident else None
-        count = jax.tree.map(spec_like, count)
-        return Chunk(data, index, count, steps, samples, grouped, rows)
+        chunk.index = chunk.index if self.resident else None
+        chunk.count = jax.tree.map(spec_like, chunk.count)
+        return chunk
 
     def pop_wait(self) -> float:
         """Seconds spent before the first epoch: none, the arrays are there."""
@@ -263,21 +262,14 @@ class ArrayFeed:
         for step in range(max(start, end), self._whole):
             yield step, 1, 1, False
 
-    def _blocks(
-        self, rows: np.ndarray, phase: int, begin: int
-    ) -> Iterator[tuple[np.ndarray, Any, int, int, bool, list[int] | None]]:
-        """What chunks are made of.
-
-        Yields:
-            Row numbers ``[k, batch]``, counts ``[k]`` or ``None``, batches, samples,
-            whether they are groups, and the chunk's ``rows``.
-        """
+    def _blocks(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
+        """The chunks of an epoch, with row numbers in the place of data."""
         b, width = self.batch_size, self._width
         for start, steps, k, grouped in self._pieces(phase, begin):
             part = rows[start * b : (start + steps) * b]
             if not self.counted:
                 batches = steps * self.joined
-                yield part.reshape(k, b), None, batches, len(part), grouped, None
+                yield Chunk(None, part.reshape(k, b), None, batches, len(part), grouped)
                 continue
             block = np.full((k, b), rows[0], np.int32)
             block.reshape(-1)[: len(part)] = part
@@ -291,10 +283,10 @@ class ArrayFeed:
             if width > b:  # they do not follow one another
                 block = np.pad(block, ((0, 0), (0, width - b)), "edge")
                 real = count[0].tolist()
-            yield block, count, batches, len(part), grouped, real
+            yield Chunk(None, block, count, batches, len(part), grouped, real)
         if self.tail and begin <= self._whole:
             part = rows[self._whole * b : self._whole * b + self.tail]
-            yield part[None], None, 1, len(part), False, None
+            yield Chunk(None, part[None], None, 1, len(part))
 
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
         if self._device is None:
@@ -304,10 +296,10 @@ class ArrayFeed:
                 # JAX takes some arrays as they are, and would see some changes.
                 tree = map_leaves(self._copy_rows, tree, "")
             self._device = self._placement.send_whole(tree)
-        for block in self._blocks(rows, phase, begin):
-            index, count, steps, samples, grouped, real = block
-            count = self._send_count(count, index.shape[1])
-            yield Chunk(self._device, index, count, steps, samples, grouped, real)
+        for chunk in self._blocks(rows, phase, begin):
+            chunk.data = self._device
+            chunk.count = self._send_count(chunk.count, chunk.index.shape[1])
+            yield chunk
 
     def _copy_rows(self, _: str, leaf: Any) -> Any:
         if not isinstance(leaf, np.ndarray):
@@ -332,26 +324,25 @@ class ArrayFeed:
         rows, ordered = self._order(seed, epoch), not self.shuffle
         blocks = self._blocks(rows, phase, begin)
         with self._gatherer.reusing() as reuse:
-            for index, count, steps, samples, grouped, real in blocks:
-                shape, width = index.shape, index.shape[1]
-                index = index[:, self._placement.columns(width)]
-                flat = index.reshape(-1)
-                straight = ordered and samples == len(flat)
-                straight = straight and index.shape == shape
+            for chunk in blocks:
+                whole, width = chunk.index.shape, chunk.index.shape[1]
+                index = chunk.index[:, self._placement.columns(width)]
+                flat, shape, samples = index.reshape(-1), index.shape, chunk.samples
+                straight = ordered and shape == whole and samples == len(flat)
                 straight = straight and flat[-1] - flat[0] == samples - 1
-                straight = straight and real is None
                 host = self._gatherer.take(self.dataset.tree, flat, straight=straight)
-                shape, count = index.shape, self._send_count(count, width)
+                count = self._send_count(chunk.count, width)
                 data = jax.tree.map(lambda v, s=shape: v.reshape(s + v.shape[1:]), host)
                 if send or self._placement.spans_processes:
                     data = self._placement.send_columns(data, width)
                 if send and not self._placement.own_data:
                     count = self._placement.send_whole(count)
                 self._check(host)  # while they are on their way
-                yield Chunk(data, None, count, steps, samples, grouped, real)
+                chunk.data, chunk.index, chunk.count = data, None, count
+                yield chunk
                 if send and not straight:
                     reuse(host, data)
-                del host, data  # not held while the next one is made
+                del host, data, chunk  # not held while the next one is made
         self._checked = self._checked or self.samples == self.size
 
     def _send_count(self, count: Any, rows: int) -> Any:

@@ -152,8 +152,8 @@ def _merging_decision(taken: int, asked: int | str) -> Decision:
 def _devices(feed: Any, placement: OneDevice, exact_rows: bool) -> list[Decision]:
     distribution, rows = placement.distribution, feed.batch_size
     assert distribution is not None
-    parts, taken = distribution.num_model_replicas, f"{distribution.mesh.size}"
-    taken += f": {distribution}"
+    parts = distribution.num_model_replicas
+    taken = f"{distribution.mesh.size}: {distribution}"
     if rows is None:  # of a loader
         why = f"each batch of the loader is filled up to a multiple of {parts} rows"
         return [Decision("devices", taken, why, "compile(mesh=…)")]
