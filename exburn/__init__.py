@@ -119,7 +119,7 @@ if TYPE_CHECKING:
         update_params,
     )
     from exburn.elixir.progress import fit_with_accuracy, fit_with_progress
-    from exburn.interop import predict
+    from exburn.models.interop import predict
     from exburn.quantizers import Quantizer
     from exburn.serving import Serving
 
@@ -147,7 +147,7 @@ _LAZY_NAMES = {
             "serialize_params to_device update_params"
         ),
         "exburn.elixir.progress": "fit_with_accuracy fit_with_progress",
-        "exburn.interop": "predict",
+        "exburn.models.interop": "predict",
         "exburn.quantizers": "Quantizer",
         "exburn.serving": "Serving",
     }.items()

@@ -17,9 +17,9 @@ from exburn.core.checks import check_count
 from exburn.core.printing import page_text
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, unknown_name
-from exburn.interop import predict
 from exburn.models import Model
 from exburn.models.arguments import positive
+from exburn.models.interop import predict
 from exburn.runtime.device import device_of
 from exburn.training.module import SplitModule
 from exburn.training.trainer import Trainer

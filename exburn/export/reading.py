@@ -14,7 +14,7 @@ import numpy as np
 from exburn.core.symbolic_shapes import describe
 from exburn.errors import ArgumentError, DataError, ModelFormatError, require
 from exburn.export.archive import FORMAT, MANIFEST
-from exburn.interop import stablehlo
+from exburn.models.interop import stablehlo
 
 
 class LoadedArchive:

@@ -57,7 +57,7 @@ def jit_by_devices(function: Callable, **options: Any) -> Callable[..., Any]:
     """
 
     @functools.lru_cache(maxsize=_DIVISIONS)
-    def compiled(key: tuple) -> Callable[..., Any]:
+    def for_division(key: tuple) -> Callable[..., Any]:
         del key
         # JAX would share the traces of one and the same function.
         own = functools.update_wrapper(functools.partial(function), function)
@@ -65,6 +65,6 @@ def jit_by_devices(function: Callable, **options: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return compiled(trace_key())(*args, **kwargs)
+        return for_division(trace_key())(*args, **kwargs)
 
     return call

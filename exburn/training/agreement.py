@@ -117,9 +117,9 @@ class Agreement:
         """
         if not self.active:
             return chunks
-        return self._agreed(chunks, pause, _STOPS[op], follow)
+        return self._agree_on_each(chunks, pause, _STOPS[op], follow)
 
-    def _agreed(
+    def _agree_on_each(
         self, chunks: Chunks, pause: float, stop: str, follow: Callable[[], None]
     ) -> Chunks:
         with contextlib.closing(chunks):

@@ -294,10 +294,10 @@ class OnMesh(OneDevice):
         if not self.distribution.gathers:
             return loss
 
-        def gathered(params: Any, *args: Any) -> Any:
+        def loss_of_parts(params: Any, *args: Any) -> Any:
             return loss({n: self._gather(n, v) for n, v in params.items()}, *args)
 
-        return jax.checkpoint(gathered, policy=_is_kept)
+        return jax.checkpoint(loss_of_parts, policy=_is_kept)
 
     def _gather(self, name: str, weight: Any) -> Any:
         """A weight in a program, gathered; its gradient is divided as it is itself."""

@@ -76,14 +76,14 @@ def initialize(
         True
     """
     global _cluster
-    address, number, own = _given(job_addresses, num_processes, process_id)
+    address, number, own = _find_cluster(job_addresses, num_processes, process_id)
     given = address, number, own
     if _cluster is not None:
         if _cluster.given != given:
             raise ArgumentError(
                 "initialize",
                 "this process has joined others already",
-                {"then": _described(*_cluster.given), "now": _described(*given)},
+                {"then": _describe(*_cluster.given), "now": _describe(*given)},
                 hint="Call it once, at the beginning of the program.",
             )
         return
@@ -103,7 +103,7 @@ def shared_seed() -> int | None:
 
 
 # ---------------------------------------------------------------- finding the others
-def _given(
+def _find_cluster(
     addresses: str | None, number: int | None, own: int | None
 ) -> tuple[str | None, int | None, int | None]:
     """Address of process 0, number of processes, number of this one."""
@@ -160,7 +160,7 @@ def _whole(name: str, value: Any, variable: str, least: int) -> int | None:
     return int(text)
 
 
-def _described(address: str | None, number: int | None, own: int | None) -> str:
+def _describe(address: str | None, number: int | None, own: int | None) -> str:
     return f"process {own} of {number} at {address}"
 
 
@@ -228,7 +228,7 @@ def _join(
         name: jax.config.values[name]
         for name in ("jax_cuda_visible_devices", "jax_rocm_visible_devices")
     }
-    late = threading.Timer(wait, _give_up, (_described(address, number, own), wait))
+    late = threading.Timer(wait, _give_up, (_describe(address, number, own), wait))
     late.daemon = True
     late.start()
     try:
@@ -248,7 +248,7 @@ def _join(
                 "JAX has begun to compute in this process, and cannot join others now",
                 hint="Call it first, before any array or model is made.",
             ) from error
-        raise _apart(_described(address, number, own), error) from error
+        raise _apart(_describe(address, number, own), error) from error
     finally:
         late.cancel()
     if _is_alone_on_host() and "JAX_LOCAL_DEVICE_IDS" not in os.environ:

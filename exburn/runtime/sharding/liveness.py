@@ -147,10 +147,10 @@ class Watch:
             except Exception as error:  # whatever JAX raises if it cannot ask process 0
                 missing = {0}
                 if not self._over.is_set():
-                    self._end(_lost(missing, error))
+                    self._end(_loss_of(missing, error))
                 return
             if missing and not self._over.is_set():
-                self._end(_lost(missing))
+                self._end(_loss_of(missing))
                 return
 
     def _end(self, error: ProcessError) -> None:
@@ -181,7 +181,7 @@ def _is_ending() -> bool:
 _watch: Watch | None = None
 
 
-def _lost(numbers: set[int], cause: Exception | None = None) -> ProcessError:
+def _loss_of(numbers: set[int], cause: Exception | None = None) -> ProcessError:
     named, one = ", ".join(map(str, sorted(numbers))), len(numbers) == 1
     which = f"process {named}" if one else f"processes {named}"
     details: dict[str, Any] = {"this process": jax.process_index()}

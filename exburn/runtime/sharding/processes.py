@@ -270,10 +270,10 @@ def _plain(value: Any) -> Any:
 
 
 def _decode(text: bytes) -> Any:
-    return json.loads(text, object_hook=_made)
+    return json.loads(text, object_hook=_from_json)
 
 
-def _made(found: dict[str, Any]) -> Any:
+def _from_json(found: dict[str, Any]) -> Any:
     if found.keys() != {"$array"}:
         return found
     dtype, shape, text = found["$array"]

@@ -397,7 +397,9 @@ class ShardedModelParallel(ModelParallel):
         rule = super().weight_spec(path, shape)
         if "fsdp" in axis_names(rule):
             return rule
-        return divided(shape, ("fsdp",), self.device_mesh, self.min_size, tuple(rule))
+        return divide_axis(
+            shape, ("fsdp",), self.device_mesh, self.min_size, tuple(rule)
+        )
 
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
         if "fsdp" not in self.weight_spec(path, shape):
@@ -450,7 +452,7 @@ class FSDP(Distribution):
 
     def weight_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
         """The layout of a weight: along its longest axis that can be divided evenly."""
-        return divided(shape, self.axes, self.device_mesh, self.min_size)
+        return divide_axis(shape, self.axes, self.device_mesh, self.min_size)
 
     def rule_of(self, path: str, shape: tuple[int, ...]) -> str:
         if len(self.weight_spec(path, shape)):
@@ -501,7 +503,7 @@ class ZeRO(Distribution):
 
     def slot_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
         """The layout of what an optimizer keeps for a weight: divided."""
-        return divided(shape, self.batch_axes, self.device_mesh, self.min_size)
+        return divide_axis(shape, self.batch_axes, self.device_mesh, self.min_size)
 
     def gradient_spec(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
         """The layout of a weight's gradient: divided, from stage 2 on."""
@@ -518,7 +520,7 @@ class ZeRO(Distribution):
         return f"stage {self.stage}"
 
 
-def divided(
+def divide_axis(
     shape: tuple[int, ...],
     axes: tuple[str, ...],
     mesh: DeviceMesh,
@@ -536,9 +538,9 @@ def divided(
 
     Example:
         >>> mesh = DeviceMesh((1, 1), ["data", "model"], ["cpu:0"])
-        >>> tuple(divided((3, 5), ("data",), mesh, min_size=1))
+        >>> tuple(divide_axis((3, 5), ("data",), mesh, min_size=1))
         (None, 'data')
-        >>> tuple(divided((3, 5), ("data",), mesh, min_size=1, given=(None, "model")))
+        >>> tuple(divide_axis((3, 5), ("data",), mesh, 1, given=(None, "model")))
         ('data', 'model')
     """
     layout = [*given, *[None] * (len(shape) - len(given))]

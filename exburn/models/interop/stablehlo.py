@@ -15,7 +15,7 @@ from exburn.errors import (
     ShapeError,
     require,
 )
-from exburn.interop.rows import as_dtype, in_batches
+from exburn.models.interop.rows import as_dtype, in_batches
 from exburn.saving.checksum import unseal
 
 

@@ -1,5 +1,5 @@
 """One call for the predictions of any model, ExBurn's own or not."""
 
-from exburn.interop.dispatch import predict
+from exburn.models.interop.dispatch import predict
 
 __all__ = ["predict"]

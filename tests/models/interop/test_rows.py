@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from exburn.errors import DataError, DTypeError
-from exburn.interop.rows import as_dtype, in_batches, row_count
+from exburn.models.interop.rows import as_dtype, in_batches, row_count
 
 X = np.arange(10, dtype=np.float32).reshape(5, 2)
 

@@ -11,11 +11,11 @@ import numpy as np
 from flax import nnx
 
 from exburn.errors import ArgumentError, DTypeError
-from exburn.interop import core_ml, onnx_models, stablehlo
-from exburn.interop.flax_modules import is_linen, predict_linen, predict_nnx
-from exburn.interop.rows import in_batches, on_host
 from exburn.models import Model
 from exburn.models.arguments import positive
+from exburn.models.interop import core_ml, onnx_models, stablehlo
+from exburn.models.interop.flax_modules import is_linen, predict_linen, predict_nnx
+from exburn.models.interop.rows import in_batches, on_host
 from exburn.saving import load_model
 
 _OWN = (".exburn", ".keras", ".safetensors")

@@ -11,7 +11,7 @@ from flax import nnx
 
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError
-from exburn.interop.rows import in_batches
+from exburn.models.interop.rows import in_batches
 
 BATCH = 32  # rows where the caller says nothing, as in model.predict
 

@@ -17,7 +17,7 @@ from exburn.errors import (
     NotBuiltError,
     ShapeError,
 )
-from exburn.interop.rows import as_dtype
+from exburn.models.interop.rows import as_dtype
 
 X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
 
