@@ -8,6 +8,8 @@ from typing import Any
 
 from starlette.routing import Router
 
+from exburn.runtime.gc_pause import frozen_heap
+from exburn.runtime.switch_interval import short_turns
 from exburn.serving.http.entrance import ASGIApp, Entrance
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.health import Health
@@ -17,6 +19,7 @@ from exburn.serving.http.logs import LOGGER
 from exburn.serving.http.metrics import Metrics
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.routes import Routes
+from exburn.serving.http.tracing import make_tracer
 
 __all__ = ["make_app"]
 
@@ -45,11 +48,15 @@ def make_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         health.start()
-        try:
-            yield
-        finally:
-            await health.stop()
-            await close()
+        # The event loop is busy under load: the threads that run batches would wait for
+        # Python's interpreter 5 ms each time, and with them all requests. To look
+        # through all that JAX has made for garbage would hold them up for 0.1 s.
+        with short_turns(), frozen_heap():
+            try:
+                yield
+            finally:
+                await health.stop()
+                await close()
 
     async def route(scope: Any, receive: Any, send: Any) -> None:
         scope["app"] = router  # so that the router raises its 404 and 405
@@ -62,6 +69,7 @@ def make_app(
         rate=rate,
         health=health,
         observers=(metrics.observe, _write_log),
+        tracer=make_tracer(),
     )
 
 

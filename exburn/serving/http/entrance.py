@@ -37,6 +37,7 @@ class Entrance:
         rate: How often, or ``None``.
         health: Says when the server is about to end.
         observers: Called with every ``Exchange`` when it is over.
+        tracer: Makes spans, or ``None``.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Entrance:
         rate: Rate | None,
         health: Health,
         observers: tuple[Callable[[Exchange], None], ...] = (),
+        tracer: Any = None,
     ):
         self._app, self._keys, self._rate = app, keys, rate
-        self._health, self._observers = health, observers
+        self._health, self._observers, self._tracer = health, observers, tracer
 
     async def __call__(
         self, scope: MutableMapping[str, Any], receive: Receive, send: Send
@@ -63,6 +65,19 @@ class Entrance:
         )
         scope["exburn.exchange"] = exchange
         receive, send = _follow(exchange, receive), self._record(exchange, send)
+        if self._tracer is None:
+            await self._answer(exchange, scope, receive, send)
+        else:
+            with self._tracer.span(exchange):
+                await self._answer(exchange, scope, receive, send)
+
+    async def _answer(
+        self,
+        exchange: Exchange,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+    ) -> None:
         try:
             self._admit(exchange, scope)
             await self._app(scope, receive, send)

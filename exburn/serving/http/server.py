@@ -24,7 +24,7 @@ from exburn.serving.http.logs import log_to
 from exburn.serving.http.registry import Registry
 from exburn.serving.options import seconds
 from exburn.serving.server import Serving
-from exburn.training.memory import free_bytes
+from exburn.training.memory import free_host_bytes
 
 __all__ = ["Server"]
 
@@ -116,7 +116,7 @@ class Server:
         self._drain = seconds(_OP, "drain", drain)
         self._log_level = log_level
         if max_memory is None:
-            memory = free_bytes() // 2
+            memory = free_host_bytes() // 2
         else:
             memory = size_in_bytes(_OP, "max_memory", max_memory)
         keys, rates = Keys(api_keys), None if rate is None else Rate(rate)
