@@ -5,12 +5,11 @@ each epoch has two steps, what is asserted of the results is not asked, and prog
 compiled as quickly as those of other tests.
 """
 
-import os
 import re
 from pathlib import Path
 
 import pytest
-from tests.conftest import QUICK_FLAGS
+from tests.conftest import quick_environment
 
 pytestmark = pytest.mark.slow
 
@@ -63,9 +62,8 @@ def test_notebook_runs(path, tmp_path):
 )
 def test_notebook_runs_with_short_epochs(path, tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
-    monkeypatch.setenv("XLA_FLAGS", flags.strip())
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    for name, value in quick_environment().items():
+        monkeypatch.setenv(name, value)
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":
