@@ -1,0 +1,1 @@
+"""Many variants of a model, trained as one compiled program."""
