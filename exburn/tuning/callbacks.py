@@ -55,9 +55,7 @@ class Progress(SweepCallback):
         write: Called with each line.
     """
 
-    def __init__(
-        self, seconds: float = 1.0, write: Callable[[str], Any] | None = None
-    ):
+    def __init__(self, seconds: float = 1.0, write: Callable[[str], Any] | None = None):
         self._seconds, self._write = seconds, write or _print
         self._last = self._begun = 0.0
 

@@ -264,7 +264,8 @@ def _of_layer(path: str, layer: Layer) -> Iterator[Place]:
 def _options(thing: Any) -> list[str]:
     """Names of what the constructor of a thing takes."""
     try:
-        names = list(inspect.signature(type(thing)).parameters)
+        parameters = inspect.signature(type(thing)).parameters.items()
+        names = [name for name, p in parameters if p.kind is not p.VAR_KEYWORD]
     except (TypeError, ValueError):
         return []
     held = [name for name in names if name not in _NO_OPTIONS]

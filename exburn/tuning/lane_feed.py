@@ -132,4 +132,3 @@ class LaneFeed:
         left = np.asarray(sizes)[None] - places[:, :1]  # [steps, lanes]
         real = np.clip(left, 0, np.asarray(full)[:, None]).astype(np.int32)
         return real, real > 0
-

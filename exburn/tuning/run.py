@@ -158,7 +158,9 @@ class SweepRun:
         for group in self._groups:
             frozen = [self.records[i].status == "nan" for i in group.members]
             logs = group.train(epoch, frozen, last=last)
-            validated = must_validate or self._validates(epoch)
+            validated = self._validates(epoch) or (
+                must_validate and self.monitor.startswith("val_")
+            )
             read.append((group, logs, group.validate() if validated else None))
         for group, logs, held_out in read:
             self._note(group, logs, held_out)

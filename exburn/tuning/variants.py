@@ -28,7 +28,6 @@ from exburn.tuning.hyperparameters import Place, is_array
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
 
-
 _STRUCTURAL = ("optimizer", "batch_size")  # kinds that no array stands for
 
 
@@ -243,7 +242,16 @@ class Variant:
             values = [float(trial.get(path, own)) for trial in trials]
             changed = {place.key: np.array(values, np.float32)}
             opt_state = optimizer.with_hyperparameters(opt_state, **changed)
-        return opt_state
+        warmup = self.model._run.value.warmup
+        if warmup is None:
+            return opt_state
+        warmup = copy.copy(warmup)
+        warmup.set_model(self.model)
+        warmup.set_params({"steps": self.data.known_steps})
+        rate = opt_state["rate"]
+        target = np.asarray(rate["learning_rate"]) * np.asarray(rate["scale"])
+        numbers = warmup.hyperparameters(target)
+        return optimizer.with_hyperparameters(opt_state, **numbers)
 
 
 def _key(path: tuple) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from exburn.core.checks import check_number, check_rate, check_seed
+from exburn.core.checks import check_number, check_rate, check_seed, is_known
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
@@ -42,11 +41,6 @@ class Noise(Layer):
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.seed = check_seed(type(self).__name__, seed)
-
-    @staticmethod
-    def _is(number: Any, value: float) -> bool:
-        """Whether a number has a value, and is no argument of a program, of any."""
-        return not isinstance(number, Tracer) and number == value
 
     def _key(self) -> jax.Array:
         key = self.random_key()
@@ -92,10 +86,10 @@ class Dropout(Noise):
         self.noise_shape = _check_noise_shape(type(self).__name__, noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or is_known(self.rate, 0):
             return inputs
         x = self.cast(inputs)
-        if self._is(self.rate, 1):
+        if is_known(self.rate, 1):
             return jnp.zeros_like(x)
         shape = self._noise_shape(x)
         keep, share = self._keep_mask(self.rate, shape, self.seed)
@@ -230,7 +224,7 @@ class GaussianNoise(Noise):
         self.stddev = stddev
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.stddev, 0):
+        if not training or is_known(self.stddev, 0):
             return inputs
         x = self.cast(inputs)
         return x + self.stddev * jax.random.normal(self._key(), x.shape, x.dtype)
@@ -272,7 +266,7 @@ class GaussianDropout(Noise):
         self.rate = rate
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or is_known(self.rate, 0):
             return inputs
         x = self.cast(inputs)
         noise = jax.random.normal(self._key(), x.shape, x.dtype)
@@ -317,7 +311,7 @@ class AlphaDropout(Noise):
         self.noise_shape = _check_noise_shape("AlphaDropout", noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or is_known(self.rate, 0):
             return inputs
         x = self.cast(inputs)
         shape = _fill(self.noise_shape, x.shape)
