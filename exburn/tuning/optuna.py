@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_count, check_optional
+from exburn.core.checks import check_count
 from exburn.errors import ArgumentError, require
 from exburn.tuning.records import LaneRecord, Trial
 from exburn.tuning.space import Choice, Interval, Space
@@ -30,7 +30,7 @@ class StudySampler:
     Args:
         study: What ``optuna.create_study`` returns. Its sampler chooses many trials
             before any has a score: ``TPESampler(constant_liar=True)`` spreads them.
-        trials: How many trials are asked for at most; ``None``: as many as ask wants.
+        trials: How many trials are asked for in all.
 
     Raises:
         ArgumentError: It is no study of one objective, or ``trials < 1``.
@@ -51,7 +51,7 @@ class StudySampler:
         2019.
     """
 
-    def __init__(self, study: Any, trials: int | None = None):
+    def __init__(self, study: Any, trials: int = 64):
         if not is_study(study):
             raise ArgumentError(
                 "StudySampler",
@@ -63,7 +63,7 @@ class StudySampler:
             )
             raise ArgumentError("StudySampler", reason)
         self.study = study
-        self.trials = check_optional(check_count, "StudySampler", "trials", trials)
+        self.trials = check_count("StudySampler", "trials", trials)
         self._asked: dict[int, Any] = {}  # number → a trial that has not ended
         self._count = 0
 
@@ -89,7 +89,7 @@ class StudySampler:
             space: The domains.
             n: How many.
         """
-        left = n if self.trials is None else min(n, self.trials - self._count)
+        left = min(n, self.trials - self._count)
         found = []
         for _ in range(left):
             asked = self.study.ask()
