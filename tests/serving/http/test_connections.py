@@ -53,6 +53,7 @@ def test_slow_ones_are_answered_if_they_are_not_too_slow(server, rows):
     assert b" 200 " in answer
 
 
+@pytest.mark.long
 def test_answers_that_nobody_reads_are_given_up():
     wide = Endpoint(lambda x: x + jnp.zeros(1 << 16), images=False)
     example = {"example": np.zeros((1, 1), np.float32), "batch_size": 64}
