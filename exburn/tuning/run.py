@@ -34,7 +34,8 @@ class Lane:
         rows: The rows that it is trained and validated on, if not all.
         weights: Its weights where it ended, on the host: parameters, frozen ones and
             others, by name.
-        opt_state: Its optimizer's state there; ``None`` where the lane was stopped.
+        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
+            or turned NaN.
         step: Batches that it has seen.
     """
 
@@ -261,6 +262,8 @@ class SweepRun:
                 lane = self.lanes[number]
                 lane.weights = one.params, one.frozen, one.others
                 lane.opt_state, lane.step = one.opt_state, int(one.step)
+                if lane.record.status == "nan":
+                    lane.opt_state = None
 
     # ------------------------------------------------------------------ models
     def build(self, number: int) -> Model:
