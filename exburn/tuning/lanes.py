@@ -26,10 +26,13 @@ class Lanes:
     Attributes:
         own_rows: Whether each lane has rows of its own in a step.
         in_turn: Whether there is one lane, which runs as a model without lanes does.
+        divide: Divides an array's axis of lanes over devices, in a program; ``None``
+            for one device.
     """
 
     own_rows: bool = False
     in_turn: bool = False
+    divide: Callable[[Any, int], Any] | None = None
 
     def over(self, function: Callable, arguments: Sequence[str]) -> Callable:
         """A function of one model as that of all lanes: see ``Steps._over_lanes``."""
@@ -47,10 +50,16 @@ class Lanes:
             call = _over_one(function, chosen)
         else:
             call = jax.vmap(function, in_axes=tuple(chosen))
-        return call if self.own_rows else _repeating_rows(call, arguments)
+        if self.own_rows:
+            return call
+        return _repeating_rows(call, arguments, self.divide or _whole)
 
 
-def _repeating_rows(call: Callable, arguments: Sequence[str]) -> Callable:
+def _whole(value: Any, axis: int) -> Any:
+    return value
+
+
+def _repeating_rows(call: Callable, arguments: Sequence[str], divide: Any) -> Callable:
     """A function of lanes with rows of their own, for rows that are those of all.
 
     A product of one batch with the weights of many lanes would be one of matrices,
@@ -63,15 +72,17 @@ def _repeating_rows(call: Callable, arguments: Sequence[str]) -> Callable:
         count = jax.tree.leaves(args[0])[0].shape[0]
 
         def repeat_at(leaf: Any, axis: int) -> Any:
-            leaf = jnp.expand_dims(leaf, axis)
-            return jnp.repeat(leaf, count, axis, total_repeat_length=count)
+            shape = (*leaf.shape[:axis], count, *leaf.shape[axis:])
+            return jnp.broadcast_to(jnp.expand_dims(leaf, axis), shape)
 
         def one(name: str, arg: Any) -> Any:
             if name not in axes:
                 return arg
             source, counts, number = arg
-            rows = jax.tree.map(lambda v: repeat_at(v, axes[name]), (source, counts))
-            return *jax.lax.optimization_barrier(rows), number
+            axis = axes[name]
+            rows = jax.tree.map(lambda v: repeat_at(v, axis), (source, counts))
+            rows = jax.lax.optimization_barrier(rows)
+            return *jax.tree.map(lambda v: divide(v, axis), rows), number
 
         pairs = zip(arguments, args, strict=True)
         return call(*(one(name, arg) for name, arg in pairs))
@@ -133,7 +144,7 @@ def repeat(tree: Any, lanes: int) -> Any:
 
     def one(leaf: Any) -> Any:
         leaf = jnp.asarray(leaf)
-        return jnp.repeat(leaf[None], lanes, 0, total_repeat_length=lanes)
+        return jnp.broadcast_to(leaf[None], (lanes, *leaf.shape))
 
     return jax.tree.map(one, tree)
 
