@@ -20,7 +20,7 @@ from exburn.module.building import redraw
 from exburn.module.traversal import iter_weights
 from exburn.training.fingerprint import Slot
 from exburn.training.memory import state_specs
-from exburn.training.numbers import is_number
+from exburn.training.numbers import holding, is_number
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
@@ -81,10 +81,15 @@ class Variant:
         """A model of this structure, compiled like the source and begun like it."""
         made = copy.deepcopy(self.source)
         of_layers = [p for p in fixed if self.places[p].layer is not None]
-        for path in [*of_layers, *(p for p in fixed if p not in of_layers)]:
+        for path in of_layers:
             made = self.places[path].put(made, fixed[path])
         if of_layers:
             self._keep_weights(made)
+        others = [path for path in fixed if path not in of_layers]
+        if others:  # losses are known when the model is prepared
+            prepare_for_fit(made, dataclasses.replace(self.data))
+        for path in others:
+            made = self.places[path].put(made, fixed[path])
         return made
 
     def _keep_weights(self, made: Model) -> None:
@@ -189,11 +194,12 @@ class Variant:
         for name in others:
             if is_number(name):
                 others[name] = lanes.numbers_array(self._values(name, trials))
+        opt_state = self.with_warmup(self._opt_state(params, trials), others)
         return TrainState(
             params,
             frozen,
             others,
-            self._opt_state(params, trials),
+            opt_state,
             None,
             jnp.full(count, self.holder.step, jnp.int32),
             jax.device_put(lanes.seeds_data(seeds)),
@@ -220,7 +226,7 @@ class Variant:
             own = float(self.preparer._numbers[name].slot.read())
             return [own] * len(trials)
         slot = self.places[path].slot(self.source)
-        own = None if slot is None else slot.read()
+        own: Any = None if slot is None else slot.read()
         return [float(trial.get(path, own)) for trial in trials]
 
     def _opt_state(self, params: Any, trials: Sequence[Trial]) -> Any:
@@ -242,16 +248,26 @@ class Variant:
             values = [float(trial.get(path, own)) for trial in trials]
             changed = {place.key: np.array(values, np.float32)}
             opt_state = optimizer.with_hyperparameters(opt_state, **changed)
-        warmup = self.model._run.value.warmup
-        if warmup is None:
+        return opt_state
+
+    def with_warmup(self, opt_state: Any, others: Any) -> Any:
+        """The optimizers' states with the warm-up of ``compile``, if there is one."""
+        if (warmup := self.model._run.value.warmup) is None:
             return opt_state
+        optimizer, numbers = self.holder.optimizer, self.holder.split.numbers
         warmup = copy.copy(warmup)
         warmup.set_model(self.model)
         warmup.set_params({"steps": self.data.known_steps})
-        rate = opt_state["rate"]
-        target = np.asarray(rate["learning_rate"]) * np.asarray(rate["scale"])
-        numbers = warmup.hyperparameters(target)
-        return optimizer.with_hyperparameters(opt_state, **numbers)
+
+        def rate_of(rate: Any, others: Any) -> Any:
+            with holding(numbers, others):
+                steps = jnp.zeros_like(rate["warmup_steps"])
+                return optimizer.rate({"rate": {**rate, "warmup_steps": steps}})
+
+        told = {name: v for name, v in others.items() if is_number(name)}
+        target = jax.jit(jax.vmap(rate_of))(opt_state["rate"], told)
+        options = warmup.hyperparameters(np.asarray(target))
+        return optimizer.with_hyperparameters(opt_state, **options)
 
 
 def _key(path: tuple) -> Any:
