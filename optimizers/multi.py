@@ -272,15 +272,16 @@ class MultiOptimizer(Optimizer):
         return new_params, {**opt_state, "rate": rate, "inner": inner}
 
     def bind(self, get_state, set_state) -> None:
+        if get_state is None:  # the optimizers still read what they keep of the run
+            for optimizer in self._optimizers:
+                optimizer.bind(None, None)
         self._live = LiveState(get_state, set_state)
-        for index in range(len(self._optimizers)):
-            self._bind_one(index)
+        if get_state is not None:
+            for index in range(len(self._optimizers)):
+                self._bind_one(index)
 
     def _bind_one(self, index: int) -> None:
         key, optimizer = str(index), self._optimizers[index]
-        if not self._live.is_bound:
-            optimizer.bind(None, None)
-            return
 
         def get():
             state = self._live.state

@@ -112,6 +112,8 @@ class Optimizer(abc.ABC):
     widens = True
 
     __signature__: inspect.Signature
+    #: Whether the constructor's last argument is **options, which ends up here.
+    _takes_options = True
     _given: frozenset[str]
     #: The learning rate that holds again after a fit with a schedule of its own.
     _number: float = 0.0
@@ -143,6 +145,8 @@ class Optimizer(abc.ABC):
     _change, _set_iterations = live.change, live.set_iterations
 
     def __new__(cls, *args: Any, **kwargs: Any):
+        if not cls._takes_options:
+            _refuse_unknown(cls, set(kwargs) - set(cls.__signature__.parameters))
         self = super().__new__(cls)
         object.__setattr__(self, "_given", frozenset(kwargs))
         return self
@@ -153,7 +157,8 @@ class Optimizer(abc.ABC):
         if hasattr(cls, "update_step"):
             stepwise.adopt_rule(cls)
         own = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        cls._takes_options = bool(own) and own[-1].kind is own[-1].VAR_KEYWORD
+        if cls._takes_options:
             names = {parameter.name for parameter in own}
             common = inspect.signature(Optimizer.__init__).parameters.values()
             own[-1:] = [
@@ -183,15 +188,7 @@ class Optimizer(abc.ABC):
         **unknown: Any,
     ):
         op = type(self).__name__
-        for argument in unknown:
-            if argument in _OLD_NAMES:
-                raise ArgumentError(
-                    op,
-                    f"there is no argument {argument!r}",
-                    hint=f"Use {_OLD_NAMES[argument]}.",
-                )
-            known = inspect.signature(type(self)).parameters
-            raise unknown_name("argument", argument, known, op=op)
+        _refuse_unknown(type(self), unknown)
         self._live = LiveState()
         self._scale, self._revision = 1.0, 0
         self._learning_rate = self._check_rate(learning_rate)
@@ -575,6 +572,19 @@ class Optimizer(abc.ABC):
 Optimizer.__signature__ = inspect.Signature(
     list(inspect.signature(Optimizer.__init__).parameters.values())[1:]
 )
+
+
+def _refuse_unknown(cls: type, arguments: Iterable[str]) -> None:
+    """Raises for the first of the arguments that a constructor does not have."""
+    for argument in sorted(arguments):
+        if argument in _OLD_NAMES:
+            raise ArgumentError(
+                cls.__name__,
+                f"there is no argument {argument!r}",
+                hint=f"Use {_OLD_NAMES[argument]}.",
+            )
+        known = inspect.signature(cls).parameters
+        raise unknown_name("argument", argument, known, op=cls.__name__)
 
 
 def _meant_by(kind: type, name: str) -> str | None:

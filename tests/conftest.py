@@ -75,14 +75,22 @@ def _programs(config):
 def _compile_quickly():
     """Most programs are tiny and run once: to compile them is all that takes time.
 
-    Slow tests, examples and notebooks compile as users' programs do.
+    Slow tests, examples and notebooks compile as users' programs do, unless they start
+    processes in a ``quick_environment``.
     """
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if "jax" in sys.modules:  # by the conftest.py of a folder that was asked for alone
         sys.modules["jax"].config.update("jax_disable_most_optimizations", True)
-    # A value of blanks alone, XLA takes for the name of a file, and ends the process.
-    if QUICK_FLAGS:
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}"
+    os.environ.update(quick_environment())
+
+
+def quick_environment() -> dict[str, str]:
+    """Variables of a process that compiles quickly, beside those that it has."""
+    variables = {
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICK_FLAGS}".strip(),
+    }
+    # No flags, XLA takes for the name of a file, and ends the process.
+    return {name: value for name, value in variables.items() if value}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -77,15 +77,17 @@ def average_pool(inputs, pool_size, strides=None, padding="valid", data_format=N
         [[[2.0], [1.0]]]
     """
     window = _window("average_pool", inputs, pool_size, strides, padding, data_format)
-    zero = np.array(0, inputs.dtype)
-    total = lax.reduce_window(inputs, zero, lax.add, *window)
+    result = inputs.dtype if is_float(inputs.dtype) else jnp.float32
+    wide = jnp.promote_types(result, jnp.float32)  # where no window's sum overflows
+    zero = np.array(0, wide)
+    total = lax.reduce_window(inputs.astype(wide), zero, lax.add, *window)
     if window[-1] == "VALID":
-        return total / math.prod(window[0])
+        return (total / math.prod(window[0])).astype(result)
     sizes = tuple(
         1 if w == 1 else d for w, d in zip(window[0], inputs.shape, strict=True)
     )
-    count = lax.reduce_window(jnp.ones(sizes, inputs.dtype), zero, lax.add, *window)
-    return total / count
+    count = lax.reduce_window(jnp.ones(sizes, wide), zero, lax.add, *window)
+    return (total / count).astype(result)
 
 
 @op

@@ -206,15 +206,3 @@ def state_specs(preparer: Any, kind: str) -> Any:
     specs["step"] = jax.ShapeDtypeStruct((), np.int32)
     specs["seed"] = jax.ShapeDtypeStruct((2,), np.uint32)
     return TrainState(**specs)
-
-
-def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception of JAX says that memory ran out.
-
-    Python's own, and NumPy's, are about the host's: a loader or a callback raised them.
-    """
-    if isinstance(error, MemoryError):
-        return "bad_alloc" in str(error)
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(
-        sign in str(error) for sign in ("RESOURCE_EXHAUSTED", "Out of memory")
-    )

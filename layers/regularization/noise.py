@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from exburn.core.checks import check_number, check_rate, check_seed
+from exburn.core.checks import check_number, check_rate, check_seed, is_known
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
@@ -37,16 +36,16 @@ class Noise(Layer):
     """
 
     supports_masking = True
-    seed_generator = SeedOfLayer()
+    strength = "rate"  # the attribute that says how much; a layer with 0 draws nothing
+    seed_generator = SeedOfLayer(lambda layer: not layer._has_strength(0))
 
     def __init__(self, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.seed = check_seed(type(self).__name__, seed)
 
-    @staticmethod
-    def _is(number: Any, value: float) -> bool:
-        """Whether a number has a value, and is no argument of a program, of any."""
-        return not isinstance(number, Tracer) and number == value
+    def _has_strength(self, value: float) -> bool:
+        """Whether the strength has a value, and is no argument of a program, of any."""
+        return is_known(getattr(self, self.strength), value)
 
     def _key(self) -> jax.Array:
         key = self.random_key()
@@ -92,10 +91,10 @@ class Dropout(Noise):
         self.noise_shape = _check_noise_shape(type(self).__name__, noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or self._has_strength(0):
             return inputs
         x = self.cast(inputs)
-        if self._is(self.rate, 1):
+        if self._has_strength(1):
             return jnp.zeros_like(x)
         shape = self._noise_shape(x)
         keep, share = self._keep_mask(self.rate, shape, self.seed)
@@ -223,6 +222,7 @@ class GaussianNoise(Noise):
         True
     """
 
+    strength = "stddev"
     kept_as = {"stddev": lambda v: check_number("GaussianNoise", "stddev", v)}
 
     def __init__(self, stddev, seed=None, **kwargs):
@@ -230,7 +230,7 @@ class GaussianNoise(Noise):
         self.stddev = stddev
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.stddev, 0):
+        if not training or self._has_strength(0):
             return inputs
         x = self.cast(inputs)
         return x + self.stddev * jax.random.normal(self._key(), x.shape, x.dtype)
@@ -272,7 +272,7 @@ class GaussianDropout(Noise):
         self.rate = rate
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or self._has_strength(0):
             return inputs
         x = self.cast(inputs)
         noise = jax.random.normal(self._key(), x.shape, x.dtype)
@@ -317,7 +317,7 @@ class AlphaDropout(Noise):
         self.noise_shape = _check_noise_shape("AlphaDropout", noise_shape)
 
     def call(self, inputs, training=False):
-        if not training or self._is(self.rate, 0):
+        if not training or self._has_strength(0):
             return inputs
         x = self.cast(inputs)
         shape = _fill(self.noise_shape, x.shape)

@@ -111,6 +111,7 @@ def test_the_batch_script_trains_in_two_processes_and_comes_back(files):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is not installed: pip install 'exburn[ray]'",

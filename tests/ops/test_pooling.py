@@ -76,3 +76,14 @@ def test_pools_step_by_their_size():
 def test_refusals(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "float16", "bfloat16"])
+def test_means_of_narrow_numbers_do_not_overflow(dtype, padding):
+    largest = {"bool": 1, "float16": 60000, "bfloat16": 201}.get(dtype, 127)
+    images = np.full((1, 8, 8, 2), largest, ops.convert_to_tensor([], dtype).dtype)
+    means = np.asarray(ops.average_pool(images, 4, padding=padding))
+    narrow = dtype if "float" in dtype else "float32"
+    assert means.dtype == narrow
+    np.testing.assert_array_equal(means, np.full((1, 2, 2, 2), largest, means.dtype))

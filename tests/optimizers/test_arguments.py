@@ -46,6 +46,22 @@ def test_bad_options_are_refused(options, error, text):
     assert isinstance(caught.value, ValueError | TypeError)
 
 
+@pytest.mark.parametrize("argument", ["clipnorm", "lr"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        optimizers.LBFGS,
+        lambda **options: LossScaleOptimizer(plain(), **options),
+        lambda **options: optimizers.MultiOptimizer(lambda _: plain(), **options),
+        type("Closed", (SGD,), {"__init__": lambda self, rate=0.1: None}),
+    ],
+    ids=["LBFGS", "LossScaleOptimizer", "MultiOptimizer", "a user's"],
+)
+def test_options_that_an_optimizer_lacks_are_refused(make, argument):
+    with pytest.raises((ArgumentError, UnknownNameError), match=repr(argument)):
+        make(**{argument: 1.0})
+
+
 def test_other_bad_values_are_refused():
     for make in (
         lambda: SGD(momentum=1.5),

@@ -69,6 +69,8 @@ def test_multi_optimizer_has_many_rates():
     )
     assert steps()[0] == 0.5
     assert optimizer.hyperparameters(box[0])[f"{index}/learning_rate"] == 0.5
+    optimizer.bind(None, None)  # the next run goes on where this one ended
+    assert (slow.learning_rate, slow.scale, fast.scale) == (0.5, 1.0, 0.5)
     for use in (
         lambda: optimizer.learning_rate,
         lambda: setattr(optimizer, "learning_rate", 0.1),

@@ -113,7 +113,7 @@ def test_the_pages_a_user_reads_have_examples():
     assert {"quickstart", "custom_layers", "data", "callbacks"} <= names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", PYTHON_PAGES, ids=lambda path: path.stem)
 def test_every_python_block_runs(path):
     pytest.importorskip("sklearn")
@@ -123,7 +123,8 @@ def test_every_python_block_runs(path):
         run(path)
         return
     devices = max(int(count) for counts in wanted for count in counts)
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    more = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {more}"
     code = f"from tests.project.test_docs import *; run(Path({str(path)!r}))"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     subprocess.run(

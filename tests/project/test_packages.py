@@ -90,9 +90,23 @@ def built(checkout, tmp_path_factory) -> dict[str, Path]:
 def fresh(built, tmp_path_factory) -> Path:
     """The Python of a new environment with the wheel and what it depends on."""
     folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder, with_pip=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    run(python, "-m", "pip", "install", "--quiet", built["wheel"], cwd=folder)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    if uv := shutil.which("uv", path=path):  # a quarter of pip's time
+        run(uv, "venv", "--quiet", "--seed", "--clear", folder, cwd=folder)
+        run(
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            python,
+            built["wheel"],
+            cwd=folder,
+        )
+    else:
+        venv.create(folder, with_pip=True)
+        run(python, "-m", "pip", "install", "--quiet", built["wheel"], cwd=folder)
     return python
 
 

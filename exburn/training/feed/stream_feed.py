@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from exburn.training.feed.gather import HostGather
 from exburn.training.feed.plan import balance_length, bucket, choose_length
 from exburn.training.placement import OneDevice
 
+T = TypeVar("T")
 # Bytes of a part of a chunk, which a thread copies and sends. Each takes half a
 # millisecond of the interpreter: with parts of 4 MiB an H200 lost 13 %, with larger
 # ones nothing. Two at least, so that the first chunk of an epoch is there soon.
@@ -219,7 +220,10 @@ class StreamFeed:
         grown = varied = False
         run = before = 0  # batches of one form in a row: now, and the last time
         lead = -phase % self.group  # steps that end the group begun before
+        failures: list[Exception] = []
         batches = self._batches(epoch)
+        if jax.process_count() == 1:  # others would have to train on as many
+            batches = _until_failure(batches, failures)
         if self.dataset.shuffles and self.seed is not None and not self.exact_rows:
             batches, size, shape = _looked_at(batches)
         for batch in batches:
@@ -263,6 +267,8 @@ class StreamFeed:
             few = few and not self._fixed
             length = min(bucket(done), self.length) if few else None
             yield from self._finish_groups(made, length)
+        if failures:
+            raise failures[0]
 
     def _length_for(self, run: int, varied: bool) -> int:
         """Steps to make room for, where a form has lasted for so many batches.
@@ -336,6 +342,17 @@ class StreamFeed:
             count = self._placement.send_counts(counts_of, width)
             self._last_count = (counts, length, width), count
         return self._last_count[1]
+
+
+def _until_failure(batches: Iterator[T], failures: list[Exception]) -> Iterator[T]:
+    """The batches that come before an error, which is listed for who reads them.
+
+    They are trained on first, as if each was taken when it is needed.
+    """
+    try:
+        yield from batches
+    except Exception as error:
+        failures.append(error)
 
 
 def _row(leaves: list[np.ndarray]) -> list[tuple]:

@@ -1,6 +1,8 @@
 """Seeds of random layers, which Keras lists among a layer's variables."""
 
+import keras
 import numpy as np
+import pytest
 
 import exburn
 from exburn import layers
@@ -15,6 +17,24 @@ def test_a_layer_that_draws_has_a_seed_and_others_have_none():
     assert [p.split("/")[-1] for p in paths].count("seed_generator_state") == 1
     assert [w.name for w in model.weights] == ["kernel", "bias"]
     assert model.layers[1].seed_generator is model.layers[1].seed_generator
+
+
+@pytest.mark.parametrize("amount", [0, 0.5])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda library, amount: library.Dropout(amount),
+        lambda library, amount: library.SpatialDropout1D(amount),
+        lambda library, amount: library.GaussianDropout(amount),
+        lambda library, amount: library.GaussianNoise(amount),
+        lambda library, amount: library.AlphaDropout(amount),
+        lambda library, amount: library.Attention(dropout=amount),
+    ],
+    ids="dropout spatial gaussian noise alpha attention".split(),
+)
+def test_a_layer_that_drops_nothing_has_no_seed(make, amount):
+    ours, theirs = (len(make(m, amount).variables) for m in (layers, keras.layers))
+    assert ours == theirs == (amount > 0)
 
 
 def test_a_given_seed_is_the_seed_and_the_process_gives_the_others():

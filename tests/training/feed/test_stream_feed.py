@@ -47,6 +47,38 @@ def test_a_loaders_error_comes_with_its_own_traceback(model):
     assert "reading batch 3 of epoch 0" in "".join(caught.value.__notes__)
 
 
+class Failing(Numbered):
+    def __getitem__(self, index):
+        return Batches(fails_at=5).read(index)
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (lambda: Batches(fails_at=5), {}),
+        (lambda: iter(Batches(fails_at=5)), {}),
+        (lambda: iter(Batches(fails_at=5)), {"steps_per_epoch": 10, "epochs": 2}),
+        (lambda: Failing(workers=2), {"shuffle": False}),
+    ],
+    ids=["loader", "generator", "steps", "workers"],
+)
+def test_batches_before_an_error_are_trained_on(make, options):
+    def compiled():
+        keras.set_random_seed(1)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile("sgd", loss="cross_entropy")
+        return model
+
+    model, whole = compiled(), compiled()
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.fit(make(), verbose=0, **options)
+    rows = 5 * 24
+    whole.fit(X[:rows], Y[:rows], batch_size=24, shuffle=False, verbose=0)
+    assert model.optimizer.iterations == 5
+    for found, wanted in zip(model.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 @pytest.mark.long
 def test_a_run_that_ends_early_waits_for_one_batch_of_a_slow_loader(model):
     slow, given = Batches(pause=0.1, size=4), []  # sixty batches
