@@ -19,6 +19,7 @@ from exburn.serving.http.logs import LOGGER
 from exburn.serving.http.metrics import Metrics
 from exburn.serving.http.registry import Registry
 from exburn.serving.http.routes import Routes
+from exburn.serving.http.streaming import Generation
 from exburn.serving.http.tracing import make_tracer
 
 __all__ = ["make_app"]
@@ -27,6 +28,7 @@ __all__ = ["make_app"]
 def make_app(
     registry: Registry,
     inference: Inference,
+    generation: Generation,
     health: Health,
     *,
     keys: Keys,
@@ -37,13 +39,13 @@ def make_app(
     """The application of a server.
 
     Args:
-        registry, inference, health: Its parts.
+        registry, inference, generation, health: Its parts.
         keys, rate: Who may ask, and how often.
         version: ExBurn's.
         close: Coroutine function that is awaited when the host shuts down.
     """
     metrics = Metrics(registry, health)
-    routes = Routes(registry, inference, health, metrics, version)
+    routes = Routes(registry, inference, generation, health, metrics, version)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from exburn.errors import ServingClosedError
 from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.server import Serving
 
 __all__ = ["Health"]
 
@@ -52,25 +53,28 @@ class Health:
     async def _run(self) -> None:
         while True:
             for entry in self._registry:
-                self._of(entry).send()
+                if entry.serving is not None:
+                    self._of(entry, entry.serving).send()
             await asyncio.sleep(self._within / 4)
 
-    def _of(self, entry: Entry) -> _Canaries:
+    def _of(self, entry: Entry, serving: Serving) -> _Canaries:
         if entry not in self._canaries:
-            self._canaries[entry] = _Canaries(entry)
+            self._canaries[entry] = _Canaries(serving)
         return self._canaries[entry]
 
     def is_ready(self, entry: Entry) -> bool:
-        """Whether a model's canaries came back lately."""
-        age = self.age(entry)
-        return not self.draining and not entry.serving.closed and age <= self._within
+        """Whether a model's canaries came back lately. What only generates has none."""
+        closed = entry.serving is not None and entry.serving.closed
+        return not self.draining and not closed and self.age(entry) <= self._within
 
     def age(self, entry: Entry) -> float:
         """Seconds since the oldest of the partitions' last canaries came back.
 
         The start counts as one: every program was run then.
         """
-        return time.monotonic() - min(self._of(entry).last)
+        if entry.serving is None:
+            return 0.0
+        return time.monotonic() - min(self._of(entry, entry.serving).last)
 
     def all_ready(self) -> bool:
         """Whether the server is ready for requests to each of its models."""
@@ -80,16 +84,17 @@ class Health:
         """Whether the process should go on: no model's threads are gone."""
         if self.draining:
             return True
-        return all(e.serving.status()["state"] != "closed" for e in self._registry)
+        servings = [e.serving for e in self._registry if e.serving is not None]
+        return all(serving.status()["state"] != "closed" for serving in servings)
 
 
 class _Canaries:
     """The canaries of one model: one under way at most for each partition."""
 
-    def __init__(self, entry: Entry):
-        self._serving = entry.serving
+    def __init__(self, serving: Serving):
+        self._serving = serving
         self._under_way: list[Any] = []
-        self.last = [time.monotonic()] * len(entry.serving.status()["devices"])
+        self.last = [time.monotonic()] * len(serving.status()["devices"])
 
     def send(self) -> None:
         if any(not probe.done() for probe in self._under_way):

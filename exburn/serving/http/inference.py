@@ -12,19 +12,22 @@ import numpy as np
 from exburn.errors import ServingClosedError
 from exburn.serving.answer import Answer
 from exburn.serving.http.body import ClientLeft, read_body
-from exburn.serving.http.limits import Memory
+from exburn.serving.http.failures import RequestFailure
+from exburn.serving.http.limits import Memory, Reservation
 from exburn.serving.http.protocol import (
     InferenceRequest,
     encode_answer,
     parse_request,
 )
 from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.server import Serving
 
 __all__ = ["Inference", "Result"]
 
 # Bytes from which a thread reads a body or writes an answer: meanwhile the loop serves
 # others. To change threads takes about 60 µs, as long as reading 30 KB of numbers.
 _LARGE = 32 << 10
+_FILE = 1 << 10  # bytes of an image: to decode it takes longer than to read numbers
 _LOOK_OUT_AFTER = 5e-3  # seconds
 
 
@@ -48,6 +51,9 @@ class Inference:
         max_rows: Most rows of a request, or ``None``.
         timeout: Seconds for an answer.
         read_timeout: Seconds that a body may take.
+
+    Attributes:
+        memory: As given.
     """
 
     def __init__(
@@ -60,7 +66,7 @@ class Inference:
         timeout: float,
         read_timeout: float,
     ):
-        self._registry, self._memory = registry, memory
+        self._registry, self.memory = registry, memory
         self._max_body, self._max_rows = max_body, max_rows
         self._timeout, self._read_timeout = timeout, read_timeout
 
@@ -79,19 +85,13 @@ class Inference:
             ExBurnError: As of ``Serving.arun``.
         """
         self._registry.get(name, version)  # before a body is read for nothing
-        with self._memory.reserve() as reservation:
-            body = await read_body(
-                headers,
-                receive,
-                reservation,
-                most=self._max_body,
-                seconds=self._read_timeout,
-            )
+        with self.memory.reserve() as reservation:
+            body = await self.read(headers, receive, reservation)
             length = headers.get(b"inference-header-content-length")
             header = None if length is None else length.decode("latin-1")
             with _Leaving(receive) as leaving:
                 entry, request, output = await self._ask(
-                    name, version, body, header, leaving
+                    name, version, body, header, reservation, leaving
                 )
             outputs = entry.signature.unpack(output)
             if sum(array.nbytes for array in outputs.values()) > _LARGE:
@@ -100,37 +100,63 @@ class Inference:
                 sent = _encode(entry, request, outputs)
         return Result(*sent, request.rows, entry.version)
 
+    async def read(
+        self,
+        headers: Mapping[bytes, bytes],
+        receive: Callable[[], Awaitable[Any]],
+        reservation: Reservation,
+    ) -> bytes:
+        """The body of a request, within the server's limits; see ``read_body``."""
+        return await read_body(
+            headers,
+            receive,
+            reservation,
+            most=self._max_body,
+            seconds=self._read_timeout,
+        )
+
     async def _ask(
         self,
         name: str,
         version: str | None,
         body: bytes,
         header: str | None,
+        reservation: Reservation,
         leaving: _Leaving,
     ) -> tuple[Entry, InferenceRequest, Any]:
         while True:
             entry = self._registry.get(name, version)
+            if entry.serving is None:
+                raise RequestFailure(
+                    400, "this model only generates: its route is generate_stream"
+                )
             try:
-                if len(body) > _LARGE:
-                    request, answer = await asyncio.to_thread(
-                        self._submit, entry, body, header
-                    )
+                arguments = entry, body, header, reservation
+                if len(body) > _LARGE or (entry.signature.images and len(body) > _FILE):
+                    request, answer = await asyncio.to_thread(self._submit, *arguments)
                 else:
-                    request, answer = self._submit(entry, body, header)
-                return entry, request, await leaving.wait(entry, answer)
+                    request, answer = self._submit(*arguments)
+                return entry, request, await leaving.wait(entry.serving, answer)
             except ServingClosedError:
                 # Unless another model has taken its place meanwhile.
                 if self._registry.closed or entry is self._registry.get(name, version):
                     raise
 
     def _submit(
-        self, entry: Entry, body: bytes, header: str | None
+        self,
+        entry: Entry,
+        body: bytes,
+        header: str | None,
+        reservation: Reservation,
     ) -> tuple[InferenceRequest, Answer]:
-        request = parse_request(body, header, entry.signature, self._max_rows)
+        request = parse_request(
+            body, header, entry.signature, self._max_rows, reservation.take
+        )
         timeout = self._timeout
         if request.timeout is not None:
             timeout = min(timeout, request.timeout)
         x = entry.signature.pack(request.inputs)
+        assert entry.serving is not None  # asked for above
         return request, entry.serving.submit(x, timeout=timeout, copy=False)
 
 
@@ -167,7 +193,7 @@ class _Leaving:
             if self._answer is not None:
                 self._answer.cancel()
 
-    async def wait(self, entry: Entry, answer: Answer) -> Any:
+    async def wait(self, serving: Serving, answer: Answer) -> Any:
         """The output.
 
         Raises:
@@ -177,7 +203,7 @@ class _Leaving:
         if self._left:
             answer.cancel()
         try:
-            return await entry.serving.wait_for(answer)
+            return await serving.wait_for(answer)
         except asyncio.CancelledError:
             if self._left:
                 raise ClientLeft from None

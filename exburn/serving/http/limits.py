@@ -153,10 +153,12 @@ class Memory:
         """Takes memory, or gives some back.
 
         Raises:
-            RequestFailure: 503, others have it.
+            RequestFailure: 503, others have it; 413, there will never be so much.
         """
+        if size > self.most:
+            raise RequestFailure(413, "the request needs more memory than there is")
         with self._lock:
-            if size > 0 and self.used and self.used + size > self.most:
+            if size > 0 and self.used + size > self.most:
                 raise RequestFailure(
                     503,
                     "there is no memory for this request now",
@@ -177,9 +179,16 @@ class Reservation:
         """Keeps what the reading of further bytes of a body may take in the worst case.
 
         Raises:
-            RequestFailure: 503, others have it.
+            RequestFailure: 503, others have it; 413, there will never be so much.
         """
-        size = body * _TIMES
+        self.take(body * _TIMES)
+
+    def take(self, size: int) -> None:
+        """Keeps so many bytes.
+
+        Raises:
+            RequestFailure: As ``grow``.
+        """
         self._memory.change(size)
         self._size += size
 

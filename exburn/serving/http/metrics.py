@@ -124,6 +124,8 @@ class _Servings:
             labels=[*_LABELS, "outcome"],
         )
         for entry in self._registry:
+            if entry.serving is None:
+                continue
             labels = [entry.name, entry.version]
             statistics = entry.serving.statistics()
             for name, gauge in gauges.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 from exburn.serving.http.datatypes import DATATYPES, kind_of
 from exburn.serving.http.registry import Entry, Registry
-from exburn.serving.http.signature import Tensor
+from exburn.serving.http.tensor import Tensor
 
 __all__ = ["describe_api"]
 
@@ -59,11 +59,14 @@ def describe_api(registry: Registry, version: str) -> dict[str, Any]:
             if version_name is not None:
                 path += f"/versions/{version_name}"
             schema = f"{name}-{entry.version}"
-            schemas[f"{schema}-request"] = _request(entry)
-            schemas[f"{schema}-answer"] = _answer(entry)
             paths[path] = _get("Inputs and outputs of the model.", 404)
             paths[f"{path}/ready"] = _get("Whether the model answers.", 404, 503)
-            paths[f"{path}/infer"] = _infer(schema)
+            if entry.serving is not None:
+                schemas[f"{schema}-request"] = _request(entry)
+                schemas[f"{schema}-answer"] = _answer(entry)
+                paths[f"{path}/infer"] = _infer(schema)
+            if entry.stream is not None:
+                paths[f"{path}/generate_stream"] = _GENERATE
     return {
         "openapi": "3.1.0",
         "info": {
@@ -153,7 +156,12 @@ def _request(entry: Entry) -> dict[str, Any]:
                 "type": "array",
                 "minItems": len(inputs),
                 "maxItems": len(inputs),
-                "items": {"oneOf": [_tensor(tensor) for tensor in inputs]},
+                "items": {
+                    "oneOf": [
+                        *(_tensor(tensor) for tensor in inputs),
+                        *(_image(name) for name in entry.signature.images),
+                    ]
+                },
             },
             "outputs": {
                 "type": "array",
@@ -184,6 +192,12 @@ def _answer(entry: Entry) -> dict[str, Any]:
     }
 
 
+def _image(name: str) -> dict[str, Any]:
+    tensor = _tensor(Tensor(name, "BYTES", (-1,)))
+    tensor["description"] = "PNG or JPEG files: in JSON as base64."
+    return tensor
+
+
 def _tensor(tensor: Tensor) -> dict[str, Any]:
     return {
         "type": "object",
@@ -211,3 +225,16 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 _NESTED = {"type": "array"}
+_GENERATE = {
+    "post": {
+        "summary": "An answer in parts, as server-sent events.",
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        "responses": {
+            "200": {"description": "OK", "content": {"text/event-stream": {}}},
+            **_failures(*_FAILURES),
+        },
+    }
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +18,9 @@ import orjson
 from exburn.serving.http.binary import read_tensor, split_body, write_tensor
 from exburn.serving.http.datatypes import BYTES, DATATYPES, datatype_of, kind_of
 from exburn.serving.http.failures import RequestFailure
-from exburn.serving.http.signature import Signature, Tensor
+from exburn.serving.http.images import decode_base64, decode_images, is_image
+from exburn.serving.http.signature import Signature
+from exburn.serving.http.tensor import Tensor
 
 __all__ = ["InferenceRequest", "encode_answer", "parse_request"]
 
@@ -71,6 +73,7 @@ def parse_request(
     header_length: str | None,
     signature: Signature,
     max_rows: int | None = None,
+    reserve: Callable[[int], None] = lambda size: None,
 ) -> InferenceRequest:
     """Reads a body.
 
@@ -79,12 +82,13 @@ def parse_request(
         header_length: ``Inference-Header-Content-Length``, or ``None``.
         signature: What the model takes.
         max_rows: Most rows of a request.
+        reserve: Takes memory for what grows by being read: images.
 
     Raises:
         RequestFailure: The body is not what the protocol or the model asks for.
     """
     if header_length == "0":
-        return _parse_raw(body, signature, max_rows)
+        return _parse_raw(body, signature, max_rows, reserve)
     text, tensors = split_body(body, header_length)
     try:
         message = orjson.loads(text)
@@ -98,7 +102,7 @@ def parse_request(
     inputs: dict[str, np.ndarray] = {}
     at = 0
     for entry in given:
-        name, array, at = _parse_input(entry, signature, tensors, at, max_rows)
+        name, array, at = _parse_input(entry, signature, tensors, at, max_rows, reserve)
         if name in inputs:
             raise RequestFailure(400, f"the input {name!r} is given twice")
         inputs[name] = array
@@ -121,13 +125,22 @@ def parse_request(
 
 
 def _parse_raw(
-    body: bytes, signature: Signature, max_rows: int | None
+    body: bytes,
+    signature: Signature,
+    max_rows: int | None,
+    reserve: Callable[[int], None],
 ) -> InferenceRequest:
-    """A body that is the one tensor of the model, and nothing else."""
+    """A body that is the one tensor of the model, or one image, and nothing else."""
     if len(signature.inputs) != 1:
         raise RequestFailure(400, "a body without JSON needs a model of one input")
     tensor = next(iter(signature.inputs.values()))
     data = memoryview(body)
+    images = signature.images.get(tensor.name)
+    if images is not None and is_image(body):
+        file = np.empty(1, object)
+        file[0] = body
+        image = decode_images(tensor, file, images, reserve)
+        return InferenceRequest("", {tensor.name: image}, {}, False, None)
     if tensor.datatype == BYTES:
         if math.prod(tensor.shape[1:]) != 1:
             raise RequestFailure(400, "a body without JSON is one text")
@@ -154,6 +167,7 @@ def _parse_input(
     tensors: memoryview,
     at: int,
     max_rows: int | None,
+    reserve: Callable[[int], None],
 ) -> tuple[str, np.ndarray, int]:
     """Name and array of an input, and where the next binary one begins."""
     if type(entry) is not dict:
@@ -165,13 +179,35 @@ def _parse_input(
         raise RequestFailure(
             400, f"the model has no input {_short(name)}; its inputs: {known}"
         )
+    images = signature.images.get(tensor.name)
+    if images is not None and entry.get("datatype") == BYTES:
+        files = Tensor(tensor.name, BYTES, (-1,))
+        array, at = _parse_values(entry, files, tensors, at, max_rows, decode_base64)
+        return name, decode_images(tensor, array, images, reserve), at
     if entry.get("datatype") != tensor.datatype:
         raise RequestFailure(
             400,
             f"input {name!r} is {tensor.datatype}, received "
             f"{_short(entry.get('datatype'))}",
         )
-    shape = _parse_shape(entry.get("shape"), tensor)
+    array, at = _parse_values(entry, tensor, tensors, at, max_rows)
+    return name, array, at
+
+
+def _parse_values(
+    entry: dict,
+    tensor: Tensor,
+    tensors: memoryview,
+    at: int,
+    max_rows: int | None,
+    decode: Callable[[str, np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, int]:
+    """The array of an input, and where the next binary one begins.
+
+    Args:
+        decode: What texts in JSON stand for, where they are no texts.
+    """
+    name, shape = tensor.name, _parse_shape(entry.get("shape"), tensor)
     _check_rows(shape, max_rows)
     parameters = _parameters(entry)
     if "binary_data_size" in parameters:
@@ -186,13 +222,15 @@ def _parse_input(
             raise RequestFailure(400, f"input {name!r} has both data and bytes")
         array = read_tensor(tensors[at : at + size], name, tensor.datatype, shape)
         at += size
-        if tensor.datatype == BYTES:
+        if tensor.datatype == BYTES and decode is None:
             array = _decode_all(name, array)
     elif "shared_memory_region" in parameters:
         raise RequestFailure(400, "this server has no shared memory with its clients")
     else:
         array = _parse_data(entry.get("data"), tensor, shape)
-    return name, array, at
+        if decode is not None:
+            array = decode(name, array)
+    return array, at
 
 
 def _parse_shape(shape: Any, tensor: Tensor) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from exburn.errors import ArgumentError
 from exburn.saving import load_model
+from exburn.serving.http.endpoint import Endpoint
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.signature import Signature
 from exburn.serving.server import Serving
@@ -25,22 +26,34 @@ class Entry:
 
     Args:
         name, version: What requests call it.
-        serving: Answers its requests.
-        made_here: Whether it is closed with the server.
+        endpoint: What it is.
+        options: Of the ``Serving`` that is made for it.
 
     Attributes:
+        serving: Answers its requests; ``None`` if it only generates.
         signature: What it takes and returns.
+        stream: What generates, or ``None``.
     """
 
-    def __init__(self, name: str, version: str, serving: Serving, made_here: bool):
-        self.name, self.version, self.serving = name, version, serving
-        self.made_here = made_here
-        self.signature = Signature(serving._computation)
-        self.loaded = time.time()
+    def __init__(
+        self, name: str, version: str, endpoint: Endpoint, options: Mapping[str, Any]
+    ):
+        self.name, self.version, self.stream = name, version, endpoint.stream
+        self._made_here = not isinstance(endpoint.model, Serving)
+        self.serving: Serving | None = None
+        if not self._made_here:
+            self.serving = endpoint.model
+        elif endpoint.model is not None:
+            self.serving = Serving(endpoint.model, **options)
+        try:
+            self.signature = Signature(self.serving, endpoint)
+        except BaseException:
+            self.close(0)
+            raise
 
     def close(self, timeout: float) -> None:
-        """Answers what it was asked, and ends."""
-        if self.made_here:
+        """Answers what it was asked, and ends, unless somebody else made it."""
+        if self._made_here and self.serving is not None:
             self.serving.close(drain=True, timeout=timeout)
 
 
@@ -93,7 +106,8 @@ class Registry:
 
         Args:
             name: The model's name in requests.
-            model: What ``Serving`` takes, a ``Serving``, or the file of a model.
+            model: What ``Serving`` takes, a ``Serving``, an ``Endpoint``, or the file
+                of a model.
             version: The version's name.
             timeout: Seconds that the one before has for what it was asked.
 
@@ -107,8 +121,12 @@ class Registry:
                     f"the name of a {what} must be of letters, digits, '.', '_' and "
                     f"'-', at most 100, received {text!r}",
                 )
-        made_here = not isinstance(model, Serving)
-        entry = Entry(name, version, self._serve(model), made_here)
+        if isinstance(model, str | Path):
+            model = load_model(model)
+        endpoint = Endpoint.of(model)
+        if isinstance(endpoint.model, str | Path):
+            endpoint = endpoint.of_model(load_model(endpoint.model))
+        entry = Entry(name, version, endpoint, self._options)
         with self._lock:
             if self.closed:
                 entry.close(0)
@@ -117,16 +135,9 @@ class Registry:
             before = versions.pop(version, None)
             versions[version] = entry  # the last one is the default
             self._models[name] = versions
-        if before is not None and before.serving is not entry.serving:
+        if before is not None:
             before.close(timeout)
         return entry
-
-    def _serve(self, model: Any) -> Serving:
-        if isinstance(model, Serving):
-            return model
-        if isinstance(model, str | Path):
-            model = load_model(model)
-        return Serving(model, **self._options)
 
     def unload(
         self, name: str, version: str | None = None, *, timeout: float = 30.0

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from exburn.serving.http.exchange import Exchange
+from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference
 from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
 from exburn.serving.http.openapi import describe_api
 from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.http.streaming import (
+    Generation,
+    read_request,
+    write_events,
+)
 
 __all__ = ["Routes"]
 
@@ -29,6 +36,7 @@ class Routes:
     Args:
         registry: The models.
         inference: Answers requests.
+        generation: Runs what generates.
         health: Of the server.
         metrics: Of the server.
         version: ExBurn's.
@@ -38,11 +46,13 @@ class Routes:
         self,
         registry: Registry,
         inference: Inference,
+        generation: Generation,
         health: Health,
         metrics: Metrics,
         version: str,
     ):
         self._registry, self._inference = registry, inference
+        self._generation = generation
         self._health, self._metrics, self._version = health, metrics, version
 
     def all(self) -> list[Route]:
@@ -51,6 +61,7 @@ class Routes:
         version = model + "/versions/{version}"
         return [
             *self._both("/infer", _Infer(self._registry, self._inference), "POST"),
+            *self._both("/generate_stream", self.generate, "POST"),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.ready),
             Route("/v2", self.describe_server),
@@ -68,6 +79,36 @@ class Routes:
             Route("/v2/models/{model}" + part + end, endpoint, methods=[method])
             for part in ("", "/versions/{version}")
         ]
+
+    async def generate(self, request: Request) -> Response:
+        """The parts of an answer, as server-sent events."""
+        entry = self._entry(request, "generate_stream")
+        exchange = request.scope["exburn.exchange"]
+        if entry.stream is None:
+            raise RequestFailure(400, "this model does not generate")
+        with self._inference.memory.reserve() as reservation:
+            body = await self._inference.read(
+                exchange.headers, request.receive, reservation
+            )
+            parts = self._generation.parts(entry.stream, read_request(body))
+        names = {"model_name": entry.name, "model_version": entry.version}
+        events = write_events(parts, names)
+        try:
+            first = await anext(events, b"")  # what it raises has a status of its own
+        except BaseException:
+            await parts.aclose()
+            raise
+
+        async def all_events() -> AsyncIterator[bytes]:
+            async with contextlib.aclosing(parts), contextlib.aclosing(events):
+                yield first
+                async for event in events:
+                    yield event
+
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            all_events(), headers=headers, media_type="text/event-stream"
+        )
 
     # ------------------------------------------------------------------ health
     async def live(self, request: Request) -> Response:
@@ -111,7 +152,7 @@ class Routes:
                 "name": entry.name,
                 "versions": self._registry.versions(entry.name),
                 "platform": "exburn_jax",
-                "inputs": [t.describe() for t in entry.signature.inputs.values()],
+                "inputs": entry.signature.describe_inputs(),
                 "outputs": [t.describe() for t in entry.signature.outputs.values()],
             }
         )

@@ -22,6 +22,7 @@ from exburn.serving.http.inference import Inference
 from exburn.serving.http.limits import Keys, Memory, Rate, size_in_bytes
 from exburn.serving.http.logs import log_to
 from exburn.serving.http.registry import Registry
+from exburn.serving.http.streaming import Generation
 from exburn.serving.options import seconds
 from exburn.serving.server import Serving
 from exburn.training.memory import free_host_bytes
@@ -40,9 +41,9 @@ class Server:
     docs/server.md.
 
     Args:
-        models: ``{name: model}``. A model is what ``Serving`` takes, a ``Serving``, or
-            the path of a saved model; or ``{version: model}``, of which the last one is
-            the default.
+        models: ``{name: model}``. A model is what ``Serving`` takes, a ``Serving``, the
+            path of a saved model, or an ``Endpoint``, which says more of one of these;
+            or ``{version: model}``, of which the last one is the default.
         host, port: Where ``run`` listens: only this machine can reach the default host.
             Port 0 is a free one, see ``url``.
         api_keys: Keys of which each request must have one, 16 characters or more;
@@ -51,7 +52,8 @@ class Server:
         max_rows: Most rows of a request.
         rate: Requests per second that each key (without keys: each address) may send.
         max_queue: Requests to a model that may wait; one more gets 429.
-        timeout: Longest time for an answer; then the request gets 504.
+        max_streams: Answers in parts that are generated at once; one more gets 429.
+        timeout: Longest time for an answer, or a part of one; then it gets 504.
         read_timeout: Longest time for a request to arrive.
         drain: How long the server goes on to answer after SIGTERM, while it says that
             it is not ready, before it stops. Ctrl-C leaves this out.
@@ -91,6 +93,7 @@ class Server:
         max_rows: int | None = None,
         rate: float | None = None,
         max_queue: int = 1024,
+        max_streams: int = 16,
         timeout: Any = "2 s",
         read_timeout: Any = "10 s",
         drain: Any = "20 s",
@@ -139,9 +142,12 @@ class Server:
             timeout=self._timeout,
             read_timeout=self._read_timeout,
         )
+        streams = check_count(_OP, "max_streams", max_streams)
+        self._generation = Generation(streams, self._timeout)
         self._app = make_app(
             self._registry,
             inference,
+            self._generation,
             self._health,
             keys=keys,
             rate=rates,
@@ -292,10 +298,12 @@ class Server:
     def _end(self) -> None:
         self._health.draining = True
         self._registry.close(self._timeout)
+        self._generation.end()
         self._engine = self._thread = None
 
     async def _close_models(self) -> None:
         self._health.draining = True
+        self._generation.end()
         await asyncio.to_thread(self._registry.close, self._timeout)
 
     @property

@@ -9,55 +9,78 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, unknown_name
 from exburn.serving.computation import Computation
-from exburn.serving.http.datatypes import DATATYPES, datatype_of
+from exburn.serving.http.datatypes import BYTES, datatype_of
+from exburn.serving.http.endpoint import Endpoint
+from exburn.serving.http.images import Images, begins_with_rescaling
+from exburn.serving.http.tensor import Tensor
+from exburn.serving.server import Serving
 
-__all__ = ["Signature", "Tensor"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tensor:
-    """One input or output.
-
-    Attributes:
-        name: Its name in requests and answers.
-        datatype: What the protocol calls its dtype.
-        shape: Sizes, -1 where any will do; the first counts the rows.
-    """
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """NumPy's dtype; texts are objects."""
-        return DATATYPES.get(self.datatype, np.dtype(object))
-
-    def describe(self) -> dict[str, Any]:
-        """As the protocol tells it."""
-        return {
-            "name": self.name,
-            "datatype": self.datatype,
-            "shape": list(self.shape),
-        }
+__all__ = ["Signature"]
 
 
 class Signature:
     """What requests to a model hold, and its answers.
 
     Args:
-        computation: What is served.
+        serving: What answers; ``None``: nothing is taken.
+        endpoint: What is said of it beside.
 
     Attributes:
         inputs, outputs: Their tensors by name.
+        images: Of the inputs that may come as image files, how these are read.
 
     Raises:
-        ArgumentError: The batch keys have inputs of different names.
+        ArgumentError: The batch keys have inputs of different names, or what is said of
+            the inputs does not fit the model, or is missing.
     """
 
-    def __init__(self, computation: Computation):
+    def __init__(self, serving: Serving | None, endpoint: Endpoint):
+        self.inputs: Mapping[str, Tensor] = {}
+        self.outputs: Mapping[str, Tensor] = {}
+        self.images: Mapping[str, Images] = {}
+        if serving is None:
+            return
+        self._read_model(serving._computation)
+        if serving._preprocessing is not None and endpoint.inputs is None:
+            raise ArgumentError(
+                "Server",
+                "what a preprocessing takes cannot be seen in the model",
+                hint='Endpoint(serving, inputs={"text": ("BYTES", (-1,))})',
+            )
+        if endpoint.inputs is not None:
+            self.inputs = {
+                name: Tensor(name, datatype, tuple(shape))
+                for name, (datatype, shape) in endpoint.inputs.items()
+            }
+            self._named = True
+        self.images = self._find_images(serving._computation.model, endpoint.images)
+
+    def _find_images(self, model: Any, given: Any) -> dict[str, Images]:
+        """The inputs that may be image files: those that are named, or that fit."""
+        if given is False:
+            return {}
+        if isinstance(given, Mapping):
+            for name, images in given.items():
+                if name not in self.inputs:
+                    raise unknown_name("input", name, self.inputs, op="Endpoint")
+                images.check(name, self.inputs[name].shape)
+            return dict(given)
+        found = {}
+        for index, (name, tensor) in enumerate(self.inputs.items()):
+            images = given or Images()
+            wanted = given is not None or begins_with_rescaling(model, index)
+            if wanted and tensor.datatype != BYTES and len(tensor.shape) == 4:
+                if given is None and (tensor.shape[3] not in (1, 3, 4)):
+                    continue
+                images.check(name, tensor.shape)
+                found[name] = images
+        if given is not None and not found:
+            raise ArgumentError("Endpoint", "the model has no input that is an image")
+        return found
+
+    def _read_model(self, computation: Computation) -> None:
         graph: Any = getattr(computation.model, "graph", None)
         host = getattr(computation.model, "host_graph", None)
         self._named = graph is not None
@@ -79,12 +102,12 @@ class Signature:
             self._treedef = jax.tree.structure(
                 next(iter(computation.inputs.values())).pack([0] * len(tensors))
             )
-        self.inputs: Mapping[str, Tensor] = {t.name: t for t in tensors}
+        self.inputs = {t.name: t for t in tensors}
         names = None if graph is None else graph.output_names
         tensors = _merge(
             [_tensors(specs, names, "y") for specs in computation.outputs.values()]
         )
-        self.outputs: Mapping[str, Tensor] = {t.name: t for t in tensors}
+        self.outputs = {t.name: t for t in tensors}
 
     def pack(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The request that a serving takes, from the arrays by name."""
@@ -97,6 +120,14 @@ class Signature:
     @property
     def _is_single(self) -> bool:
         return self._treedef == jax.tree.structure(0)
+
+    def describe_inputs(self) -> list[dict[str, Any]]:
+        """The inputs, as the protocol tells them; images have a content type."""
+        return [
+            tensor.describe()
+            | ({"parameters": {"content_type": "image"}} if n in self.images else {})
+            for n, tensor in self.inputs.items()
+        ]
 
     def unpack(self, answer: Any) -> dict[str, np.ndarray]:
         """The arrays of an answer by name.

@@ -76,13 +76,18 @@ def test_a_rate_is_a_number_above_zero(rate):
         Rate(rate)
 
 
-def test_one_request_is_always_let_in():
-    memory = Memory(10)
+def test_memory_is_that_of_all_requests():
+    memory = Memory(1000)
     with memory.reserve() as first:
-        first.grow(1000)
+        first.grow(40)
         with memory.reserve() as second, pytest.raises(RequestFailure) as caught:
-            second.grow(1)
+            second.grow(2)
         assert caught.value.status == 503
+        with memory.reserve() as third:
+            third.take(40)
+            with pytest.raises(RequestFailure) as caught:
+                third.take(1001)  # there never will be
+            assert caught.value.status == 413
     assert memory.used == 0
 
 

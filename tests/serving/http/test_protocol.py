@@ -8,7 +8,7 @@ from tests.serving.http.conftest import tensor
 
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.protocol import encode_answer, parse_request
-from exburn.serving.http.signature import Tensor
+from exburn.serving.http.tensor import Tensor
 
 X = np.array([[1, 2.5], [3, -4]], np.float32)
 GOOD = tensor("x", X)
@@ -24,6 +24,7 @@ class Takes:
             for name, datatype in zip(names, datatypes, strict=True)
         }
         self.outputs = {"out": None, "more": None}
+        self.images = {}
 
 
 def parse(message, signature=None, **options):

@@ -4,11 +4,13 @@ import pytest
 import exburn
 from exburn import Serving, layers
 from exburn.errors import ArgumentError
-from exburn.serving.http.signature import Signature, Tensor
+from exburn.serving.http.endpoint import Endpoint
+from exburn.serving.http.signature import Signature
+from exburn.serving.http.tensor import Tensor
 
 
 def signature(serving):
-    return Signature(serving._computation)
+    return Signature(serving, Endpoint(serving))
 
 
 def test_models_have_their_own_names(mlp, several):
