@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from exburn.core.missing_names import missing
 from exburn.errors import require
+from exburn.serving import ray
 from exburn.serving.answer import Answer
 from exburn.serving.hooks import emit
 from exburn.serving.server import Serving
@@ -24,6 +25,7 @@ __all__ = [
     "Serving",
     "ServingStatistics",
     "emit",
+    "ray",
 ]
 
 

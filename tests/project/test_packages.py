@@ -150,3 +150,4 @@ def test_installed_package_works_outside_the_checkout(
     paths = [Path(line) for line in printed.splitlines()]
     assert len(paths) == 5
     assert all(path.is_relative_to(home.resolve()) for path in paths)
+    assert "serve" in run(fresh.parent / "exburn", "--help", cwd=tmp_path)

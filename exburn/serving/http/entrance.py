@@ -60,9 +60,8 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        exchange = Exchange(
-            request_id(headers), scope["method"], scope["path"], headers
-        )
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        exchange = Exchange(request_id(headers), scope["method"], path, headers)
         scope["exburn.exchange"] = exchange
         receive, send = _follow(exchange, receive), self._record(exchange, send)
         if self._tracer is None:

@@ -30,6 +30,7 @@ class Entry:
         options: Of the ``Serving`` that is made for it.
 
     Attributes:
+        endpoint: What it is.
         serving: Answers its requests; ``None`` if it only generates.
         signature: What it takes and returns.
         stream: What generates, or ``None``.
@@ -39,6 +40,7 @@ class Entry:
         self, name: str, version: str, endpoint: Endpoint, options: Mapping[str, Any]
     ):
         self.name, self.version, self.stream = name, version, endpoint.stream
+        self.endpoint = endpoint
         self._made_here = not isinstance(endpoint.model, Serving)
         self.serving: Serving | None = None
         if not self._made_here:

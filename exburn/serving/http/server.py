@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import socket
 import threading
@@ -108,6 +109,10 @@ class Server:
         log_level: str = "INFO",
         **serving: Any,
     ):
+        api_keys = [api_keys] if isinstance(api_keys, str) else list(api_keys)
+        given = locals()
+        names = [*inspect.signature(Server).parameters][1:-1]
+        self._options = {name: given[name] for name in names} | serving
         if not isinstance(models, Mapping) or not models:
             raise ArgumentError(
                 _OP,
@@ -168,6 +173,24 @@ class Server:
         except BaseException:
             self._registry.close(0)
             raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: these make a server of the same models and options.
+
+        Raises:
+            ArgumentError: It serves a ``Serving``, whose threads and devices are here.
+        """
+        models: dict[str, dict[str, Any]] = {}
+        for entry in self._registry:
+            if isinstance(entry.endpoint.model, Serving):
+                raise ArgumentError(
+                    _OP,
+                    f"the serving of {entry.name!r} stays in this process",
+                    hint="Pass the model itself, and the serving's options to Server.",
+                )
+            versions = models.setdefault(entry.name, {})
+            versions[entry.version] = entry.endpoint
+        return functools.partial(type(self), **self._options), (models,)
 
     # ------------------------------------------------------------------ models
     def load(self, name: str, model: Any, *, version: str = "1") -> None:

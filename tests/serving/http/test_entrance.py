@@ -93,6 +93,9 @@ def test_keys_are_asked_for_but_not_by_probes():
         ("//v2/health/ready", 401),
     ):
         assert Call(greet, keys=[KEY], path=path).status == status, path
+        behind = {"path": "/models" + path, "root_path": "/models"}  # a prefix
+        call = Call(greet, keys=[KEY], **behind)
+        assert (call.status, call.exchange.path) == (status, path)
 
 
 def test_rates_are_by_key_or_address():
