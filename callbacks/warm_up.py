@@ -86,16 +86,25 @@ class WarmUp(Callback):
             if target is None:
                 scale = optimizer.get_hyperparameters()["scale"]
                 target = float(optimizer.learning_rate) * float(scale)
-            self._written = {
-                "warmup_from": float(self.initial),
-                "warmup_to": float(target),
-                "warmup_steps": self._length(),
-            }
+            self._written = self.hyperparameters(float(target))
         self._restored = False
         optimizer.set_hyperparameters(**self._written)
         if self.verbose and self.writes:
             start, target, steps = self._written.values()
             print(f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps")
+
+    def hyperparameters(self, target: Any) -> dict[str, Any]:
+        """What it sets in an optimizer.
+
+        Args:
+            target: The rate to reach where none was given; or one for each of several
+                models.
+        """
+        return {
+            "warmup_from": float(self.initial),
+            "warmup_to": target if self.target is None else float(self.target),
+            "warmup_steps": self._length(),
+        }
 
     def _length(self) -> int:
         if self.epochs is None:

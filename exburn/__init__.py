@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         saving,
         serving,
         tree,
+        tuning,
         utils,
         visualization,
         wrappers,
@@ -122,6 +123,16 @@ if TYPE_CHECKING:
     from exburn.models.interop import predict
     from exburn.quantizers import Quantizer
     from exburn.serving import Serving
+    from exburn.tuning import (
+        PBT,
+        Halving,
+        Hyperband,
+        choice,
+        log_uniform,
+        sweep,
+        uniform,
+    )
+    from exburn.utils.keras_alias import as_keras
 
 __version__ = "0.1.0"
 
@@ -129,7 +140,7 @@ __version__ = "0.1.0"
 _LAZY = (
     "backend compute config distillation distribution dtype_policies export legacy "
     "mixed_precision ops preprocessing quantizers random saving serving "
-    "tree utils visualization wrappers"
+    "tree tuning utils visualization wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -150,31 +161,34 @@ _LAZY_NAMES = {
         "exburn.models.interop": "predict",
         "exburn.quantizers": "Quantizer",
         "exburn.serving": "Serving",
+        "exburn.utils.keras_alias": "as_keras",
+        "exburn.tuning": ("PBT Halving Hyperband choice log_uniform sweep uniform"),
     }.items()
     for name in names.split()
 }
 
 # fmt: off
 __all__ = [
-    "DTypePolicy", "FloatDTypePolicy", "Function", "Initializer", "Input", "InputSpec",
-    "KerasTensor", "Layer", "Loss", "Metric", "Model", "Operation", "Optimizer",
-    "Precision", "Quantizer", "Regularizer", "RematScope", "Sequential", "Serving",
-    "StatelessScope", "Symbol", "SymbolicScope", "Variable", "activations", "backend",
-    "benchmark", "callbacks", "check_gradients", "clone", "compute",
-    "compute_gradients", "compute_loss", "config", "configure", "constraints",
-    "cuda_available", "data_loader", "datasets", "default_device", "deserialize_params",
-    "device", "device_info", "device_name", "distillation", "distribution", "doctor",
-    "dtype_policies",
-    "errors", "export", "export_params", "fit_with_accuracy", "fit_with_progress", "fn",
-    "forward", "forward_pattern", "get_matmul_precision", "get_precision",
-    "import_params", "info", "initializers", "key_scope", "layers", "legacy",
-    "load_model", "losses", "metal_available", "metrics", "mixed_precision", "models",
-    "name_scope", "ops", "optimizers", "parameters", "predict", "preprocessing",
-    "profile_step", "quantizers", "random", "register", "regularizers", "remat",
-    "saving", "serialize_params", "serving", "set_compilation_cache",
-    "set_matmul_precision", "set_precision", "set_random_seed", "smoke_test", "summary",
-    "to_device", "train_step", "tree", "update_params", "utils", "vectorize", "version",
-    "visualization", "wrappers",
+    "DTypePolicy", "FloatDTypePolicy", "Function", "Halving", "Hyperband",
+    "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
+    "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
+    "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
+    "Variable", "activations", "as_keras", "backend", "benchmark", "callbacks",
+    "check_gradients", "choice", "clone", "compute", "compute_gradients",
+    "compute_loss", "config",
+    "configure", "constraints", "cuda_available", "data_loader", "datasets",
+    "default_device", "deserialize_params", "device", "device_info", "device_name",
+    "distillation", "distribution", "doctor", "dtype_policies", "errors", "export",
+    "export_params", "fit_with_accuracy", "fit_with_progress", "fn", "forward",
+    "forward_pattern", "get_matmul_precision", "get_precision", "import_params", "info",
+    "initializers", "key_scope", "layers", "legacy", "load_model", "log_uniform",
+    "losses", "metal_available", "metrics", "mixed_precision", "models", "name_scope",
+    "ops", "optimizers", "parameters", "predict", "preprocessing", "profile_step",
+    "quantizers", "random", "register", "regularizers", "remat", "saving",
+    "serialize_params", "serving", "set_compilation_cache", "set_matmul_precision",
+    "set_precision", "set_random_seed", "smoke_test", "summary", "sweep", "to_device",
+    "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",
+    "version", "visualization", "wrappers",
 ]
 # fmt: on
 

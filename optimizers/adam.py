@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.core import Tracer
 
 from exburn.core.checks import check_number, check_rate
 from exburn.errors import ArgumentError
@@ -57,13 +58,21 @@ def adam_rule(
     return per_parameter(init, update)
 
 
-@traced_once("beta_1", "beta_2", "epsilon")
-def _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon):
-    """The rule for one parameter: what is added to it, and the new slots.
+def _adapt(g, m, v, v_max, size, *options):
+    """The rule for one parameter: what is added to it, and the new slots."""
+    if any(isinstance(option, Tracer) for option in options):
+        return _adapted(g, m, v, v_max, size, *options)
+    return _adapted_by_numbers(g, m, v, v_max, size, *options)
 
-    In lax, which is traced in a quarter of the time: every shape is.
-    """
-    number = m.dtype.type
+
+def _adapted(g, m, v, v_max, size, beta_1, beta_2, epsilon):
+    """In lax, which is traced in a quarter of the time: every shape is."""
+
+    def number(value):
+        if isinstance(value, Tracer):
+            return lax.convert_element_type(value, m.dtype)
+        return m.dtype.type(value)
+
     g, size = (lax.convert_element_type(a, m.dtype) for a in (g, size))
     m = lax.add(lax.mul(number(beta_1), m), lax.mul(number(1.0 - beta_1), g))
     square = lax.mul(number(1.0 - beta_2), lax.square(g))
@@ -73,6 +82,9 @@ def _adapt(g, m, v, v_max, size, beta_1, beta_2, epsilon):
         slots["v_max"] = most = lax.max(v_max, v)
     root = lax.add(lax.sqrt(most), number(epsilon))
     return lax.div(lax.mul(size, m), root), slots
+
+
+_adapted_by_numbers = traced_once("beta_1", "beta_2", "epsilon")(_adapted)
 
 
 class Adam(Optimizer):

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import jax.numpy as jnp
 import optax
 
-from exburn.core.checks import check_number, check_rate
+from exburn.core.checks import check_number, check_rate, is_known
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import per_parameter
@@ -68,12 +68,13 @@ class RMSprop(Optimizer):
                 learning_rate,
                 self.rho,
                 self.epsilon,
-                momentum=self.momentum or None,
+                momentum=None if is_known(self.momentum, 0) else self.momentum,
             )
         rho = self.rho
 
         def init(p, path):
-            slots = ("v", "mean", "step") if self.momentum else ("v", "mean")
+            plain = is_known(self.momentum, 0)
+            slots = ("v", "mean") if plain else ("v", "mean", "step")
             return {slot: jnp.zeros_like(p) for slot in slots}
 
         def update(g, p, path, v, mean, step=None):

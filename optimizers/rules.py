@@ -8,8 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from optax import GradientTransformation
 
+from exburn.core.checks import is_known
 from exburn.errors import ArgumentError
 from exburn.optimizers.trees import path_of
 
@@ -64,7 +66,7 @@ def per_parameter(
     return GradientTransformation(init_fn, update_fn)
 
 
-def bias_correction(beta: float, count: Any) -> Any:
+def bias_correction(beta: Any, count: Any) -> Any:
     """``1 − beta ** (count + 1)``, without the cancellation of the plain formula.
 
     In float32, ``1 - 0.999 ** 1`` is off by 1.3e-5 of its value; this by 1e-7.
@@ -73,7 +75,9 @@ def bias_correction(beta: float, count: Any) -> Any:
         >>> round(float(bias_correction(0.999, jnp.int32(0))), 9)
         0.001
     """
-    if beta == 0.0:
+    if is_known(beta, 0):
         return jnp.float32(1.0)
     step = count.astype(jnp.float32) + 1.0
+    if isinstance(beta, Tracer):  # an argument of the program
+        return -jnp.expm1(step * jnp.log1p(beta - 1.0))
     return -jnp.expm1(step * math.log(beta))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from exburn.core.checks import check_count, check_number, check_rate
+from exburn.core.checks import check_count, check_number, check_rate, is_known
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 from exburn.optimizers.rules import bias_correction, per_parameter
@@ -74,7 +74,7 @@ class ScheduleFreeAdamW(Optimizer):
         step = jnp.asarray(count, jnp.float32) + 1.0
         weight = 1.0 / step
         correction = bias_correction(beta_2, count)
-        if self.warmup_steps:
+        if not is_known(self.warmup_steps, 0):
             warm = jnp.minimum(step / self.warmup_steps, 1.0)
             learning_rate = learning_rate * warm
 

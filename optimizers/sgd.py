@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import optax
 
-from exburn.core.checks import check_rate
+from exburn.core.checks import check_rate, is_known
 from exburn.optimizers.optimizer import Optimizer
 from exburn.optimizers.options import Options
 
@@ -59,6 +59,6 @@ class SGD(Optimizer):
 
     def transformation(self, learning_rate, count) -> optax.GradientTransformation:
         step = optax.scale_by_learning_rate(learning_rate)
-        if not self.momentum:
+        if is_known(self.momentum, 0):
             return step
         return optax.chain(step, optax.trace(self.momentum, self.nesterov))

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import is_known
 from exburn.optimizers import gradients
 from exburn.optimizers.exclusions import decays
 from exburn.optimizers.rate import initial_rate
@@ -109,11 +110,11 @@ def _decay(
 
     def shrink(path, param):
         decay = optimizer.decay_of(path, param.shape)
-        if not decay or not decays(path, exclusions):
+        if decay is None or is_known(decay, 0) or not decays(path, exclusions):
             return param
         return (param - param * (decay * learning_rate)).astype(param.dtype)
 
-    if l2:
+    if l2 is not None and not is_known(l2, 0):
         grads = map_with_path(add_l2, grads, params)
     return grads, map_with_path(shrink, params)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exburn.callbacks.contract.base import Callback, Logs
-from exburn.core.printing import notebook_shell
+from exburn.core.printing import show_figures_as_png
 from exburn.errors import CallbackError, require, unknown_name
 
 
@@ -145,18 +145,9 @@ class History(Callback):
             axes.grid(alpha=0.3)
             if len(axes.lines) > 1:
                 axes.legend()
-        _show_figures_as_png()
+        show_figures_as_png()
         return figure
 
     def __repr__(self) -> str:
         names = ", ".join(self.history) or "nothing"
         return f"<History: {len(self.epoch)} epochs of {names}>"
-
-
-def _show_figures_as_png() -> None:
-    """Teaches a notebook to draw figures that were made without pyplot."""
-    shell = notebook_shell()
-    if shell is not None:
-        from IPython.core.pylabtools import select_figure_formats
-
-        select_figure_formats(shell, {"png"})

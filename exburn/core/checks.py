@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
+from jax.core import Tracer
 
 from exburn.errors import ArgumentError, DTypeError, ExBurnError
 
@@ -199,6 +200,19 @@ def check_choice(op: str, argument: str, value: Any, choices: Iterable[str]) -> 
             op, f"{argument} is one of {', '.join(choices)}, received {value!r}"
         )
     return lower
+
+
+def is_known(number: Any, value: float) -> bool:
+    """Whether a number is a value: one that is a program's argument may be any.
+
+    Example:
+        >>> is_known(0.0, 0), is_known(None, 0)
+        (True, False)
+        >>> import jax
+        >>> bool(jax.jit(lambda rate: is_known(rate, 0))(0.0))
+        False
+    """
+    return not isinstance(number, Tracer) and number == value
 
 
 def check_axis(op: str, value: Any) -> int | tuple[int, ...]:

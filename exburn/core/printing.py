@@ -74,3 +74,12 @@ def notebook_shell() -> Any:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def show_figures_as_png() -> None:
+    """Teaches a notebook to draw figures that were made without pyplot."""
+    shell = notebook_shell()
+    if shell is not None:
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(shell, {"png"})

@@ -1,9 +1,10 @@
-"""Class names in configurations: a closed registry, never an import by name."""
+"""Class names in configurations: a closed registry, no import of what a file names."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,17 @@ _arrays: contextvars.ContextVar[dict[str, np.ndarray] | None] = contextvars.Cont
 _leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "exburn_leaving", default=False
 )
+# Classes of packages that `import exburn` leaves out, and files may name.
+_LATE = {
+    "Cross": "exburn.utils.features",
+    "Distiller": "exburn.distillation.distiller",
+    "Ensemble": "exburn.tuning.ensemble",
+    "EnsembleMean": "exburn.tuning.ensemble",
+    "Feature": "exburn.utils.features",
+    "FeatureDistillation": "exburn.distillation.losses",
+    "FeatureSpace": "exburn.utils.feature_space",
+    "LogitsDistillation": "exburn.distillation.losses",
+}
 _PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix
 _LONG = 256  # entries of an array that a file keeps as a tensor
 _ARRAY_DTYPES = frozenset(
@@ -182,6 +194,8 @@ def lookup(name: str, kind: str = "object") -> Any:
     for scope in reversed(_scopes.get()):
         if bare in scope:
             return scope[bare]
+    if name not in _registry and name in _LATE:
+        importlib.import_module(_LATE[name])
     if name in _registry:
         return _registry[name]
     if (function := jax_dispatch.function_named(name)) and _is_one(name):
@@ -197,7 +211,7 @@ def find(config: Mapping[str, Any], kind: str = "class") -> Any:
     Args:
         config: With ``class_name``, and ``registered_name`` and ``module`` if they are
             known. What the user has given a name goes first. The module only tells
-            namesakes apart, such as a loss and a metric; nothing is imported.
+            namesakes apart, such as a loss and a metric; it is not imported.
         kind: What errors call it.
 
     Raises:

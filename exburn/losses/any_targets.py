@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from exburn.core.checks import check_integer, check_rate
+from exburn.core.checks import check_integer, check_rate, is_known
 from exburn.errors import ArgumentError
 from exburn.losses.base import FormulaLoss, copy_with
 from exburn.losses.crossentropy import (
@@ -136,7 +136,8 @@ class CrossEntropy(FormulaLoss):
 
     def takes_spare_classes(self, y_true: Any, y_pred: Any) -> bool:
         last = self.axis in (-1, len(y_pred.shape) - 1)
-        plain = self.from_logits is not False and not self.label_smoothing
+        unsmoothed = is_known(self.label_smoothing, 0)
+        plain = self.from_logits is not False and unsmoothed
         return last and plain and not _has_class_axis(y_true, y_pred, self.axis)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from exburn.core.checks import is_known
 from exburn.kernels.cross_entropy import is_long, log_sum_exp, without_spare
 from exburn.losses.shapes import as_float
 
@@ -82,19 +83,20 @@ def label_log_likelihood(
         return chosen(x, labels, axis)
 
     scores, y_pred = y_pred, without_spare(as_float(y_pred))
-    if from_logits and not label_smoothing and is_long(scores, axis):
+    plain = is_known(label_smoothing, 0)
+    if from_logits and plain and is_long(scores, axis):
         return of_label(y_pred) - log_sum_exp(y_pred, scores, labels)
     if from_logits:
         top = jax.lax.stop_gradient(jnp.max(y_pred, axis=axis, keepdims=True))
         shifted = y_pred - top
         log_total = jnp.log(jnp.sum(jnp.exp(shifted), axis=axis))
         value = of_label(shifted) - log_total
-        if not label_smoothing:
+        if plain:
             return value
         mean = jnp.mean(shifted, axis=axis) - log_total
     else:
         value = _log_share(of_label(y_pred), jnp.sum(y_pred, axis=axis))
-        if not label_smoothing:
+        if plain:
             return value
         mean = jnp.mean(log_distribution(y_pred, from_logits, axis), axis=axis)
     return (1 - label_smoothing) * value + label_smoothing * mean
@@ -126,4 +128,6 @@ def weighted_log(weight: jax.Array, log: jax.Array) -> jax.Array:
 
 def smooth_targets(y_true: jax.Array, amount: float, parts: int) -> jax.Array:
     """Targets mixed with the uniform distribution over ``parts``."""
-    return y_true * (1 - amount) + amount / parts if amount else y_true
+    if is_known(amount, 0):
+        return y_true
+    return y_true * (1 - amount) + amount / parts

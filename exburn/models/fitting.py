@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,36 +10,15 @@ from exburn import config
 from exburn.callbacks import ProgressBar
 from exburn.callbacks.contract import CallbackList, History
 from exburn.core.checks import check_count
-from exburn.data import ArrayDataset, StreamDataset, split, with_targets_like
-from exburn.errors import ArgumentError
-from exburn.models.arguments import (
-    check_ends,
-    check_enough,
-    check_repeats,
-    check_verbose,
-    first_batch,
-    positive,
-    validation_epochs,
-    warn_of_end,
-)
-from exburn.models.encoding import encode_dataset, read_dataset, read_validation
+from exburn.data import ArrayDataset
+from exburn.models.arguments import check_verbose, validation_epochs
+from exburn.models.fit_data import check_step_counts, prepare_for_fit, read_fit_data
 from exburn.models.options import warm_up, with_accuracy
-from exburn.models.preparing import (
-    choose_batch_size,
-    closed_if_it_fails,
-    exits,
-    fixed_batch_size,
-    guard_run,
-    part_names,
-    prepare,
-    spans_processes,
-)
+from exburn.models.preparing import exits, guard_run, spans_processes
 from exburn.models.training_settings import require_trainer
-from exburn.models.weighting import check_known_classes, class_weights
 from exburn.module.building import require_built
 from exburn.runtime.signals import defer_signals
 from exburn.training.checkpoint.resume import find, load_weights
-from exburn.training.feed.base import count_steps
 from exburn.training.objective.objective import Objective
 
 if TYPE_CHECKING:
@@ -127,92 +105,35 @@ def fit(
     trainer.holder.check_free("fit", train=True)
     epochs = check_count("fit", "epochs", epochs, 0)
     initial_epoch = check_count("fit", "initial_epoch", initial_epoch, 0)
-    steps_per_epoch = positive("fit", "steps_per_epoch", steps_per_epoch, None)
-    validation_steps = positive("fit", "validation_steps", validation_steps, None)
-    validation_batch_size = positive(
-        "fit", "validation_batch_size", validation_batch_size, None
-    )
+    counts = steps_per_epoch, validation_steps, validation_batch_size
+    counts = check_step_counts("fit", *counts)
     verbose = check_verbose("fit", verbose)
-    if shuffle not in (True, False, "batch"):
-        raise ArgumentError(
-            "fit", f"shuffle must be True, False or 'batch', received {shuffle!r}"
-        )
-    if resident not in (None, True, False):
-        raise ArgumentError(
-            "fit", f"resident must be True, False or None, received {resident!r}"
-        )
     validates = validation_epochs(validation_freq)
     epochs = min(epochs, config.max_epochs() or epochs)
     if device is not None:
         self.to_device(device)
-    dataset = read_dataset(self, x, y, sample_weight, op="fit")
-    if resident and not isinstance(dataset, ArrayDataset):
-        raise ArgumentError(
-            "fit",
-            "only arrays can stay on the device, received a loader of batches",
-            hint="Leave out resident=True, or give arrays.",
-        )
-    validation = None
-    if validation_data is not None:
-        whole = steps_per_epoch is None or validation_steps is None
-        if validation_data is x:
-            check_repeats(dataset, whole=whole, steps=steps_per_epoch)
-        validation = read_validation(self, validation_data, op="fit (validation data)")
-    elif validation_split:
-        dataset, validation = split(dataset, validation_split)
-    if validation is not None:
-        rows = validation_batch_size or batch_size
-        validation_batch_size = choose_batch_size(
-            self, "fit", rows, validation, validation_steps
-        )
-        warn_of_end(validation_steps, validation, validation_batch_size)
-    batch_size = choose_batch_size(self, "fit", batch_size, dataset, steps_per_epoch)
-    check_enough("steps_per_epoch", steps_per_epoch, dataset, batch_size)
-    with closed_if_it_fails(dataset, validation):
-        dataset = encode_dataset(
-            self, dataset, op="fit", batch_size=batch_size, shuffle=shuffle
-        )
-        if validation is not None:
-            validation = encode_dataset(
-                self,
-                validation,
-                op="fit (validation data)",
-                batch_size=validation_batch_size or batch_size,
-            )
-    if isinstance(dataset, StreamDataset):
-        dataset.first_epoch = initial_epoch
-        dataset.earlier = trainer.holder.epochs_before(initial_epoch)
-    if class_weight is not None:
-        dataset = class_weights(dataset, class_weight)
-    if (limit := config.max_steps_per_epoch()) is not None:
-        known = count_steps(dataset, batch_size, steps_per_epoch)
-        steps_per_epoch = limit if known is None else min(known, limit)
-    check_ends("fit", "steps_per_epoch", steps_per_epoch, dataset)
-    check_ends("fit", "validation_steps", validation_steps, validation)
+    data = read_fit_data(
+        self,
+        x,
+        y,
+        sample_weight,
+        batch_size=batch_size,
+        validation_split=validation_split,
+        validation_data=validation_data,
+        shuffle=shuffle,
+        class_weight=class_weight,
+        steps_per_epoch=counts[0],
+        validation_steps=counts[1],
+        validation_batch_size=counts[2],
+        initial_epoch=initial_epoch,
+        resident=resident,
+    )
     if accuracy:
         _add_accuracy(self)
     warmup = warm_up(warmup, "fit") or self._run.value.warmup
     user = CallbackList(callbacks)
-    if validation is not None:
-        seed = trainer.holder.seed if shuffle else None  # as they will be read
-        first = first_batch(dataset, seed, fixed_batch_size(self), batch_size)
-        with _noting("in the validation data"):
-            names = part_names(self)[1]
-            validation = with_targets_like(validation, first[1], names)
-            with closed_if_it_fails(dataset, validation):
-                prepare(
-                    self,
-                    "fit (validation data)",
-                    validation,
-                    like=first,
-                    batch_size=validation_batch_size or batch_size,
-                )
-    with closed_if_it_fails(dataset, validation):
-        outputs = prepare(
-            self, "fit", dataset, train=True, shuffle=shuffle, batch_size=batch_size
-        )
-        if class_weight is not None:
-            check_known_classes("fit", class_weight, outputs)
+    prepare_for_fit(self, data)
+    dataset, validation = data.dataset, data.validation
     history = History()
     history.seed = trainer.holder.seed
     bars = [ProgressBar(verbose)] if verbose else []
@@ -226,8 +147,8 @@ def fit(
         model=self,
         params={
             "epochs": epochs,
-            "steps": count_steps(dataset, batch_size, steps_per_epoch),
-            "batch_size": batch_size,
+            "steps": data.known_steps,
+            "batch_size": data.batch_size,
             "samples": getattr(dataset, "size", None),
             "verbose": verbose,
             "validation": validation is not None,
@@ -245,7 +166,7 @@ def fit(
         accumulate_gradients=accumulate_gradients,
         nesterov=nesterov,
     )
-    guarded = guard_run(self, "fit", dataset, batch_size, validation)
+    guarded = guard_run(self, "fit", dataset, data.batch_size, validation)
     with (
         defer_signals(),
         trainer.holder.training("fit"),
@@ -255,14 +176,14 @@ def fit(
     ):
         run = trainer.begin_fit(
             dataset,
-            batch_size=batch_size,
+            batch_size=data.batch_size,
             epochs=epochs,
             initial_epoch=initial_epoch,
             shuffle=shuffle,
-            steps=steps_per_epoch,
+            steps=data.steps,
             validation=validation,
-            validation_batch_size=validation_batch_size,
-            validation_steps=validation_steps,
+            validation_batch_size=data.validation_batch_size,
+            validation_steps=data.validation_steps,
             callbacks=callbacks,
             owner=self,
             resume=find(resume, callbacks, spans_processes(self)),
@@ -300,13 +221,3 @@ def _add_accuracy(model: Model) -> None:
         settings["metrics"] = metrics
         parts = ("loss", "loss_weights", "metrics", "weighted_metrics")
         run.trainer.preparer.aim(Objective(*(settings[part] for part in parts)))
-
-
-@contextlib.contextmanager
-def _noting(what: str):
-    """Errors of the block say where they come from."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(what)
-        raise

@@ -11,8 +11,10 @@ from exburn.core.printing import amount_text, size_text
 from exburn.errors import OutOfMemoryError
 from exburn.models.arguments import first_batch
 from exburn.models.planning import make_plan, with_rows
+from exburn.module.traversal import iter_weights
 from exburn.runtime.device import device_name
-from exburn.training.memory import is_exhausted
+from exburn.runtime.donation import is_consumed
+from exburn.runtime.failures import is_exhausted
 
 
 @contextlib.contextmanager
@@ -77,11 +79,18 @@ def _exhausted_error(model, op, dataset, rows: int, error) -> OutOfMemoryError:
             and not trainer.holder.placement.distribution.divides_weights
         ):
             more += ', or compile(mesh="fsdp")'
+    weights = [weight.get_raw_value() for _, weight, _ in iter_weights(model)]
+    lost = any(map(is_consumed, weights))
+    state = (
+        "the program that failed has consumed the weights"
+        if lost
+        else "the model is as it was before this step"
+    )
     raised = OutOfMemoryError(
         op,
-        "the device has not enough memory; the model is as it was before this step",
+        f"the device has not enough memory; {state}",
         details,
-        hint=f"Try {half}{more}.",
+        hint=f"{'Load what was saved last, and try' if lost else 'Try'} {half}{more}.",
     )
     raised.plan = plan
     return raised

@@ -27,6 +27,7 @@ from exburn.models.quantizing import require_trainable
 from exburn.models.training_settings import require_trainer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import alive
+from exburn.runtime.failures import misses_arrays
 from exburn.runtime.placement import refuse_apart
 from exburn.runtime.sharding.current import in_force
 from exburn.training.agreement import telling_failures
@@ -192,8 +193,9 @@ def guard_run(
             yield
     except (ValueError, RuntimeError) as error:
         weights = [w.get_raw_value() for _, w, _ in iter_weights(model)]
-        for array in weights:  # another model may train a layer of this one
-            alive(array)
+        if misses_arrays(error):
+            for array in weights:  # another model may train a layer of this one
+                alive(array)
         tree = getattr(dataset, "tree", ())
         given: dict[str, Any] = dict(zip(NAMES, tree, strict=False))
         given["validation_data"] = getattr(held_out, "tree", None)

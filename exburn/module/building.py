@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -109,6 +109,29 @@ def reseed(root: Any, seed: int) -> None:
         if initial.get(top + path) is value and "initializer" in weight.get_metadata():
             weight.set_raw_value(spec_like(value))
     materialize(root, seed)
+
+
+def redraw(
+    root: Any, seed: int, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, np.ndarray]:
+    """What ``reseed`` would give the weights, by path; it gives them nothing.
+
+    Args:
+        root: A layer whose weights are made.
+        seed: The seed.
+        shapes: Other shapes of some, as they would be in a narrower layer.
+    """
+    initial, found = root._meta.value.initial, {}
+    top = "" if getattr(root, "is_model", False) else f"{root.name}/"
+    for path, weight, _ in iter_weights(root):
+        value = weight.get_raw_value()
+        make = weight.get_metadata().get("initializer")
+        if make is None or initial.get(top + path) is not value:
+            continue
+        shape = (shapes or {}).get(path, value.shape)
+        rng = forward_context.philox(top + path, seed)
+        found[path] = np.asarray(make(shape, value.dtype, rng=rng), value.dtype)
+    return found
 
 
 def spread_precision(

@@ -32,6 +32,7 @@ from exburn.errors import (
     ShapeError,
 )
 from exburn.module import stateless_scope
+from exburn.runtime.donation import is_consumed
 from exburn.runtime.sharding.arrays import to_host
 
 
@@ -163,15 +164,16 @@ def alive(array: Any) -> Any:
     """An array that is to be read.
 
     Raises:
-        BusyError: A program has consumed it: its model is being trained.
+        BusyError: A program has consumed it: its model is being trained, or was when
+            the program failed.
     """
-    concrete = isinstance(array, jax.Array) and not isinstance(array, Tracer)
-    if concrete and array.is_deleted():
+    if is_consumed(array):
         raise BusyError(
             "weights",
             "the model is being trained, and a program has its arrays",
             hint="Read them in a hook, of a callback without light = True, or after "
-            "fit has returned.",
+            "fit has returned. If it ended with an error of the device, they are lost: "
+            "load what was saved last.",
         )
     return array
 

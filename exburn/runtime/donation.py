@@ -77,5 +77,13 @@ _raw_value = operator.methodcaller("get_raw_value")
 
 
 def _copyable(value: Any) -> bool:
-    concrete = isinstance(value, jax.Array) and not isinstance(value, Tracer)
-    return concrete and not value.is_deleted()
+    return _is_concrete(value) and not value.is_deleted()
+
+
+def is_consumed(value: Any) -> bool:
+    """Whether it is an array whose contents a program has taken."""
+    return _is_concrete(value) and value.is_deleted()
+
+
+def _is_concrete(value: Any) -> bool:
+    return isinstance(value, jax.Array) and not isinstance(value, Tracer)

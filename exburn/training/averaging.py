@@ -118,7 +118,7 @@ def _statistics_program(programs: Programs, names: tuple[str, ...]) -> Any:
                     setattr(module, momentum, 0.0)
 
     def run(arrays, totals, data, index, count, start):
-        def one(totals, batch, row_mask, rows, key):
+        def one(totals, batch, row_mask, rows, key, _):
             _, others, _ = programs.split.forward(
                 arrays,
                 batch[0],

@@ -40,9 +40,13 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
     stats = [device.memory_stats() or {} for device in devices]
     if all("bytes_limit" in each for each in stats):
         return min(s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats)
+    return free_host_bytes() // len(devices)
+
+
+def free_host_bytes() -> int:
+    """Memory that this process can still have, in its control group, too."""
     page = os.sysconf("SC_PAGE_SIZE")
-    free = min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
-    return free // len(devices)
+    return min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
 
 
 def _process_limits(page: int) -> Iterator[int]:
@@ -202,15 +206,3 @@ def state_specs(preparer: Any, kind: str) -> Any:
     specs["step"] = jax.ShapeDtypeStruct((), np.int32)
     specs["seed"] = jax.ShapeDtypeStruct((2,), np.uint32)
     return TrainState(**specs)
-
-
-def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception of JAX says that memory ran out.
-
-    Python's own, and NumPy's, are about the host's: a loader or a callback raised them.
-    """
-    if isinstance(error, MemoryError):
-        return "bad_alloc" in str(error)
-    return isinstance(error, jax.errors.JaxRuntimeError) and any(
-        sign in str(error) for sign in ("RESOURCE_EXHAUSTED", "Out of memory")
-    )

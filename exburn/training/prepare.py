@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from exburn.training.check import check_ids
 from exburn.training.compile_log import CompileLog
 from exburn.training.custom_step import CustomSteps, own_steps
 from exburn.training.feed.plan import choose_unroll
-from exburn.training.fingerprint import Change, Fingerprint
+from exburn.training.fingerprint import Change, Fingerprint, Slot
 from exburn.training.forward import Forward, check_constants, trace
 from exburn.training.module import SplitModule
 from exburn.training.numbers import Number, name_of
@@ -225,16 +225,23 @@ class Preparer:
     # ------------------------------------------------------------------ numbers
     def _take_numbers(self, changes: list[Change]) -> None:
         """Makes arguments of the numbers that have changed, if they can be."""
+        self.take_slots([change.slot for change in changes if change.is_number])
+
+    def take_slots(self, slots: Iterable[Slot]) -> None:
+        """Makes arguments of the numbers in slots from the next ``prepare`` on.
+
+        Those with which no step can be traced become constants again there.
+        """
         known = self._constants | {n.slot.place for n in self._numbers.values()}
-        for change in changes:
-            slot = change.slot
-            if not change.is_number or slot.place in known:
+        for slot in slots:
+            if slot.place in known:
                 continue
             name, further = name_of(slot), 1
             while name in self._numbers:
                 name, further = f"{name_of(slot)} ({further})", further + 1
             self._numbers[name] = Number(slot)
             self._unproven.add(name)
+            self._ready = {}  # of programs that hold it as a constant
 
     @contextlib.contextmanager
     def _proving(self) -> Iterator[None]:
@@ -607,13 +614,14 @@ class Preparer:
         return self._programs[key]
 
     def make_programs(
-        self, placement: OneDevice, like: Programs | None = None
+        self, placement: OneDevice, like: Programs | None = None, lanes: Any = None
     ) -> Programs:
         """Programs for arrays that lie so, which are not kept.
 
         Args:
             placement: Where arrays lie.
             like: Programs that differ in the optimizer alone.
+            lanes: Of ``Steps``.
         """
         steps = Steps(
             self.holder.split,
@@ -627,6 +635,7 @@ class Preparer:
             placement=placement,
             eager=self.eager,
             compiling=self.holder.tell_compilation,
+            lanes=lanes,
         )
         return Programs(
             steps,

@@ -14,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from exburn.module.building import spec_like
+from exburn.runtime.device import host
+from exburn.runtime.donation import is_consumed
+from exburn.runtime.failures import is_exhausted
 from exburn.runtime.gc_pause import has_started, starting
 from exburn.runtime.sharding.current import spread_by_hand
 from exburn.training.compile_log import (
@@ -111,8 +114,7 @@ class Program:
                 jax.block_until_ready(out[1])
         except BaseException:
             if unsafe and restore is not None:
-                leaves = jax.tree.leaves(whole[0])
-                if any(isinstance(v, jax.Array) and v.is_deleted() for v in leaves):
+                if any(map(is_consumed, jax.tree.leaves(whole[0]))):
                     restore(jax.tree.map(lambda make: make(), remake))
             raise
         if unsafe:
@@ -291,6 +293,17 @@ def _copy_to_host(leaf: Any) -> Callable[[], Any]:
         return lambda: jax.random.wrap_key_data(jax.device_put(data), impl=impl)
     values = np.asarray(leaf)
     if not values.reshape(-1).view(np.uint8).any():  # an optimizer's, before it begins
-        return lambda: jax.device_put(np.zeros(leaf.shape, kind), sharding)
+        return lambda: _put_back(np.zeros(leaf.shape, kind), sharding)
     copy = np.array(values)  # on a CPU they are the array's own
-    return lambda: jax.device_put(copy, sharding)
+    return lambda: _put_back(copy, sharding)
+
+
+def _put_back(values: np.ndarray, sharding: jax.sharding.Sharding) -> jax.Array:
+    """An array on its devices; in the host's memory, for now, where they are full."""
+    try:
+        return jax.block_until_ready(jax.device_put(values, sharding))
+    except jax.errors.JaxRuntimeError as error:
+        if not is_exhausted(error) or host() is None:
+            raise
+    with jax.default_device(host()):
+        return jnp.asarray(values)  # bound to no device: the next run moves it

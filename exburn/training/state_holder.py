@@ -17,7 +17,7 @@ from exburn.module.building import spec_like
 from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules, iter_weights
 from exburn.optimizers import LossScaleOptimizer
-from exburn.runtime.donation import own_leaves
+from exburn.runtime.donation import is_consumed, own_leaves
 from exburn.runtime.sharding.arrays import checksum
 from exburn.runtime.sharding.liveness import is_broken
 from exburn.runtime.sharding.strategies import Distribution
@@ -277,11 +277,14 @@ class StateHolder:
 
         Args:
             state: The state.
-            step: Its batches done; read from the device if ``None``.
+            step: Its batches done; read from the device if ``None``, unless a program
+                that failed has consumed the state, whose error is under way.
         """
         split = self.run_split or self.split
         split.write(state.params, state.frozen, state.others)
         self.opt_state = state.opt_state
+        if step is None and is_consumed(state.step):
+            return
         self.step = int(state.step) if step is None else step
         if isinstance(state.step, jax.Array) and not state.step.committed:
             self._place = (self.step, self.seed), (state.step, state.seed)

@@ -46,6 +46,8 @@ class Steps:
         placement: Where arrays lie; on one device by default.
         eager: Whether they run without being compiled, and are not counted.
         compiling: Called with a program's name before it is compiled.
+        lanes: What makes of a step of one model that of many, whose states and totals
+            have a leading axis; see ``exburn.tuning.lanes``. ``None`` for one model.
     """
 
     def __init__(
@@ -62,12 +64,13 @@ class Steps:
         placement: OneDevice | None = None,
         eager: bool = False,
         compiling: Callable[[str], None] | None = None,
+        lanes: Any = None,
     ):
         self.split, self.objective, self.optimizer = split, objective, optimizer
         self.counts, self.custom, self.unroll = counts, custom, unroll
         self._pointwise, self._joins_lookups = pointwise, joins_lookups
         self.placement = placement or OneDevice()
-        self.eager, self._compiling = eager, compiling
+        self.eager, self._compiling, self.lanes = eager, compiling, lanes
 
     @contextlib.contextmanager
     def tracing(self, name: str) -> Iterator[None]:
@@ -258,10 +261,14 @@ class Steps:
     def train(self, state, totals, data, index, count):
         """The state after a chunk of batches, each of which makes an update."""
 
-        def body(state, item):
+        def one(state, data, item):
             batch, row_mask = _batch(data, item, self.placement)
-            new = _if_active(item, self.step(state, batch, row_mask), state)
-            return self.placement.next_state(new), None
+            return _if_active(item, self.step(state, batch, row_mask), state)
+
+        one = self._over_lanes(one, "state", "shared", "rows")
+
+        def body(state, item):
+            return self.placement.next_state(one(state, data, item)), None
 
         with self.tracing("train"):
             items = _items(data, index, count)
@@ -273,10 +280,14 @@ class Steps:
         """As ``train``, for whole groups of batches, each of which makes one update."""
         size = self.optimizer.accumulate
 
-        def body(state, items):
+        def one(state, data, items):
             new = self._group(state, data, items)
-            new = _if_active(jax.tree.map(lambda v: v[0], items), new, state)
-            return self.placement.next_state(new), None
+            return _if_active(jax.tree.map(lambda v: v[0], items), new, state)
+
+        one = self._over_lanes(one, "state", "shared", "groups")
+
+        def body(state, items):
+            return self.placement.next_state(one(state, data, items)), None
 
         with self.tracing("train"):
             groups = jax.tree.map(
@@ -285,24 +296,54 @@ class Steps:
             state, _ = jax.lax.scan(body, state.replace(metrics=totals), groups)
             return state, self.results(state.metrics)
 
+    def _over_lanes(self, function: Callable, *arguments: str) -> Callable:
+        """A function of one model as that of all lanes, where there are lanes.
+
+        Args:
+            function: A pure function.
+            arguments: What each of its arguments is: ``"state"`` of a model, which is
+                returned, ``"arrays"`` that are a model's, what is ``"shared"``, the
+                ``"rows"`` of a step, or of a ``"groups"`` of steps.
+        """
+        if self.lanes is None:
+            return function
+        return self.lanes.over(function, arguments)
+
     def evaluate(self, arrays, totals, data, index, count, start):
         """The totals after a chunk of batches, and the means so far."""
 
-        def one(totals, batch, row_mask, rows, key):
+        def one(totals, batch, row_mask, rows, key, arrays):
             return self.eval_step(arrays, totals, batch, row_mask, key)
 
         with self.tracing("evaluate"):
-            totals = self.over_batches(one, totals, data, index, count, start)
+            chunk = data, index, count, start
+            totals = self.over_batches(one, totals, *chunk, arrays=arrays)
             return totals, self.results(totals)
 
-    def over_batches(self, one, totals, data, index, count, start):
-        """``totals = one(totals, batch, row_mask, rows, key)`` for every batch."""
+    def over_batches(self, one, totals, data, index, count, start, arrays=()):
+        """``totals = one(totals, batch, row_mask, rows, key, arrays)`` for every batch.
 
-        def body(totals, item):
+        Args:
+            one: A pure function.
+            totals: What it is given first.
+            data, index, count: A chunk.
+            start: Number of its first batch.
+            arrays: Those of the module.
+        """
+
+        def update(totals, arrays, data, item, start):
             batch, row_mask = _batch(data, item, self.placement)
             key = jax.random.fold_in(_eval_key(), start + item[2])
-            new = one(totals, batch, row_mask, _count_rows(batch[0], row_mask), key)
-            return self.placement.totals(_if_active(item, new, totals)), None
+            rows = _count_rows(batch[0], row_mask)
+            new = one(totals, batch, row_mask, rows, key, arrays)
+            return _if_active(item, new, totals)
+
+        kinds = "arrays", "arrays", "shared", "rows", "shared"
+        update = self._over_lanes(update, *kinds)
+
+        def body(totals, item):
+            new = update(totals, arrays, data, item, start)
+            return self.placement.totals(new), None
 
         items = _items(data, index, count)
         return self._scan_over(items, invariants.scan, training=False)(
@@ -331,9 +372,12 @@ class Steps:
 
     def results(self, totals: Any) -> Readings:
         """The means of losses and metrics so far."""
-        own = totals.get(LOGS)
-        means = pack(self.objective.results(totals) if own is None else own)
-        return self.placement.totals(means)
+
+        def read(totals: Any) -> Readings:
+            own = totals.get(LOGS)
+            return pack(self.objective.results(totals) if own is None else own)
+
+        return self.placement.totals(self._over_lanes(read, "arrays")(totals))
 
     def _scan_over(self, items: tuple, scan: Callable, training: bool) -> Callable:
         """What runs a body for every step: a scan, or a single call for one step."""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from exburn import initializers
 from exburn.core import forward_context, quick_trace
@@ -200,7 +201,9 @@ class BatchNormalization(Scaled):
 
         def move(buffer, value, momentum):
             old = buffer.get_value()
-            kept, added = np.float32(momentum), np.float32(1 - momentum)
+            kept, added = momentum, 1 - momentum
+            if not isinstance(momentum, Tracer):  # of a program's arguments
+                kept, added = np.float32(kept), np.float32(added)
             new = lax.add(lax.mul(old, kept), lax.mul(value, added))
             buffer.assign(new if share is None else jnp.where(share > 0, new, old))
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from exburn.core.checks import check_number, check_rate, check_seed
+from exburn.core.checks import check_number, check_rate, check_seed, is_known
 from exburn.core.registry import register_builtin
 from exburn.core.symbolic_shapes import checked_sizes
 from exburn.errors import ArgumentError
@@ -45,8 +45,7 @@ class Noise(Layer):
 
     def _has_strength(self, value: float) -> bool:
         """Whether the strength has a value, and is no argument of a program, of any."""
-        number = getattr(self, self.strength)
-        return not isinstance(number, Tracer) and number == value
+        return is_known(getattr(self, self.strength), value)
 
     def _key(self) -> jax.Array:
         key = self.random_key()

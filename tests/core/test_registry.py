@@ -1,5 +1,8 @@
 """Names in configurations: what they find, and in what order; nothing is imported."""
 
+import subprocess
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -125,3 +128,22 @@ def test_snake_case_is_keras():
         ("MyHTTPLayer", "my_http_layer"),
     ):
         assert registry.snake_case(name) == wanted
+
+
+_LATE_CLASSES = """
+import importlib, pkgutil, exburn
+from exburn.core import registry
+light = set(registry._registry)
+for name, module in registry._LATE.items():
+    found = registry.find({"class_name": name, "module": "exburn"})
+    assert found.__module__ == module, found
+for module in pkgutil.walk_packages(exburn.__path__, "exburn."):
+    if module.name != "exburn.demo":
+        importlib.import_module(module.name)
+assert set(registry._registry) - light == set(registry._LATE)
+"""
+
+
+@pytest.mark.slow
+def test_a_new_process_knows_the_classes_of_packages_that_come_later():
+    subprocess.run([sys.executable, "-c", _LATE_CLASSES], check=True)

@@ -1,5 +1,7 @@
 """A device that runs out of memory: an error with figures, and the model goes on."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -7,9 +9,8 @@ from tests.distribution.devices import on_devices
 
 import exburn
 from exburn import layers
-from exburn.errors import OutOfMemoryError
+from exburn.errors import BusyError, OutOfMemoryError
 from exburn.models import planning
-from exburn.training import memory
 
 X = np.random.default_rng(0).standard_normal((96, 6)).astype(np.float32)
 Y = np.arange(96) % 3
@@ -77,22 +78,26 @@ def test_on_a_mesh_the_figures_are_those_of_a_device():
         assert ('compile(mesh="fsdp")' in str(caught.value)) is hint
 
 
+def consume(state, *_, error=exhausted):
+    for leaf in jax.tree.leaves(state):
+        if isinstance(leaf, jax.Array):
+            leaf.delete()
+    error()
+
+
 @pytest.mark.long
-def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
+@pytest.mark.parametrize("full", [False, True])
+def test_a_state_that_the_failed_program_consumed_is_restored(full, monkeypatch):
     model = network()
     monkeypatch.setattr(planning, "largest_batch", lambda *_: 7)
     model.train_on_batch(X[:32], Y[:32])
     before, step = model.get_weights(), model.optimizer.iterations
     programs = model._run.value.trainer.preparer.programs
 
-    def consume(state, *_):
-        for leaf in jax.tree.leaves(state):
-            if isinstance(leaf, jax.Array):
-                leaf.delete()
-        exhausted()
-
     with monkeypatch.context() as patch:
         patch.setattr(programs.train, "_call", consume)
+        if full:  # nor is there room for the copy
+            patch.setattr(jax, "device_put", exhausted)
         with pytest.raises(OutOfMemoryError):
             model.fit(X, Y, verbose=0)
     assert model.optimizer.iterations == step
@@ -100,6 +105,30 @@ def test_a_state_that_the_failed_program_consumed_is_restored(monkeypatch):
         np.testing.assert_array_equal(now, then)
     model.fit(X, Y, verbose=0)
     assert model.optimizer.iterations == step + 3
+
+
+def fails():
+    raise jax.errors.JaxRuntimeError("INTERNAL: the device is gone")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("error", "raised", "said"),
+    [
+        (exhausted, OutOfMemoryError, "has consumed the weights"),
+        (fails, jax.errors.JaxRuntimeError, "the device is gone"),
+    ],
+)
+def test_a_later_step_that_fails_says_what_is_lost(error, raised, said, monkeypatch):
+    model = network()
+    model.fit(X, Y, verbose=0)  # such data have been run on: no copy is kept
+    programs = model._run.value.trainer.preparer.programs
+    failing = functools.partial(consume, error=error)
+    monkeypatch.setattr(programs.train, "_call", failing)
+    with pytest.raises(raised, match=said):
+        model.fit(X, Y, verbose=0)
+    with pytest.raises(BusyError, match="load what was saved last"):
+        model.get_weights()
 
 
 def test_other_errors_stay_what_they_are(monkeypatch):
@@ -117,6 +146,3 @@ def test_other_errors_stay_what_they_are(monkeypatch):
     with pytest.raises(MemoryError, match="1 TiB") as caught:
         model.fit(X, Y, verbose=0, callbacks=[filled])
     assert type(caught.value) is MemoryError
-    assert memory.is_exhausted(MemoryError("std::bad_alloc"))
-    tuning = "NOT_FOUND: All configs failed: RESOURCE_EXHAUSTED: Out of memory while …"
-    assert memory.is_exhausted(jax.errors.JaxRuntimeError(tuning))

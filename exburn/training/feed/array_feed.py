@@ -183,6 +183,28 @@ class ArrayFeed:
             wanted = (seed, epoch + 1, (phase + self.steps) % self.group, 0)
             self._ahead = wanted, self._prefetch(*wanted)
 
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        """Numbers of an epoch's rows, in the order in which its chunks have them."""
+        return self._order(seed, epoch)
+
+    def places(self, phase: int = 0) -> Iterator[Chunk]:
+        """An epoch's chunks without data: places in its order, and counts of rows.
+
+        For those who have several orders of the same rows.
+        """
+        return self._blocks(np.arange(self.samples, dtype=np.int32), phase, 0)
+
+    def resident_data(self) -> Any:
+        """All rows on the device, where they stay until ``close``."""
+        if self._device is None:
+            self._check(self.dataset.tree)
+            tree = self.dataset.tree
+            if chosen_platform() == "cpu":
+                # JAX takes some arrays as they are, and would see some changes.
+                tree = map_leaves(self._copy_rows, tree, "")
+            self._device = self._placement.send_whole(tree)
+        return self._device
+
     def _is_little(self) -> bool:
         """Whether a step is made more quickly than a thread would hand it over."""
         nbytes = self.dataset.nbytes // self.size * self.batch_size
@@ -289,15 +311,9 @@ class ArrayFeed:
             yield Chunk(None, part[None], None, 1, len(part))
 
     def _resident(self, rows: np.ndarray, phase: int, begin: int) -> Iterator[Chunk]:
-        if self._device is None:
-            self._check(self.dataset.tree)
-            tree = self.dataset.tree
-            if chosen_platform() == "cpu":
-                # JAX takes some arrays as they are, and would see some changes.
-                tree = map_leaves(self._copy_rows, tree, "")
-            self._device = self._placement.send_whole(tree)
+        data = self.resident_data()
         for chunk in self._blocks(rows, phase, begin):
-            chunk.data = self._device
+            chunk.data = data
             chunk.count = self._send_count(chunk.count, chunk.index.shape[1])
             yield chunk
 

@@ -1,0 +1,140 @@
+"""What is told of a whole sweep, and may end it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from exburn.errors import ArgumentError
+from exburn.tuning.records import LaneRecord, Trial, ranking
+
+if TYPE_CHECKING:
+    from exburn.tuning.run import SweepRun
+
+
+class SweepCallback:
+    """Base of what is told of a sweep; every hook does nothing.
+
+    ``self.run`` is the sweep under way: its ``records`` hold what each lane has logged,
+    and ``self.run.stop()`` ends it after this epoch.
+
+    Example:
+        >>> class Patience(SweepCallback):
+        ...     def on_epoch_end(self, epoch):
+        ...         if self.run.best().score < 0.01:
+        ...             self.run.stop()
+    """
+
+    run: SweepRun
+
+    def on_sweep_begin(self) -> None:
+        """All is prepared, and no lane has been trained yet."""
+
+    def on_epoch_end(self, epoch: int) -> None:
+        """All lanes that run have trained this epoch, counted from 0."""
+
+    def on_rung_end(self, epochs: int, stopped: Sequence[int]) -> None:
+        """The scheduler has decided; lanes of these numbers end here.
+
+        Args:
+            epochs: Epochs that the lanes have behind them.
+            stopped: Numbers of the lanes among the records.
+        """
+
+    def on_sweep_end(self) -> None:
+        """No lane runs any more."""
+
+
+class Progress(SweepCallback):
+    """A line for each epoch: how many lanes run, and the best of them.
+
+    Args:
+        seconds: The least time between two lines; that of the last epoch comes always.
+        write: Called with each line.
+    """
+
+    def __init__(self, seconds: float = 1.0, write: Callable[[str], Any] | None = None):
+        self._seconds, self._write = seconds, write or _print
+        self._last = self._begun = 0.0
+
+    def on_sweep_begin(self) -> None:
+        self._begun = time.perf_counter()
+        for line in self.run.describe():
+            self._write(line)
+
+    def on_epoch_end(self, epoch: int) -> None:
+        now, run = time.perf_counter(), self.run
+        if now - self._last < self._seconds and epoch + 1 < run.epochs:
+            return
+        self._last = now
+        running = [r for r in run.records if r.status == "running"]
+        frozen = sum(r.status == "nan" for r in run.records)
+        line = f"epoch {epoch + 1}/{run.epochs} · {len(running)} lanes"
+        line += f" · {frozen} NaN" if frozen else ""
+        if (best := run.best()).history:
+            line += f" · best {run.monitor} {best.score:.4g} ({describe(best.trial)})"
+        self._write(f"{line} · {now - self._begun:.1f} s")
+
+    def on_rung_end(self, epochs: int, stopped: Sequence[int]) -> None:
+        if stopped:
+            left = sum(r.status == "running" for r in self.run.records)
+            self._write(f"after {epochs} epochs {left} lanes go on")
+
+
+class LambdaCallback(SweepCallback):
+    """A function that is called after each epoch, with its number and the records."""
+
+    def __init__(self, function: Callable[[int, list[LaneRecord]], Any]):
+        self._function = function
+
+    def on_epoch_end(self, epoch: int) -> None:
+        self._function(epoch, self.run.records)
+
+
+def make_callbacks(given: Any, verbose: Any) -> list[SweepCallback]:
+    """The callbacks of a sweep: those given, functions among them, and its progress.
+
+    Raises:
+        ArgumentError: One is a callback of ``fit``, or nothing that could be called.
+    """
+    if verbose not in (0, 1, 2, "auto", True, False):
+        raise ArgumentError("sweep", f"verbose must be 0 or 1, received {verbose!r}")
+    if given is None:
+        given = []
+    found: list[SweepCallback] = []
+    for one in given if isinstance(given, list | tuple) else [given]:
+        if isinstance(one, SweepCallback):
+            found.append(one)
+        elif callable(one) and not hasattr(one, "on_epoch_end"):
+            found.append(LambdaCallback(one))
+        else:
+            raise ArgumentError(
+                "sweep",
+                f"a callback must be a tuning.SweepCallback, received {one!r}",
+                hint="Callbacks of fit see one model; those of a sweep see all lanes.",
+            )
+    return [*found, Progress()] if verbose else found
+
+
+def describe(trial: Trial) -> str:
+    """A trial on one line.
+
+    Example:
+        >>> describe({"seed": 3, "learning_rate": 0.0123456, "act": "relu"})
+        'seed=3, learning_rate=0.01235, act=relu'
+    """
+    return ", ".join(
+        f"{path}={value:.4g}" if isinstance(value, float) else f"{path}={value}"
+        for path, value in trial.items()
+    )
+
+
+def best_of(records: Sequence[LaneRecord], mode: str) -> LaneRecord:
+    """The record of the best score; the first one if none has any."""
+    return records[int(ranking([r.score for r in records], mode)[0])]
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stdout, flush=True)

@@ -1,0 +1,172 @@
+"""Groups of lanes: what runs as one program, an epoch at a time."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.runtime.signals import defer_signals
+from exburn.runtime.transfer import batch_number
+from exburn.training.feed.chunking import phase_of
+from exburn.training.inference import IN_FLIGHT
+from exburn.training.objective.readings import Readings
+from exburn.training.state import TrainState
+from exburn.tuning import lanes
+from exburn.tuning.lane_feed import LaneFeed
+from exburn.tuning.lanes import Lanes
+from exburn.tuning.records import Trial
+from exburn.tuning.variants import Variant
+
+Rows = tuple[np.ndarray, np.ndarray]  # that a lane is trained on, and validated on
+
+
+class Group:
+    """Lanes that run as one program.
+
+    Args:
+        variant: The model that their programs are made of.
+        members: Numbers of the lanes among all of the sweep. The last one may come
+            several times, so that all groups have one width: only its first counts.
+        trials: What each of them varies.
+        state: Their states; ``None`` for those that they begin with.
+        rows: The rows of each lane, if they differ.
+        own_order: Whether each lane has its rows in the order of its own seed.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        members: Sequence[int],
+        trials: Sequence[Trial],
+        *,
+        state: TrainState | None = None,
+        rows: Sequence[Rows] | None = None,
+        own_order: bool = True,
+    ):
+        self.variant, self.members, self.trials = variant, list(members), list(trials)
+        self.rows = None if rows is None else list(rows)
+        with variant.making_states():
+            state = variant.initial_state(trials) if state is None else state
+            self.state = variant.placement.state(state)
+        seeds = [variant.seed(trial) for trial in trials]
+        if not own_order:
+            seeds = [variant.source_seed] * len(seeds)
+        train, held_out = zip(*rows, strict=True) if rows is not None else (None, None)
+        self.feed = variant.feed("train", seeds, train)
+        self.validation: LaneFeed | None = None
+        if variant.data.validation is not None or rows is not None:
+            self.validation = variant.feed("test", seeds, held_out)
+        self._phase = phase_of(variant.preparer, self.feed.feed.group, 0)
+
+    @property
+    def width(self) -> int:
+        """How many lanes its program has."""
+        return len(self.members)
+
+    def train(self, epoch: int, frozen: Sequence[bool], *, last: bool) -> Readings:
+        """Trains all lanes for an epoch; returns what there is of logs.
+
+        Args:
+            epoch: Its number.
+            frozen: Which of the lanes stay as they are.
+            last: Whether none follows.
+        """
+        programs = self.variant.programs(self._lanes(self.feed))
+        totals = self._totals("train", frozen)
+        self.state = self.state.replace(metrics=totals)
+        feed = self.feed.feed
+        phase = self._phase
+        if feed.group > 1 and feed.steps is not None:
+            phase = (self._phase + epoch * feed.steps) % feed.group
+        running: deque[Readings] = deque()
+        readings: Any = None
+        for chunk in self.feed.epoch(epoch, phase, last=last):
+            program = getattr(programs, chunk.program)
+            with defer_signals():  # an interrupted call would lose the state
+                self.state, readings = program(self.state, *chunk.arguments)
+            running.append(readings)
+            if len(running) > IN_FLIGHT:
+                jax.block_until_ready(running.popleft())
+        return readings
+
+    def try_chunk(self) -> int:
+        """Trains on the first chunk of an epoch, for its time; returns its steps."""
+        programs = self.variant.programs(self._lanes(self.feed))
+        self.state = self.state.replace(
+            metrics=self._totals("train", [False] * self.width)
+        )
+        chunk = next(iter(self.feed.epoch(0, self._phase)))
+        program = getattr(programs, chunk.program)
+        self.state, _ = program(self.state, *chunk.arguments)
+        jax.block_until_ready(self.state)
+        return chunk.steps
+
+    def validate(self) -> Readings | None:
+        """Evaluates all lanes on the rows held out, if there are any."""
+        if self.validation is None:
+            return None
+        programs = self.variant.programs(self._lanes(self.validation))
+        state, done, readings = self.state, 0, None
+        arrays = state.params, state.frozen, state.others
+        totals: Any = self._totals("test", [False] * self.width)
+        for chunk in self.validation.epoch(0):
+            start = batch_number(done)
+            totals, readings = programs.evaluate(
+                arrays, totals, *chunk.arguments, start
+            )
+            done += chunk.steps
+        return readings
+
+    def _totals(self, kind: str, frozen: Sequence[bool]) -> Any:
+        return lanes.fresh_totals(self.variant.preparer.totals(kind), frozen)
+
+    def _lanes(self, feed: LaneFeed) -> Lanes:
+        divide = getattr(self.variant.placement, "divide", None)
+        return Lanes(feed.own_rows, self.width == 1, divide)
+
+
+def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]:
+    """What each lane logs, by name, in some order of the names."""
+    numbers = np.asarray(readings.numbers)  # [lanes, names]
+    others = {name: np.asarray(v) for name, v in readings.others.items()}
+    found = []
+    for lane, row in enumerate(numbers):
+        values = dict(zip(readings.names, row.tolist(), strict=True))
+        values |= {name: v[lane].item() for name, v in others.items() if v.ndim == 1}
+        names = [n for n in order if n in values]
+        found.append({n: values[n] for n in dict.fromkeys([*names, *values])})
+    return found
+
+
+def cut(count: int, width: int, devices: int = 1) -> list[list[int]]:
+    """Positions of ``count`` lanes in groups of one width, at most the given one.
+
+    The last position is repeated where it does not come out even, among the devices
+    either.
+
+    Example:
+        >>> cut(5, 4), cut(4, 4)
+        ([[0, 1, 2], [3, 4, 4]], [[0, 1, 2, 3]])
+        >>> cut(3, 3, devices=2)
+        [[0, 1, 2, 2]]
+    """
+    groups = math.ceil(count / width)
+    each = math.ceil(math.ceil(count / groups) / devices) * devices
+    return [
+        [min(first + i, count - 1) for i in range(each)]
+        for first in range(0, count, each)
+    ]
+
+
+def join_states(parts: Sequence[tuple[TrainState, Sequence[int]]]) -> TrainState:
+    """The lanes at some positions of several states, one state after another."""
+    taken = [lanes.gather(state.replace(metrics=None), at) for state, at in parts]
+    if len(taken) == 1:
+        return taken[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *taken)

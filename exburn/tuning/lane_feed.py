@@ -1,0 +1,108 @@
+"""The chunks that lanes train on: the same for all, or rows of each lane's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from exburn.training.feed.array_feed import ArrayFeed
+from exburn.training.feed.base import Feed
+from exburn.training.feed.chunk import Chunk
+
+
+class LaneFeed:
+    """Chunks for lanes: the same for all, or with rows of each lane's own.
+
+    Rows of their own are chosen on the device, where all rows are; a lane has them in
+    the order that ``fit`` would have with its seed, on its rows alone.
+
+    Args:
+        make: Makes what cuts the data of so many first rows, ``None`` for all of them;
+            it is asked whether these are to be on the device.
+        seeds: Seed of each lane's order.
+        rows: Numbers of each lane's rows; ``None`` where all have all rows.
+        shuffle: Whether lanes of other seeds have other orders.
+        send: Sends what lanes have of their own, ``[steps, lanes, …]``.
+
+    Attributes:
+        own_rows: Whether lanes have rows of their own.
+        feed: What cuts the data.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int | None, bool], Feed],
+        seeds: Sequence[int],
+        rows: Sequence[np.ndarray] | None = None,
+        *,
+        shuffle: bool | str = False,
+        send: Callable[[Any], Any] = lambda rows: rows,
+    ):
+        self._seeds, self._rows, self._send = list(seeds), rows, send
+        self.own_rows = rows is not None or (bool(shuffle) and len(set(seeds)) > 1)
+        self.feed = make(None, self.own_rows)
+        self._drawn: tuple[int, np.ndarray] | None = None
+        self._of_size: dict[int, ArrayFeed] = {}  # which know the orders of so many
+        if self.own_rows:
+            for count in {None} if rows is None else set(map(len, rows)):
+                feed: Any = make(count, True)
+                self._of_size[feed.size] = feed
+
+    def epoch(
+        self, epoch: int, phase: int = 0, *, last: bool = True
+    ) -> Iterator[Chunk]:
+        """The chunks of an epoch.
+
+        Args:
+            epoch: Its number.
+            phase: Steps of a group of accumulated gradients that were done before it.
+            last: Whether none follows.
+        """
+        if not self.own_rows:
+            yield from self.feed.epoch(self._seeds[0], epoch, phase, last=last)
+            return
+        assert isinstance(self.feed, ArrayFeed)
+        drawn, self._drawn = self._drawn, None
+        orders = self._draw(epoch) if drawn is None or drawn[0] != epoch else drawn[1]
+        data, longest = self.feed.resident_data(), max(self._of_size)
+        for chunk in self._of_size[longest].places(phase):
+            chunk.data, places = data, chunk.index  # places: [steps, rows]
+            chunk.count = self._counts(chunk.count, places)
+            chunk.index = orders[:, places].transpose(1, 0, 2)  # [steps, lanes, rows]
+            chunk.index, chunk.count = self._send((chunk.index, chunk.count))
+            yield chunk
+        if not last:  # while the device still works on this epoch
+            self._drawn = epoch + 1, self._draw(epoch + 1)
+
+    def _size(self, lane: int) -> int:
+        return max(self._of_size) if self._rows is None else len(self._rows[lane])
+
+    def _draw(self, epoch: int) -> np.ndarray:
+        """Numbers of the rows of each lane in their order: ``[lanes, rows]``."""
+        longest = self._of_size[max(self._of_size)].samples
+        out = np.zeros((len(self._seeds), longest), np.int32)
+        known: dict[tuple[int, int], np.ndarray] = {}
+        for lane, seed in enumerate(self._seeds):
+            key = seed, size = seed, self._size(lane)
+            if key not in known:
+                known[key] = self._of_size[size].order(seed, epoch)
+            order = known[key]
+            own = order if self._rows is None else self._rows[lane][order]
+            out[lane, : len(own)] = own
+        return out
+
+    def _counts(self, count: Any, places: np.ndarray) -> Any:
+        """Real rows of each lane's steps, and which have any: ``[steps, lanes]``."""
+        lanes = len(self._seeds)
+        sizes = [self._of_size[self._size(lane)].samples for lane in range(lanes)]
+        if len(set(sizes)) == 1:
+            if count is None:
+                return None
+            return tuple(np.repeat(np.asarray(c)[:, None], lanes, 1) for c in count)
+        steps, width = places.shape
+        full = np.full(steps, width, np.int32) if count is None else count[0]
+        left = np.asarray(sizes)[None] - places[:, :1]  # [steps, lanes]
+        real = np.clip(left, 0, np.asarray(full)[:, None]).astype(np.int32)
+        return real, real > 0

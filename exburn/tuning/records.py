@@ -1,0 +1,124 @@
+"""What a sweep keeps of each lane: its values, its curves, how it ended, its score."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from exburn.core.checks import check_choice
+
+__all__ = ["LaneRecord", "Status", "Trial", "check_mode", "finite_scores", "ranking"]
+
+Trial = dict[str, Any]  # path → value; what is not varied here has no entry
+Status = Literal["running", "finished", "stopped", "nan"]
+
+
+@dataclasses.dataclass
+class LaneRecord:
+    """One lane of a sweep: a variant of the model, on one fold if there are several.
+
+    Attributes:
+        trial: The path of everything that was varied, and the lane's value of it.
+        history: For every logged name its values, epoch by epoch, as of ``History``.
+        epochs: How many epochs the lane was trained.
+        status: ``"running"``; ``"finished"`` after all of its epochs; ``"stopped"`` by
+            the scheduler or a callback; ``"nan"``: frozen when it turned NaN.
+        fold: The fold whose rows the lane is validated on; ``None`` without folds.
+        score: The last value of what is monitored; NaN if there is none. It is the
+            value of the weights that the lane has in the end.
+
+    Example:
+        >>> lane = LaneRecord({"seed": 3, "learning_rate": 1e-3})
+        >>> lane.log({"loss": 0.5, "val_loss": 0.7}, monitor="val_loss")
+        >>> lane.epochs, lane.score
+        (1, 0.7)
+        >>> LaneRecord.from_config(lane.get_config()) == lane
+        True
+    """
+
+    trial: Trial
+    history: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    epochs: int = 0
+    status: Status = "running"
+    fold: int | None = None
+    score: float = math.nan
+
+    def log(self, logs: dict[str, Any], monitor: str) -> None:
+        """Adds what one epoch logged; the score is what is monitored, if it is there.
+
+        Args:
+            logs: Name → number.
+            monitor: The name of what is monitored.
+        """
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(float(value))
+        self.epochs += 1
+        if monitor in logs:
+            self.score = float(logs[monitor])
+
+    def get_config(self) -> dict[str, Any]:
+        """The record as JSON knows it; values of other kinds as their ``repr``."""
+        trial = {path: plain(value) for path, value in self.trial.items()}
+        history = {name: [*values] for name, values in self.history.items()}
+        return vars(self) | {"trial": trial, "history": history}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LaneRecord:
+        """The record that ``get_config`` described."""
+        return cls(**config)
+
+
+def plain(value: Any) -> Any:
+    """A value of a trial as JSON knows it.
+
+    Example:
+        >>> plain(np.float64(0.5)), plain((1, np.int32(2))), plain(print)
+        (0.5, [1, 2], '<built-in function print>')
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+def check_mode(op: str, mode: Any) -> str:
+    """The direction in which a score is better: ``"min"`` or ``"max"``.
+
+    Raises:
+        ArgumentError: It is neither.
+    """
+    return check_choice(op, "mode", mode, ("min", "max"))
+
+
+def finite_scores(scores: Any, mode: str) -> np.ndarray:
+    """Scores of which the smallest is best; what is not finite is infinite.
+
+    Args:
+        scores: [lanes] numbers.
+        mode: ``"min"`` or ``"max"``.
+
+    Example:
+        >>> finite_scores([0.5, float("nan"), 0.7], "max")
+        array([-0.5,  inf, -0.7])
+    """
+    values = np.asarray(scores, np.float64)  # [lanes]
+    values = -values if check_mode("scores", mode) == "max" else values
+    return np.where(np.isfinite(values), values, np.inf)
+
+
+def ranking(scores: Any, mode: str) -> np.ndarray:
+    """Positions from the best score to the worst: equals in order, NaN at the end.
+
+    Args:
+        scores: [lanes] numbers.
+        mode: ``"min"`` or ``"max"``.
+
+    Example:
+        >>> ranking([0.5, float("nan"), 0.7, 0.5], "min").tolist()
+        [0, 3, 2, 1]
+    """
+    return np.argsort(finite_scores(scores, mode), kind="stable")

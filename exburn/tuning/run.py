@@ -1,0 +1,348 @@
+"""The loop of a sweep: epochs of all lanes, rungs, and what is left of each lane."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.callbacks.contract import History
+from exburn.models import Model
+from exburn.models.fit_data import prepare_for_fit
+from exburn.models.saving import set_training_state
+from exburn.models.training_settings import require_trainer
+from exburn.training.numbers import is_number
+from exburn.training.state import TrainState
+from exburn.tuning import lanes
+from exburn.tuning.callbacks import SweepCallback, best_of
+from exburn.tuning.groups import Group, Rows, cut, join_states, read_lanes
+from exburn.tuning.records import LaneRecord
+from exburn.tuning.variants import Variant
+from exburn.tuning.width_choice import WidthChoice
+
+
+@dataclasses.dataclass
+class Lane:
+    """One lane of a sweep.
+
+    Attributes:
+        record: What it has logged.
+        variant: Whose programs it runs in.
+        rows: The rows that it is trained and validated on, if not all.
+        weights: Its weights where it ended, on the host: parameters, frozen ones and
+            others, by name.
+        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
+            or turned NaN.
+        step: Batches that it has seen.
+    """
+
+    record: LaneRecord
+    variant: Variant
+    rows: Rows | None = None
+    weights: tuple | None = None
+    opt_state: Any = None
+    step: int = 0
+
+
+class SweepRun:
+    """A sweep under way.
+
+    Args:
+        run_lanes: The lanes.
+        epochs: How long the longest of them train.
+        monitor, mode: What is compared, and which way it is better.
+        validates: Whether an epoch is followed by a validation.
+        width: Says how many lanes run at once: see ``WidthChoice``.
+        own_order: Whether each lane has the order of its own seed.
+        scheduler: What decides at each rung which lanes go on; ``None`` for nothing.
+        callbacks: What is told of it.
+        space: Where the trials come from; it is told of each rung.
+        notes: What is said of it before it begins.
+    """
+
+    def __init__(
+        self,
+        run_lanes: Sequence[Lane],
+        *,
+        epochs: int,
+        monitor: str,
+        mode: str,
+        validates: Callable[[int], bool],
+        width: WidthChoice,
+        own_order: bool,
+        scheduler: Any,
+        callbacks: Sequence[SweepCallback],
+        space: Any = None,
+        notes: Sequence[str] = (),
+    ):
+        self.lanes, self.epochs = list(run_lanes), epochs
+        self.monitor, self.mode = monitor, mode
+        self._validates, self._width, self._own_order = validates, width, own_order
+        self._scheduler, self._callbacks = scheduler, list(callbacks)
+        self._space = space
+        self._notes, self._stops = list(notes), False
+        self._groups: list[Group] = []
+        self.rungs = self._plan()
+
+    # ------------------------------------------------------------------ for callbacks
+    @property
+    def records(self) -> list[LaneRecord]:
+        """What each lane has logged, in the order of the trials."""
+        return [lane.record for lane in self.lanes]
+
+    def best(self) -> LaneRecord:
+        """The lane of the best score so far."""
+        return best_of(self.records, self.mode)
+
+    @property
+    def notes(self) -> list[str]:
+        """What runs in turn, and why; how many lanes run at once."""
+        widths = [group.width for group in self._groups]
+        found = [*self._notes, *self._width.notes]
+        if len(widths) > 1:
+            text = f"{len(widths)} groups of at most {max(widths)} lanes"
+            found.append(f"{text} run one after the other")
+        return found
+
+    def stop(self) -> None:
+        """Ends the sweep after this epoch."""
+        self._stops = True
+
+    def describe(self) -> list[str]:
+        """What is to be done, in lines."""
+        work = sum(
+            rung.lanes * (rung.epochs - before)
+            for rung, before in zip(
+                self.rungs, [0, *(r.epochs for r in self.rungs)], strict=False
+            )
+        )
+        line = f"{len(self.lanes)} lanes, {work:,} epochs of a lane in all"
+        if len(self.rungs) > 1:
+            steps = " → ".join(f"{r.lanes} to {r.epochs}" for r in self.rungs)
+            line += f"; lanes to epoch: {steps}"
+        return [line, *self.notes]
+
+    # ------------------------------------------------------------------ the loop
+    def run(self) -> None:
+        """Trains all lanes to their ends."""
+        for callback in self._callbacks:
+            callback.run = self
+        self._regroup(self._running())
+        self._tell("on_sweep_begin")
+        done = 0
+        try:
+            for rung in self.rungs:
+                for epoch in range(done, rung.epochs):
+                    self._epoch(epoch, must_validate=epoch + 1 == rung.epochs)
+                    self._tell("on_epoch_end", epoch)
+                    if self._stops or not self._running():
+                        break
+                done = rung.epochs
+                if self._stops or not self._running():
+                    break
+                if rung is not self.rungs[-1]:
+                    self._decide(rung)
+            for lane in self.lanes:
+                if lane.record.status == "running":
+                    ended = lane.record.epochs >= self.epochs
+                    lane.record.status = "finished" if ended else "stopped"
+            self._keep(range(len(self.lanes)), whole=True)
+        finally:
+            self._close()
+        self._tell("on_sweep_end")
+
+    def _plan(self) -> list[Any]:
+        if self._scheduler is None:
+            return [_Whole(self.epochs, len(self.lanes))]
+        return self._scheduler.plan(len(self.lanes), self.epochs)
+
+    def _running(self) -> list[int]:
+        return [i for i, r in enumerate(self.records) if r.status == "running"]
+
+    def _epoch(self, epoch: int, must_validate: bool) -> None:
+        """Trains all groups for an epoch; reads what they log when all are begun."""
+        read, last = [], epoch + 1 == self.epochs
+        for group in self._groups:
+            frozen = [self.records[i].status == "nan" for i in group.members]
+            logs = group.train(epoch, frozen, last=last)
+            validated = self._validates(epoch) or (
+                must_validate and self.monitor.startswith("val_")
+            )
+            read.append((group, logs, group.validate() if validated else None))
+        for group, logs, held_out in read:
+            self._note(group, logs, held_out)
+
+    def _note(self, group: Group, logs: Any, held_out: Any) -> None:
+        """Notes what the lanes of a group have logged, and which turned NaN."""
+        order = group.variant.preparer.names
+        means = read_lanes(logs, order)
+        tested = None if held_out is None else read_lanes(held_out, order)
+        for at, number in enumerate(group.members):
+            record = self.records[number]
+            if number in group.members[:at] or record.status != "running":
+                continue
+            values = means[at]
+            if tested is not None:
+                values |= {f"val_{name}": v for name, v in tested[at].items()}
+            record.log(values, self.monitor)
+            if not math.isfinite(values.get("loss", 0.0)):
+                record.status, record.score = "nan", math.nan
+
+    def _decide(self, rung: Any) -> None:
+        """Asks the scheduler which lanes go on, and puts these closer together."""
+        going = [i for i in range(len(self.lanes)) if self._takes_part(i)]
+        scores = np.array([self.records[i].score for i in going])
+        kept = self._scheduler.keep(scores, self.mode, rung, np.asarray(going))
+        left = [going[int(at)] for at in kept]
+        stopped = [i for i in self._running() if i not in set(left)]
+        self._keep([i for i in going if i not in set(left)], whole=False)
+        for number in stopped:
+            self.records[number].status = "stopped"
+        self._tell("on_rung_end", rung.epochs, stopped)
+        if self._space is not None:
+            self._space.tell(self.records)
+        left = [i for i in left if self.records[i].status == "running"]
+        self._regroup(left)
+
+    def _takes_part(self, number: int) -> bool:
+        """Whether a lane is in a group: it runs, or has turned NaN since."""
+        return any(number in group.members for group in self._groups)
+
+    # ------------------------------------------------------------------ groups
+    def _regroup(self, numbers: Sequence[int]) -> None:
+        """Puts lanes into groups, with the states that they have."""
+        old, made = self._groups, []
+        for variant in dict.fromkeys(self.lanes[i].variant for i in numbers):
+            own = [i for i in numbers if self.lanes[i].variant is variant]
+            for part in self._parts(variant, own):
+                made.append(self._group(variant, part, old))
+        self._groups = made
+
+    def _parts(self, variant: Variant, numbers: list[int]) -> list[list[int]]:
+        """The lanes of each group, some of which may come several times."""
+        own = [self.lanes[i] for i in numbers]
+        rows = [lane.rows for lane in own if lane.rows is not None]
+        trials = [lane.record.trial for lane in own]
+        left = self.epochs - max(lane.record.epochs for lane in own)
+        width = self._width(variant, trials, rows or None, left)
+        parts = cut(len(numbers), width, variant.placement.devices)
+        return [[numbers[at] for at in part] for part in parts]
+
+    def _group(self, variant: Variant, members: list[int], old: list[Group]) -> Group:
+        state = None
+        if old:
+            state = _state_of(members, old)
+        own = [self.lanes[i] for i in members]
+        rows = [lane.rows for lane in own if lane.rows is not None]
+        return Group(
+            variant,
+            members,
+            [lane.record.trial for lane in own],
+            state=state,
+            rows=rows or None,
+            own_order=self._own_order,
+        )
+
+    def _close(self) -> None:
+        for variant in {lane.variant for lane in self.lanes}:
+            variant.close()
+        self._groups = []
+
+    def _keep(self, numbers: Any, whole: bool) -> None:
+        """Keeps the weights of lanes that end here, on the host.
+
+        Args:
+            numbers: Those of the lanes.
+            whole: Whether the optimizers' states are kept, too.
+        """
+        wanted = set(numbers)
+        for group in self._groups:
+            if not wanted.intersection(group.members):
+                continue
+            state = group.state.replace(metrics=None)
+            if not whole:
+                state = state.replace(opt_state=None)
+            host = jax.device_get(state)
+            for at, number in enumerate(group.members):
+                if number not in wanted or number in group.members[:at]:
+                    continue
+                one: TrainState = lanes.lane(host, at)
+                lane = self.lanes[number]
+                lane.weights = one.params, one.frozen, one.others
+                lane.opt_state, lane.step = one.opt_state, int(one.step)
+                if lane.record.status == "nan":
+                    lane.opt_state = None
+
+    # ------------------------------------------------------------------ models
+    def build(self, number: int) -> Model:
+        """The model of a lane, an ordinary one that goes on where the lane ended."""
+        return build_model(self.lanes[number])
+
+    def _tell(self, hook: str, *args: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, hook)(*args)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Whole:
+    """The only rung of a sweep without a scheduler."""
+
+    epochs: int
+    lanes: int
+
+
+def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:
+    """The states of lanes of several groups, in the order of the members."""
+    parts, order = [], []
+    for group in groups:
+        found = [n for n in dict.fromkeys(members) if n in group.members]
+        if found:
+            parts.append((group.state, [group.members.index(n) for n in found]))
+            order += found
+    joined = join_states(parts)
+    places = [order.index(number) for number in members]
+    if places == list(range(len(order))):
+        return joined
+    return lanes.gather(joined, places)
+
+
+def build_model(lane: Lane) -> Model:
+    """The model of a lane, compiled like the sweep's, with all that the lane has."""
+    variant, trial = lane.variant, lane.record.trial
+    made = variant.make_model(variant.fixed)
+    prepare_for_fit(made, dataclasses.replace(variant.data))
+    for path, value in trial.items():
+        if path not in variant.fixed:
+            variant.places[path].set(made, value)
+    holder = require_trainer(made, "sweep").holder
+    assert lane.weights is not None
+    params, frozen, others = lane.weights
+    others = {name: v for name, v in others.items() if not is_number(name)}
+    opt_state = None
+    if lane.opt_state is not None:
+        opt_state = jax.device_put(lane.opt_state)
+        optimizer = holder.optimizer
+        if optimizer.keeps_average:  # as at the end of a fit
+            params = optimizer.final_params(lane.opt_state, params)
+    holder.split.write(*map(jax.device_put, (params, frozen, others)))
+    state = {
+        "seed": variant.seed(trial),
+        "step": lane.step,
+        "epochs": variant.holder.epochs + lane.record.epochs,
+        "opt_state": opt_state,
+    }
+    set_training_state(made, state)
+    if opt_state is not None:
+        holder.refit_state()
+    history = History()
+    history.set_model(made)
+    history.on_train_begin()
+    history.history = {name: [*values] for name, values in lane.record.history.items()}
+    history.epoch = list(range(lane.record.epochs))
+    history.seed = state["seed"]
+    made.history = history
+    return made

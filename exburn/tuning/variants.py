@@ -1,0 +1,421 @@
+"""The programs of a sweep: a model of one structure, made ready to run in lanes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from exburn.models import Model
+from exburn.models.fit_data import FitData, prepare_for_fit
+from exburn.models.preparing import output_names
+from exburn.models.training_settings import require_trainer
+from exburn.module.building import redraw
+from exburn.module.traversal import iter_weights
+from exburn.runtime.device import host
+from exburn.training.feed.base import Feed
+from exburn.training.feed.chunking import make_feed
+from exburn.training.fingerprint import Slot
+from exburn.training.memory import state_specs
+from exburn.training.numbers import holding, is_number
+from exburn.training.placement import OneDevice
+from exburn.training.program import Programs
+from exburn.training.state import TrainState
+from exburn.tuning import lanes
+from exburn.tuning.hyperparameters import Place, is_array
+from exburn.tuning.lane_feed import LaneFeed
+from exburn.tuning.lanes import Lanes
+from exburn.tuning.records import Trial
+
+_STRUCTURAL = ("optimizer", "batch_size")  # kinds that no array stands for
+
+
+class Variant:
+    """Trials whose models have one structure, so that one program runs them.
+
+    Args:
+        source: The model whose weights the lanes begin with; it stays as it is.
+        data: What it is trained on.
+        places: All that is varied, by path.
+        fixed: What all of these trials have, and no array stands for.
+        trials: The trials.
+        epochs: Epochs of the whole sweep, for schedules.
+        reasons: Why paths are fixed, if that is known.
+        placement: Where lanes lie, if several devices divide them.
+
+    Attributes:
+        model: A copy of the source, with what is fixed; programs are made of it.
+        arrays: Paths whose values are numbers of each lane, and the names of these.
+        constant: Paths that turned out to need programs of their own, and why.
+    """
+
+    def __init__(
+        self,
+        source: Model,
+        data: FitData,
+        places: Mapping[str, Place],
+        fixed: Trial,
+        trials: Sequence[Trial],
+        epochs: int,
+        reasons: Mapping[str, str] | None = None,
+        placement: OneDevice | None = None,
+    ):
+        self.source, self.places, self.fixed = source, places, fixed
+        self.data = dataclasses.replace(data)
+        if "batch_size" in fixed:
+            self.data.batch_size = fixed["batch_size"]
+        self.model = self.make_model(fixed)
+        prepare_for_fit(self.model, self.data)
+        self.trainer = require_trainer(self.model, "sweep")
+        self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
+        self.arrays: dict[str, str] = {}
+        self.constant: dict[str, str] = dict(reasons or {})
+        self._take(trials)
+        prepare_for_fit(self.model, self.data)
+        self.holder.optimizer.set_epochs(self.data.known_steps, epochs)
+        self._programs: dict[Lanes, Programs] = {}
+        self._why: str | None = None
+        self._feeds: dict[tuple, Feed] = {}
+        self._init: Any = None
+        self._warm: Any = None
+        if placement is not None:
+            self.holder.placement = placement
+        self._drawn: dict[int, dict[str, np.ndarray]] = {}
+
+    # ------------------------------------------------------------------ the model
+    def make_model(self, fixed: Trial) -> Model:
+        """A model of this structure, compiled like the source and begun like it."""
+        made = copy.deepcopy(self.source)
+        of_layers = [p for p in fixed if self.places[p].layer is not None]
+        for path in of_layers:
+            made = self.places[path].put(made, fixed[path])
+        if of_layers:
+            self._keep_weights(made)
+        others = [path for path in fixed if path not in of_layers]
+        if others:  # losses are known when the model is prepared
+            prepare_for_fit(made, dataclasses.replace(self.data))
+        for path in others:
+            made = self.places[path].put(made, fixed[path])
+        return made
+
+    def _keep_weights(self, made: Model) -> None:
+        """Gives a model of another structure those weights that were not just drawn."""
+        initial = redraw(self.source, self.source_seed)
+        own = {path: weight for path, weight, _ in iter_weights(made)}
+        for path, weight, _ in iter_weights(self.source):
+            value = weight.get_raw_value()
+            if path in initial or path not in own:
+                continue
+            if own[path].get_raw_value().shape == value.shape:
+                own[path].set_raw_value(jnp.copy(value))
+
+    @property
+    def source_seed(self) -> int:
+        """The seed of the model's own ``fit``."""
+        return require_trainer(self.source, "sweep").holder.seed
+
+    # ------------------------------------------------------------------ numbers
+    def _take(self, trials: Sequence[Trial]) -> None:
+        """Makes arguments of the programs of the numbers that differ, if it can be."""
+        wanted: dict[str, Slot] = {}
+        for path, place in self.places.items():
+            values = [t[path] for t in trials if path in t]
+            if path in self.fixed or not values or place.kind in ("seed", "rate"):
+                continue
+            slot = place.slot(self.model)
+            if slot is None or not is_array(values):
+                self.constant[path] = "values that are no numbers of one attribute"
+                continue
+            if not is_array([slot.read()]) and all(path in t for t in trials):
+                slot.write(float(values[0]))
+            if not is_array([slot.read()]):
+                self.constant[path] = f"the model's own, which is {slot.read()!r}"
+                continue
+            wanted[path] = slot
+        for path, slot in wanted.items():
+            if not slot.read():  # zero may stand for nothing, and leave out a slot
+                slot.write(next((float(t[path]) for t in trials if t.get(path)), 0.0))
+            self.preparer.take_slots([slot])
+            self._prepare_again()
+            named = {n.slot.place: name for name, n in self.preparer._numbers.items()}
+            if (name := named.get(slot.place)) is None:
+                self.constant[path] = "a number that decides how a step is compiled"
+            elif not self._reads(name):
+                self.constant[path] = "a number that no step reads"
+            else:
+                self.arrays[path] = name
+
+    def _prepare_again(self) -> None:
+        """Traces a step of training once more, with other arguments."""
+        if self.holder.step:
+            self.holder.refit_state()
+        else:
+            self.holder.opt_state = None
+        batch = self.preparer.batch_specs["train"]
+        names = partial(output_names, self.model)
+        self.preparer.prepare(batch, names=names, op="sweep")
+
+    def _reads(self, name: str) -> bool:
+        """Whether a step of training computes with a number."""
+        preparer = self.preparer
+        steps = preparer.programs.steps.without_counting()
+        state = state_specs(preparer, "train")
+        batch = preparer.batch_specs["train"]
+        with jax.numpy_dtype_promotion("standard"):
+            jaxpr = jax.make_jaxpr(lambda s, b: steps.step(s, b, None))(state, batch)
+        leaves = jax.tree_util.tree_leaves_with_path(state)
+        place = next(i for i, (path, _) in enumerate(leaves) if _key(path) == name)
+        argument = jaxpr.jaxpr.invars[place]
+        return any(v is argument for eqn in jaxpr.jaxpr.eqns for v in eqn.invars)
+
+    # ------------------------------------------------------------------ programs
+    @property
+    def placement(self) -> OneDevice:
+        """Where lanes lie."""
+        return self.holder.placement
+
+    def making_states(self) -> contextlib.AbstractContextManager[Any]:
+        """In the block states are made in host memory if several devices divide them.
+
+        All of them may be more than one device holds.
+        """
+        if self.placement.devices == 1:
+            return contextlib.nullcontext()
+        return jax.default_device(host())
+
+    def why_in_turn(self) -> str:
+        """Why lanes can only run one after the other; empty if they can together."""
+        if self._why is None:
+            self._why = "run_eagerly" if self.preparer.eager else ""
+            try:
+                self._trace_lanes()
+            except Exception as error:
+                first = str(error).strip().partition("\n")[0]
+                self._why = f"a step cannot be that of many ({first[:120]})"
+        return self._why
+
+    def _trace_lanes(self) -> None:
+        """Traces a step of two lanes; raises what a model that has none raises."""
+        programs = self.preparer.make_programs(self.placement, lanes=Lanes(True))
+        state: Any = _with_axes(state_specs(self.preparer, "train"), 2)
+        batch = _with_axes(self.preparer.batch_specs["train"], 1, 2)
+        whole = state.replace(metrics=None), state.metrics, batch, None, None
+        jax.eval_shape(programs.steps.without_counting().train, *whole)
+
+    def programs(self, of: Lanes) -> Programs:
+        """The programs of some lanes: compiled once, whatever numbers they have."""
+        if of not in self._programs:
+            placement = self.holder.placement
+            made = self.preparer.make_programs(placement, lanes=of)
+            self._programs[of] = made
+        return self._programs[of]
+
+    # ------------------------------------------------------------------ data
+    def feed(
+        self,
+        kind: str,
+        seeds: Sequence[int],
+        rows: Sequence[np.ndarray] | None,
+    ) -> LaneFeed:
+        """The chunks of some lanes; data on a device are there once for all of them.
+
+        Args:
+            kind: ``"train"`` or ``"test"``.
+            seeds, rows: As of ``LaneFeed``.
+        """
+        data, training = self.data, kind == "train"
+        held_out = data.dataset if rows is not None else data.validation
+        dataset: Any = data.dataset if training else held_out
+        batch_size = data.batch_size
+        if not training:
+            batch_size = data.validation_batch_size or batch_size
+
+        def make(count: int | None, resident: bool) -> Feed:
+            key = kind, id(dataset), None if count == dataset_size else count, resident
+            if key not in self._feeds:
+                part = dataset if key[2] is None else dataset.rows(0, count)
+                self._feeds[key] = make_feed(
+                    self.preparer,
+                    part,
+                    batch_size,
+                    training=training,
+                    shuffle=data.shuffle if training else False,
+                    steps=data.steps if training else data.validation_steps,
+                    reused=True,
+                    resident=True if resident else None,
+                    earlier=self.holder.epochs_before(0) if training else 0,
+                    use=None if training else "test",
+                )
+            return self._feeds[key]
+
+        dataset_size = getattr(dataset, "size", None)
+        send = getattr(self.placement, "send_own", lambda rows: rows)
+        shuffle = data.shuffle if training else False
+        return LaneFeed(make, seeds, rows, shuffle=shuffle, send=send)
+
+    def close(self) -> None:
+        """Drops what lies on the device for all lanes."""
+        for feed in self._feeds.values():
+            feed.close()
+        self._feeds = {}
+
+    # ------------------------------------------------------------------ states
+    def seed(self, trial: Trial) -> int:
+        """The seed of a lane."""
+        return int(trial.get("seed", self.source_seed))
+
+    def initial_state(self, trials: Sequence[Trial]) -> TrainState:
+        """The state that the lanes of some trials begin with."""
+        count, seeds = len(trials), [self.seed(trial) for trial in trials]
+        groups = [dict(group) for group in self._begin()]
+        drawn = {seed: self._draw(seed) for seed in set(seeds) if self._redraws(trials)}
+        for group in groups:
+            for name, value in group.items():
+                if is_number(name):
+                    continue
+                if name in next(iter(drawn.values()), {}):
+                    values = np.stack([drawn[seed][name] for seed in seeds])
+                    group[name] = jax.device_put(values)
+                else:
+                    group[name] = lanes.repeat(value, count)
+        params, frozen, others = groups
+        for name in others:
+            if is_number(name):
+                others[name] = lanes.numbers_array(self._values(name, trials))
+        opt_state = self.with_warmup(self._opt_state(params, trials), others)
+        return TrainState(
+            params,
+            frozen,
+            others,
+            opt_state,
+            None,
+            jnp.full(count, self.holder.step, jnp.int32),
+            jax.device_put(lanes.seeds_data(seeds)),
+        )
+
+    def _begin(self) -> tuple:
+        return self.holder.split.read()
+
+    def _redraws(self, trials: Sequence[Trial]) -> bool:
+        """Whether weights are drawn anew, as by ``compile(seed=…)``."""
+        return any("seed" in trial for trial in trials)
+
+    def _draw(self, seed: int) -> dict[str, np.ndarray]:
+        """The weights of a seed, by name, that nobody has changed."""
+        if seed not in self._drawn:
+            structural = any(self.places[p].layer is not None for p in self.fixed)
+            self._drawn[seed] = redraw(self.model if structural else self.source, seed)
+        return self._drawn[seed]
+
+    def _values(self, name: str, trials: Sequence[Trial]) -> list[float]:
+        """A number in each lane; where it does not vary it is the source's."""
+        path = next((p for p, n in self.arrays.items() if n == name), None)
+        if path is None:
+            own = float(self.preparer._numbers[name].slot.read())
+            return [own] * len(trials)
+        slot = self.places[path].slot(self.source)
+        own: Any = None if slot is None else slot.read()
+        return [float(trial.get(path, own)) for trial in trials]
+
+    def _opt_state(self, params: Any, trials: Sequence[Trial]) -> Any:
+        optimizer, count = self.holder.optimizer, len(trials)
+        if self.holder.step and self.holder.opt_state is not None:
+            state = lanes.repeat(self.holder.opt_state, count)
+        else:
+            if self._init is None:
+                self._init = jax.jit(jax.vmap(optimizer.init))
+            state = self._init(params)
+        return self.with_rates(state, trials)
+
+    def with_rates(self, opt_state: Any, trials: Sequence[Trial]) -> Any:
+        """The optimizers' states with the learning rates of the lanes' trials."""
+        optimizer = self.holder.optimizer
+        for path, place in self.places.items():
+            if place.kind != "rate" or not any(path in trial for trial in trials):
+                continue
+            own = getattr(optimizer, place.key)
+            values = [float(trial.get(path, own)) for trial in trials]
+            changed = {place.key: np.array(values, np.float32)}
+            opt_state = optimizer.with_hyperparameters(opt_state, **changed)
+        return opt_state
+
+    def with_warmup(self, opt_state: Any, others: Any) -> Any:
+        """The optimizers' states with the warm-up of ``compile``, if there is one."""
+        if (warmup := self.model._run.value.warmup) is None:
+            return opt_state
+        optimizer, numbers = self.holder.optimizer, self.holder.split.numbers
+        warmup = copy.copy(warmup)
+        warmup.set_model(self.model)
+        warmup.set_params({"steps": self.data.known_steps})
+
+        def rate_of(rate: Any, others: Any) -> Any:
+            with holding(numbers, others):
+                steps = jnp.zeros_like(rate["warmup_steps"])
+                return optimizer.rate({"rate": {**rate, "warmup_steps": steps}})
+
+        told = {name: v for name, v in others.items() if is_number(name)}
+        if self._warm is None:
+            self._warm = jax.jit(jax.vmap(rate_of))
+        target = self._warm(opt_state["rate"], told)
+        options = warmup.hyperparameters(np.asarray(target))
+        return optimizer.with_hyperparameters(opt_state, **options)
+
+
+def _with_axes(specs: Any, *sizes: int) -> Any:
+    """Specs with further axes in front."""
+    return jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((*sizes, *v.shape), v.dtype), specs
+    )
+
+
+def _key(path: tuple) -> Any:
+    """The name of a leaf in the dict that holds it."""
+    return getattr(path[-1], "key", None)
+
+
+def make_variants(
+    source: Model,
+    data: FitData,
+    places: Mapping[str, Place],
+    trials: Sequence[Trial],
+    epochs: int,
+    placement: OneDevice | None = None,
+) -> list[Variant]:
+    """The variant of each trial: one for all whose values are arrays of a program.
+
+    Args:
+        source: The model, built, compiled and prepared for the data.
+        data: What is trained on.
+        places: All that is varied, by path.
+        trials: The trials.
+        epochs: Epochs of the whole sweep.
+        placement: Where lanes lie, if several devices divide them.
+    """
+    structural = {path for path, p in places.items() if p.kind in _STRUCTURAL}
+    reasons: dict[str, str] = {}
+    while True:
+        parts: dict[tuple, list[int]] = {}
+        for number, trial in enumerate(trials):
+            key = tuple((p, repr(trial[p])) for p in sorted(structural) if p in trial)
+            parts.setdefault(key, []).append(number)
+        found: list[Any] = [None] * len(trials)
+        for numbers in parts.values():
+            own = [trials[i] for i in numbers]
+            fixed = {p: own[0][p] for p in structural if p in own[0]}
+            options = places, fixed, own, epochs, reasons, placement
+            variant = Variant(source, data, *options)
+            if variant.constant.keys() - structural:
+                structural |= variant.constant.keys()
+                reasons.update(variant.constant)
+                break
+            for i in numbers:
+                found[i] = variant
+        else:
+            return found

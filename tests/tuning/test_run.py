@@ -1,0 +1,95 @@
+"""The loop of a sweep: lanes that end, freeze, and go on closer together."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.tuning.models import X, Y, make_model
+
+from exburn.tuning import Halving, SweepCallback, sweep
+
+FIT = {"batch_size": 8, "validation_split": 0.25, "verbose": 0}
+
+
+class Hooks(SweepCallback):
+    def __init__(self):
+        self.seen = []
+
+    def on_sweep_begin(self):
+        self.seen.append("begin")
+
+    def on_epoch_end(self, epoch):
+        running = [r for r in self.run.records if r.status == "running"]
+        self.seen.append((epoch, len(running), self.run.best().epochs))
+
+    def on_rung_end(self, epochs, stopped):
+        self.seen.append((epochs, len(stopped)))
+
+    def on_sweep_end(self):
+        self.seen.append("end")
+
+
+@pytest.mark.long
+def test_halving_chooses_what_sequential_halving_chooses():
+    rates, hooks = [1.0, 0.1, 0.01, 0.001], Hooks()
+    over, options = {"learning_rate": rates}, {"callbacks": hooks, **FIT}
+    result = sweep(
+        make_model(), X, Y, over=over, epochs=4, halving=Halving(eta=2), **options
+    )
+    scores = {}
+    for rate in rates:  # all of them alone, to the end
+        model = make_model()
+        model.optimizer.learning_rate = rate
+        fit = model.fit(X, Y, epochs=4, **FIT)
+        scores[rate] = fit.history["val_loss"]
+    left = rates
+    for epochs, keep in ((1, 2), (2, 1)):
+        left = sorted(left, key=lambda rate, e=epochs: scores[rate][e - 1])[:keep]
+    finished = [r for r in result.records if r.status == "finished"]
+    assert [r.trial["learning_rate"] for r in finished] == left
+    assert sorted(r.epochs for r in result.records) == [1, 1, 2, 4]
+    wanted = scores[left[0]]
+    np.testing.assert_allclose(finished[0].history["val_loss"], wanted, rtol=1e-5)
+    assert hooks.seen[0] == "begin" and hooks.seen[-1] == "end"
+    assert [seen for seen in hooks.seen if len(seen) == 2] == [(1, 2), (2, 1)]
+
+
+@pytest.mark.long
+def test_a_lane_that_turns_nan_is_frozen_and_leaves_the_others_bits():
+    # The loss of a lane is infinite after a step that is far too long.
+    x, options = X, {"epochs": 3, **FIT}
+    lanes = [0.01, 1e38, 0.002]
+    with_it = sweep(make_plain(), x, Y, over={"learning_rate": lanes}, **options)
+    bad = with_it.records[1]
+    assert bad.status == "nan" and math.isnan(bad.score) and bad.epochs == 1
+    assert [r.status for r in with_it.records] == ["finished", "nan", "finished"]
+    assert all(np.isfinite(w).all() for w in with_it._build(1).get_weights())
+    assert with_it.order()[-1] == 1
+    without = sweep(make_plain(), x, Y, over={"learning_rate": lanes[::2]}, **options)
+    for at, other in ((0, 0), (2, 1)):
+        assert with_it.records[at].history == without.records[other].history
+        pairs = (r._build(i) for r, i in ((with_it, at), (without, other)))
+        for one, two in zip(*(m.get_weights() for m in pairs), strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def make_plain():
+    import exburn
+
+    model = exburn.Sequential([exburn.Input((5,)), exburn.layers.Dense(3)])
+    model.compile("sgd", "cross_entropy", seed=1)
+    return model
+
+
+@pytest.mark.long
+def test_groups_of_lanes_are_as_all_of_them_together():
+    over, options = {"seed": range(5)}, {"epochs": 2, **FIT}
+    together = sweep(make_plain(), X, Y, over=over, **options)
+    for lanes in (1, 2):
+        apart = sweep(make_plain(), X, Y, over=over, lanes=lanes, **options)
+        for one, two in zip(together.records, apart.records, strict=True):
+            for name, values in one.history.items():
+                np.testing.assert_allclose(two.history[name], values, rtol=1e-5)
+    model = apart._build(4)
+    assert model.history.history == apart.records[4].history
+    assert model.history.epoch == [0, 1]

@@ -1,0 +1,74 @@
+"""Which trials share a program, and the states that their lanes begin with."""
+
+import numpy as np
+import pytest
+from tests.tuning.models import make_model, read_data
+
+from exburn.optimizers import SGD
+from exburn.tuning.hyperparameters import find
+from exburn.tuning.variants import make_variants
+
+
+def variants_of(model, trials, epochs=3):
+    data = read_data(model)
+    paths = dict.fromkeys(path for trial in trials for path in trial)
+    return make_variants(
+        model, data, {p: find(model, p) for p in paths}, trials, epochs
+    )
+
+
+def test_numbers_that_a_step_computes_with_are_arrays_of_one_program():
+    trials = [
+        {"learning_rate": 0.1, "drop/rate": 0.1, "norm/momentum": 0.9},
+        {"learning_rate": 0.2, "drop/rate": 0.5},
+    ]
+    one, two = variants_of(make_model(), trials)
+    assert one is two and one.arrays.keys() == {"drop/rate", "norm/momentum"}
+    state = one.initial_state(trials)
+    assert state.opt_state["rate"]["learning_rate"].tolist() == [
+        np.float32(0.1),
+        np.float32(0.2),
+    ]
+    momentum = state.others[one.arrays["norm/momentum"]]
+    assert momentum.tolist() == [np.float32(0.9), np.float32(0.99)]  # its own
+
+
+def test_what_no_array_stands_for_makes_programs_of_their_own():
+    trials = [
+        {"hidden/activation": a, "seed": s} for a in ("relu", "tanh") for s in (1, 2)
+    ]
+    made = variants_of(make_model(), trials)
+    assert made[0] is made[1] and made[2] is made[3] and made[0] is not made[2]
+    assert "hidden/activation" in made[0].constant
+    assert made[2].model.get_layer("hidden").activation.__name__ == "tanh"
+
+
+def test_a_lane_begins_with_the_weights_of_its_seed():
+    trials = [{"seed": 4}, {"seed": 5}]
+    state = variants_of(make_model(seed=9), trials)[0].initial_state(trials)
+    for lane, seed in enumerate((4, 5)):
+        alone = make_model(seed=seed).get_layer("hidden").kernel
+        own = state.params["hidden/kernel"][lane]
+        np.testing.assert_array_equal(own, np.asarray(alone))
+
+
+def test_weights_that_somebody_has_changed_are_those_of_all_lanes():
+    model, trials = make_model(), [{"seed": 4}, {"seed": 5}]
+    kernel = np.ones((5, 6), np.float32)
+    model.get_layer("hidden").kernel.assign(kernel)
+    state = variants_of(model, trials)[0].initial_state(trials)
+    np.testing.assert_array_equal(state.params["hidden/kernel"], [kernel, kernel])
+    assert (state.params["out/kernel"][0] != state.params["out/kernel"][1]).any()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_momentum_that_begins_at_zero_is_varied_all_the_same(trained):
+    model = make_model(optimizer=SGD(0.1))
+    if trained:
+        model.fit(np.ones((8, 5)), np.zeros(8, int), verbose=0)
+    trials = [{"momentum": 0.0}, {"momentum": 0.9}]
+    variant = variants_of(model, trials)[0]
+    assert variant.arrays.keys() == {"momentum"}
+    velocity = [v for v in np.asarray(variant.initial_state(trials).step)]
+    assert velocity == [int(trained)] * 2
+    assert model.optimizer.momentum == 0.0
