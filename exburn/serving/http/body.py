@@ -61,7 +61,8 @@ async def read_body(
     encoding = headers.get(b"content-encoding")
     if encoding is None or encoding == b"identity":
         return body
-    plain = _decompress(body, encoding.decode("latin-1").strip().lower(), most)
+    name = encoding.decode("latin-1").strip().lower()
+    plain = await asyncio.to_thread(_decompress, body, name, most)
     reservation.grow(len(plain))
     return plain
 

@@ -78,13 +78,12 @@ class Metrics:
             series = self._series[key] = (
                 self._requests.labels(*model, key[2], str(key[3])),
                 self._seconds.labels(*model) if key[2] == "infer" else None,
-                self._rows.labels(*model),
+                self._rows.labels(*model) if key[2] == "infer" else None,
             )
         requests, seconds, rows = series
         requests.inc()
         if seconds is not None:
             seconds.observe(exchange.seconds)
-        if exchange.rows:
             rows.inc(exchange.rows)
         self._received.inc(exchange.received)
         self._sent.inc(exchange.sent)

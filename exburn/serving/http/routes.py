@@ -18,6 +18,7 @@ from exburn.serving.http.health import Health
 from exburn.serving.http.inference import Inference
 from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
 from exburn.serving.http.openapi import describe_api
+from exburn.serving.http.page import read_page
 from exburn.serving.http.registry import Entry, Registry
 from exburn.serving.http.streaming import (
     Generation,
@@ -52,7 +53,7 @@ class Routes:
         version: str,
     ):
         self._registry, self._inference = registry, inference
-        self._generation = generation
+        self._generation, self._page = generation, read_page()
         self._health, self._metrics, self._version = health, metrics, version
 
     def all(self) -> list[Route]:
@@ -69,6 +70,7 @@ class Routes:
             Route(model, self.describe_model),
             Route(version, self.describe_model),
             Route("/metrics", self.write_metrics),
+            Route("/", self.show_page),
             Route("/openapi.json", self.describe_api),
         ]
 
@@ -161,6 +163,12 @@ class Routes:
         """The OpenAPI description of what is served now."""
         _exchange(request, "openapi")
         return _json(describe_api(self._registry, self._version))
+
+    async def show_page(self, request: Request) -> Response:
+        """The page on which a model is tried by hand."""
+        _exchange(request, "page")
+        page, headers = self._page
+        return Response(page, headers=headers)
 
     async def write_metrics(self, request: Request) -> Response:
         """The metrics, for Prometheus."""

@@ -8,6 +8,7 @@ import inspect
 import socket
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import uvicorn
@@ -63,6 +64,7 @@ class Server:
         max_memory: Host memory for requests under way: others get 503. By default half
             of what is free now.
         batch_size, batch_timeout: As of ``Serving``. A lone request does not wait.
+        ssl_certfile, ssl_keyfile: Files of a certificate and its key, for HTTPS.
         log_level: Of ``run``: ``"INFO"`` writes a line for each request.
         **serving: Further options of each ``Serving``.
 
@@ -102,6 +104,8 @@ class Server:
         max_memory: Any = None,
         batch_size: int = 32,
         batch_timeout: Any = 0,
+        ssl_certfile: str | Path | None = None,
+        ssl_keyfile: str | Path | None = None,
         log_level: str = "INFO",
         **serving: Any,
     ):
@@ -122,7 +126,7 @@ class Server:
                 raise unknown_name("option", name, {*known, *own} - {"serving"}, op=_OP)
         self.host, self._port = host, port
         self._drain = seconds(_OP, "drain", drain)
-        self._log_level = log_level
+        self._log_level, self._ssl = log_level, (ssl_certfile, ssl_keyfile)
         if max_memory is None:
             memory = free_host_bytes() // 2
         else:
@@ -312,6 +316,8 @@ class Server:
             access_log=False,
             log_config=None,
             server_header=False,
+            ssl_certfile=self._ssl[0],
+            ssl_keyfile=self._ssl[1],
             # A request that came just now is read and answered within these.
             timeout_graceful_shutdown=int(self._timeout + self._read_timeout) + 1,
         )
@@ -338,7 +344,8 @@ class Server:
     def url(self) -> str:
         """Where it listens: ``"http://127.0.0.1:8000"``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        scheme = "http" if self._ssl[0] is None else "https"
+        return f"{scheme}://{host}:{self.port}"
 
     def __enter__(self) -> Self:
         return self.start()

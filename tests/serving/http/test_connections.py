@@ -2,10 +2,12 @@ import json
 import socket
 import time
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from tests.serving.http.conftest import tensor
 
-from exburn.serving import Server
+from exburn.serving import Endpoint, Server
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,27 @@ def test_slow_ones_are_answered_if_they_are_not_too_slow(server, rows):
     parts = [head[:20], head[20:], body[:20], body[20:]]
     answer, _ = read(server, *parts, pause=0.03)
     assert b" 200 " in answer
+
+
+@pytest.mark.long
+def test_answers_that_nobody_reads_are_given_up():
+    wide = Endpoint(lambda x: x + jnp.zeros(1 << 16), images=False)
+    example = {"example": np.zeros((1, 1), np.float32), "batch_size": 64}
+    options = {"read_timeout": "200 ms", "port": 0, "padding": [64], "burst": 1}
+    body = json.dumps({"inputs": [tensor("x", np.zeros((64, 1)))]}).encode()
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % len(body)
+    with Server({"m": wide}, **example, **options) as server:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(head + body)  # for 17 MB, of which nothing is read
+            connections = server._engine.server_state.connections
+            time.sleep(0.1)
+            assert len(connections) == 1
+            until = time.monotonic() + 5
+            while connections and time.monotonic() < until:
+                time.sleep(0.01)
+            assert not connections
 
 
 def test_what_is_no_http_is_refused(server):

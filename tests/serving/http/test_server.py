@@ -1,4 +1,7 @@
 import asyncio
+import shutil
+import ssl
+import subprocess
 import threading
 
 import httpx
@@ -34,6 +37,21 @@ def test_it_answers_over_a_network(model, mlp, rows):
     assert repr(server) == "<Server of m, not running>"
     with pytest.raises(ArgumentError, match="was closed"):
         server.start()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_it_speaks_https(mlp, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = "openssl req -x509 -nodes -newkey rsa:2048 -subj /CN=localhost -days 1"
+    command = [*command.split(), "-keyout", key, "-out", certificate]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True)
+    files = {"ssl_certfile": certificate, "ssl_keyfile": key}
+    with Server({"m": mlp}, port=0, **files) as server:
+        context = ssl.create_default_context(cafile=certificate)
+        assert server.url.startswith("https://")
+        answer = httpx.get(f"{server.url}/v2/models/m/ready", verify=context)
+        assert answer.json()["ready"]
 
 
 def test_models_come_from_files_and_in_versions(model, tmp_path, rows):
@@ -99,6 +117,7 @@ def constant(value):
     return exburn.Model(x, dense(x))
 
 
+@pytest.mark.long
 def test_models_are_replaced_under_load_without_a_lost_request(rows):
     values = [float(i) for i in range(4)]
     initializers = [exburn.initializers.Constant(v) for v in values]
