@@ -55,6 +55,7 @@ CASES = (
     Case("quantization", 100, ("--size", "large", "--kernels")),
     Case("serving", 60, ("--rounds", "5")),
     Case("reference", 90),
+    Case("sweep", 900, ("--bytes", "--halving")),
 )
 
 

@@ -22,6 +22,7 @@ from exburn.tuning.callbacks import SweepCallback, best_of
 from exburn.tuning.groups import Group, Rows, cut, join_states, read_lanes
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.variants import Variant
+from exburn.tuning.width_choice import WidthChoice
 
 
 @dataclasses.dataclass
@@ -34,7 +35,8 @@ class Lane:
         rows: The rows that it is trained and validated on, if not all.
         weights: Its weights where it ended, on the host: parameters, frozen ones and
             others, by name.
-        opt_state: Its optimizer's state there; ``None`` where the lane was stopped.
+        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
+            or turned NaN.
         step: Batches that it has seen.
     """
 
@@ -54,7 +56,7 @@ class SweepRun:
         epochs: How long the longest of them train.
         monitor, mode: What is compared, and which way it is better.
         validates: Whether an epoch is followed by a validation.
-        width: Says of a variant, and a number of lanes, how many run at once.
+        width: Says how many lanes run at once: see ``WidthChoice``.
         own_order: Whether each lane has the order of its own seed.
         scheduler: What decides at each rung which lanes go on; ``None`` for nothing.
         callbacks: What is told of it.
@@ -70,7 +72,7 @@ class SweepRun:
         monitor: str,
         mode: str,
         validates: Callable[[int], bool],
-        width: Callable[[Variant, int], int],
+        width: WidthChoice,
         own_order: bool,
         scheduler: Any,
         callbacks: Sequence[SweepCallback],
@@ -96,6 +98,16 @@ class SweepRun:
         """The lane of the best score so far."""
         return best_of(self.records, self.mode)
 
+    @property
+    def notes(self) -> list[str]:
+        """What runs in turn, and why; how many lanes run at once."""
+        widths = [group.width for group in self._groups]
+        found = [*self._notes, *self._width.notes]
+        if len(widths) > 1:
+            text = f"{len(widths)} groups of at most {max(widths)} lanes"
+            found.append(f"{text} run one after the other")
+        return found
+
     def stop(self) -> None:
         """Ends the sweep after this epoch."""
         self._stops = True
@@ -112,16 +124,15 @@ class SweepRun:
         if len(self.rungs) > 1:
             steps = " → ".join(f"{r.lanes} to {r.epochs}" for r in self.rungs)
             line += f"; lanes to epoch: {steps}"
-        return [line, *self._notes]
+        return [line, *self.notes]
 
     # ------------------------------------------------------------------ the loop
     def run(self) -> None:
         """Trains all lanes to their ends."""
         for callback in self._callbacks:
             callback.run = self
+        self._regroup(self._running())
         self._tell("on_sweep_begin")
-        running = [i for i, r in enumerate(self.records) if r.status == "running"]
-        self._regroup(running)
         done = 0
         try:
             for rung in self.rungs:
@@ -209,14 +220,16 @@ class SweepRun:
             own = [i for i in numbers if self.lanes[i].variant is variant]
             for part in self._parts(variant, own):
                 made.append(self._group(variant, part, old))
-        for group in old:
-            group.close()
         self._groups = made
 
     def _parts(self, variant: Variant, numbers: list[int]) -> list[list[int]]:
         """The lanes of each group, some of which may come several times."""
-        width = self._width(variant, len(numbers))
-        parts = cut(len(numbers), max(1, min(width, len(numbers))))
+        own = [self.lanes[i] for i in numbers]
+        rows = [lane.rows for lane in own if lane.rows is not None]
+        trials = [lane.record.trial for lane in own]
+        left = self.epochs - max(lane.record.epochs for lane in own)
+        width = self._width(variant, trials, rows or None, left)
+        parts = cut(len(numbers), width, variant.placement.devices)
         return [[numbers[at] for at in part] for part in parts]
 
     def _group(self, variant: Variant, members: list[int], old: list[Group]) -> Group:
@@ -235,8 +248,8 @@ class SweepRun:
         )
 
     def _close(self) -> None:
-        for group in self._groups:
-            group.close()
+        for variant in {lane.variant for lane in self.lanes}:
+            variant.close()
         self._groups = []
 
     def _keep(self, numbers: Any, whole: bool) -> None:
@@ -261,6 +274,8 @@ class SweepRun:
                 lane = self.lanes[number]
                 lane.weights = one.params, one.frozen, one.others
                 lane.opt_state, lane.step = one.opt_state, int(one.step)
+                if lane.record.status == "nan":
+                    lane.opt_state = None
 
     # ------------------------------------------------------------------ models
     def build(self, number: int) -> Model:

@@ -10,7 +10,7 @@ import numpy as np
 from exburn.callbacks.monitor import MonitorCallback
 from exburn.core.checks import check_choice, check_count
 from exburn.data import ArrayDataset
-from exburn.errors import ArgumentError, CallbackError, unknown_name
+from exburn.errors import ArgumentError, CallbackError, LayoutError, unknown_name
 from exburn.models import Model
 from exburn.models.arguments import validation_epochs
 from exburn.models.fit_data import (
@@ -25,10 +25,12 @@ from exburn.tuning.callbacks import make_callbacks
 from exburn.tuning.folds import fold_masks
 from exburn.tuning.groups import Rows
 from exburn.tuning.hyperparameters import Place, find
+from exburn.tuning.placement import LanesOnDevices, placement_of
 from exburn.tuning.records import LaneRecord, Trial
 from exburn.tuning.run import Lane, SweepRun
 from exburn.tuning.space import Space
 from exburn.tuning.variants import Variant, make_variants
+from exburn.tuning.width_choice import WidthChoice
 
 if TYPE_CHECKING:
     from exburn.tuning.result import SweepResult
@@ -54,6 +56,7 @@ def sweep(
     folds: Any = None,
     order: str = "own",
     lanes: int | None = None,
+    mesh: Any = None,
     seed: int = 0,
     callbacks: Any = None,
     verbose: int | str = "auto",
@@ -93,7 +96,9 @@ def sweep(
             trial is a lane in each of them, which is trained on the fold's rows alone.
         order: ``"own"``: a lane sees the rows in the order of its seed, as in ``fit``;
             ``"shared"``: all in that of the model's seed, which moves fewer bytes.
-        lanes: The most lanes that run at once.
+        lanes: How many lanes run at once: by default all that fit into memory, and on a
+            CPU as many as are measured to be quickest. Others wait for their turn.
+        mesh: Devices that divide the lanes: a number, a list, or ``"all"``.
         seed: Of what the sweep itself draws.
         callbacks: ``tuning.SweepCallback`` objects, or functions of the epoch's number
             and the records.
@@ -107,6 +112,8 @@ def sweep(
         UnknownNameError: A path, or the monitor, is unknown.
         ArgumentError: A value can never work, or there is nothing to try.
         DataError: The data do not fit the model.
+        LayoutError: There are no such devices, or they divide the model already.
+        OutOfMemoryError: ``lanes`` at once need more memory than there is.
 
     Example:
         >>> import exburn
@@ -129,6 +136,7 @@ def sweep(
     counts = check_step_counts("sweep", *counts)
     validates = validation_epochs(validation_freq)
     told = make_callbacks(callbacks, verbose)
+    placement = _placement(model, mesh)
     if folds is not None and (validation_data is not None or validation_split):
         raise ArgumentError(
             "sweep",
@@ -155,18 +163,19 @@ def sweep(
     monitor, mode = _monitor(model, data, monitor, mode, rows is not None)
     space = Space.of(over, sampler, seed, mode)
     places = {path: find(model, path) for path in space.domains}
+    width = WidthChoice(lanes, order == "own")
     all_lanes: list[Lane] = []
     with guard_run(model, "sweep", data.dataset, data.batch_size, data.validation):
         for trials in _rounds(space, lanes):
             _check_values(model, places, trials)
-            variants = make_variants(model, data, places, trials, epochs)
+            variants = make_variants(model, data, places, trials, epochs, placement)
             run = SweepRun(
                 _make_lanes(trials, variants, rows),
                 epochs=epochs,
                 monitor=monitor,
                 mode=mode,
                 validates=validates,
-                width=lambda variant, count: lanes or count,
+                width=width,
                 own_order=order == "own",
                 scheduler=halving or scheduler,
                 callbacks=told,
@@ -177,6 +186,18 @@ def sweep(
             all_lanes += run.lanes
             space.tell(run.records)
     return _result(all_lanes, monitor, mode)
+
+
+def _placement(model: Model, mesh: Any) -> LanesOnDevices | None:
+    """Where lanes lie, if several devices divide them."""
+    if (own := model._run.value.distribution_in_force) is not None:
+        raise LayoutError(
+            "sweep",
+            "the model is compiled for a mesh, which divides each batch",
+            {"distribution": own},
+            hint="Compile it without mesh=, and pass sweep(mesh=…): lanes are divided.",
+        )
+    return placement_of(mesh)
 
 
 def _rounds(space: Space, lanes: int | None) -> Any:

@@ -39,6 +39,7 @@ def test_every_kind_of_table(script, tmp_path):
     wide = point | {"width": 8, "name": "q", "warm": [1.0]}
     run = {"seconds": 2.0, "parameters": 1000}
     shared = {"batch": 64, "samples_per_s": 3.0, "step_ms": 2.0, "peak": 2**30}
+    lanes = {"epoch_s": 0.75, "models_per_s": 8.0, "models_per_s_with_start": 4.0}
     results = {
         "cold_start": {
             "mlp": {"exburn": [run], "exburn-second": [run], "keras": [run]}
@@ -50,6 +51,14 @@ def test_every_kind_of_table(script, tmp_path):
                 "exburn-data@2": shared | {"samples_per_s": 6.0},
                 "torch-ddp@2": shared,
                 "exburn@1": shared | {"devices": 1},
+            }
+        },
+        "sweep": {
+            "mlp": {
+                "exburn@256": lanes,
+                "alone@1": lanes | {"models_per_s": 2.0},
+                "optuna@8": {"models_per_s_with_start": 0.5},
+                "bytes": {"bytes": 2e12, "bytes_per_s": 4e12, "seconds": 0.5},
             }
         },
     }
@@ -74,6 +83,9 @@ def test_every_kind_of_table(script, tmp_path):
         '| mlp | 2 | 64 | ExBurn, `mesh="data"` | 6 | 2.00 | – | 1.00 GiB | – |'
     )
     assert ddp.endswith("| PyTorch, DDP | 3 | 2.00 | – | 1.00 GiB | 2.00 × |")
+    assert "| mlp | 256 | `sweep` | 0.75 | 8 | 4.00 × | 4 |" in made["sweep-h200"]
+    assert "| mlp | 8 | Optuna around `fit` | – | – | – | 0.5 |" in made["sweep-h200"]
+    assert "4.00 TB/s take 0.50 s: 1.50 ×." in made["sweep-h200"]
     ours, theirs, _, spent, *_ = made["http_server-h200"].splitlines()[2:]
     assert ours.endswith("| 32 | ExBurn | 2,000 | 1.0 | 4.0 | 9.0 | 300 | – | – | – |")
     assert theirs.endswith("| 300 | 2.00 × | 0.50 × | 0.25 × |")

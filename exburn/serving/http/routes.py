@@ -149,6 +149,7 @@ class Routes:
     async def describe_model(self, request: Request) -> Response:
         """Inputs, outputs and versions of a model."""
         entry = self._entry(request, "model")
+        generates = {} if entry.stream is None else {"generates": True}
         return _json(
             {
                 "name": entry.name,
@@ -156,6 +157,7 @@ class Routes:
                 "platform": "exburn_jax",
                 "inputs": entry.signature.describe_inputs(),
                 "outputs": [t.describe() for t in entry.signature.outputs.values()],
+                **generates,
             }
         )
 

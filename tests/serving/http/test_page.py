@@ -1,3 +1,4 @@
+import asyncio
 import base64
 import re
 
@@ -8,7 +9,7 @@ from tests.serving.http.browser import Browser, find_browser
 
 import exburn
 from exburn import layers
-from exburn.serving import Server
+from exburn.serving import Endpoint, Server
 from exburn.serving.http.page import read_page
 
 
@@ -56,7 +57,16 @@ def models():
             [exburn.Input((1,), dtype="string", name="text"), text, layers.Dense(1)]
         ),
         "many": exburn.Model([ids, flags], outputs),
+        "counts": Endpoint(stream=count),
     }
+
+
+async def count(request):
+    for i in range(request.get("up_to", 10_000)):
+        yield f"<i>{i}</i> "
+        if request.get("fail"):
+            raise ZeroDivisionError
+        await asyncio.sleep(0.002)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +127,23 @@ def test_images_are_chosen(page, models, tmp_path):
     expected = models["digits"].predict(pixels[..., None], verbose=0)
     np.testing.assert_allclose(run(page), expected.ravel(), rtol=1e-3)
     assert len(base64.b64decode(page.picture())) > 5000
+
+
+@pytest.mark.slow
+def test_what_generates_is_seen_as_it_comes(page):
+    page.run("$('model').value = 'counts'; $('model').onchange()")
+    page.wait("!$('generation').hidden && $('inference').hidden")
+    page.run("$('asked').value = '{\"up_to\": 3}'; $('generate').click()")
+    page.wait("$('progress').innerText.startsWith('3 parts')")
+    assert page.run("$('parts').innerText") == "<i>0</i> <i>1</i> <i>2</i> "
+    page.run("$('asked').value = '{\"fail\": true}'; $('generate').click()")
+    page.wait("$('progress').className == 'bad'")
+    page.run("$('asked').value = '{}'; $('generate').click()")
+    page.wait("$('progress').innerText.includes('20 parts')")
+    page.run("$('stop').click()")
+    page.wait("$('progress').innerText == 'stopped' && !$('generate').disabled")
+    page.run("$('model').value = 'iris'; $('model').onchange()")
+    page.wait("$('generation').hidden && !$('inference').hidden")
 
 
 @pytest.mark.slow
