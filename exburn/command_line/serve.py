@@ -10,9 +10,13 @@ SIGTERM ends it when all that was asked is answered. docs/server.md tells the re
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,7 @@ _OPTIONS: dict[str, tuple[str, Any, str]] = {
     "max_rows": ("N", int, "most rows of a request (any)"),
     "rate": ("N", float, "requests per second of each key or address (any)"),
     "max_queue": ("N", int, "requests to a model that may wait (1024)"),
+    "max_streams": ("N", int, "answers in parts at once (16)"),
     "max_memory": ("SIZE", _value, "host memory for requests (half of what is free)"),
     "timeout": ("TIME", _value, 'longest time for an answer ("2 s")'),
     "read_timeout": ("TIME", _value, 'longest time for a request to arrive ("10 s")'),
@@ -48,6 +53,8 @@ _OPTIONS: dict[str, tuple[str, Any, str]] = {
     "canary": ("TIME", _value, 'time within which a test batch must come back ("5 s")'),
     "batch_size": ("N", int, "most rows of a batch (32)"),
     "batch_timeout": ("TIME", _value, 'how long a row waits for others ("0 s")'),
+    "ssl_certfile": ("FILE", str, "certificate for TLS, in PEM (none: no TLS)"),
+    "ssl_keyfile": ("FILE", str, "its private key (in the certificate's file)"),
     "partitions": ("N", int, "devices, with a copy of the weights each (all)"),
     "mesh": ("NAME", str, 'divides one copy over all devices: "fsdp"'),
 }
@@ -119,8 +126,26 @@ def run(options: argparse.Namespace) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise ArgumentError(_OP, f"--import {module}: {error}") from error
-    server = importlib.import_module("exburn.serving").Server(models, **wanted)
+    with _ends_at_sigterm():
+        server = importlib.import_module("exburn.serving").Server(models, **wanted)
     server.run()
+
+
+@contextlib.contextmanager
+def _ends_at_sigterm() -> Iterator[None]:
+    """In the block, too, SIGTERM ends the process.
+
+    In a container it is the first process, for which Linux ignores signals that nothing
+    handles: models that are being compiled would go on until they are killed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _models(files: list[Path], names: list[str] | None) -> dict[str, dict[str, Path]]:

@@ -102,6 +102,17 @@ def test_what_cannot_be_served_is_said(words, said, served, tmp_path, capsys):
     assert said in capsys.readouterr().err and not served
 
 
+def test_sigterm_ends_it_while_it_loads(monkeypatch):
+    def load(models, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(exburn.serving, "Server", load, raising=False)
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "m.exburn"])
+    assert end.value.code == 143 and signal.getsignal(signal.SIGTERM) is before
+
+
 @needs_server
 def test_the_help_tells_the_server_s_own_defaults(capsys):
     with pytest.raises(SystemExit):
