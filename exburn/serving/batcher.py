@@ -176,6 +176,24 @@ class Batcher:
             if self._idle and (first or before < self.batch_size <= stack.rows):
                 self._changed.notify()
 
+    def begin_alone(self, request: Request) -> bool:
+        """Starts a request whose rows nobody else would share a batch with.
+
+        Returns:
+            Whether it was started, and is the caller's to run: nothing waits or runs.
+        """
+        request.answer.queued(self, request)
+        with self._lock:
+            if self.closing or self._idle < self.partitions:
+                return False
+            if any(stack.requests for stack in self._stacks.values()):
+                return False
+            request.arrived = time.monotonic()
+            request.answer.set_running_or_notify_cancel()
+            request.state, request.taken = _RUNNING, request.rows
+            self.recorder.count("accepted")
+            return True
+
     def expire(self, request: Request) -> None:
         """Fails a request whose deadline has passed."""
         self._withdraw(request, _late(), "expired")

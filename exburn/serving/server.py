@@ -163,6 +163,9 @@ class Serving(Streams, Lifecycle):
             self._batcher.bursts = compile_bursts(
                 self._computation, self._partitions, burst
             )
+        self._quick = set()
+        if not self._hooks and not timeout:
+            self._quick = {k for k in examples if self._partitions[0].is_quick(k)}
         self._hooks.check()
         self._recorder.reset()
         self._start()
@@ -201,6 +204,7 @@ class Serving(Streams, Lifecycle):
         key: Hashable | None = None,
         timeout: Any = None,
         copy: bool = True,
+        inline: bool = False,
     ) -> Answer:
         """Queues a request, and returns its future at once.
 
@@ -210,11 +214,14 @@ class Serving(Streams, Lifecycle):
             timeout: As for ``run``.
             copy: Whether the arrays are copied, so that they may be changed before the
                 answer is there.
+            inline: Whether this thread may run the request, on a CPU, if nothing else
+                waits or runs, ``batch_timeout`` is 0, and batches take less than
+                0.2 ms: to wake a thread for it would take as long.
 
         Raises:
             As ``run``; what happens after the request is queued, ``result`` raises.
         """
-        return self._request(x, key, timeout, copy=copy)
+        return self._request(x, key, timeout, copy=copy, inline=inline)
 
     async def arun(
         self,
@@ -236,6 +243,8 @@ class Serving(Streams, Lifecycle):
 
         Cancelling the task drops the request, if none of it is in a batch yet.
         """
+        if answer.done():
+            return answer.result()
         alarm = None
         if answer.deadline is not None:
             left = answer.deadline - time.monotonic()
@@ -254,10 +263,12 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool,
         listener: Callable[[str, Any], None] | None = None,
+        inline: bool = False,
     ) -> Answer:
         asked = time.monotonic()
         x, info = self._prepare(x)
-        return self._queue(x, info, key, timeout, asked, copy=copy, listener=listener)
+        options: Any = {"copy": copy, "listener": listener, "inline": inline}
+        return self._queue(x, info, key, timeout, asked, **options)
 
     def _prepare(self, x: Any) -> tuple[Any, Any]:
         """What the program takes, and what postprocessing is told."""
@@ -284,6 +295,7 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool = True,
         listener: Callable[[str, Any], None] | None = None,
+        inline: bool = False,
     ) -> Answer:
         deadline = None
         if timeout is not None:
@@ -305,7 +317,12 @@ class Serving(Streams, Lifecycle):
         if self._postprocessing is not None:
             finish = functools.partial(_finish, self._postprocessing, info)
         answer = Answer(deadline, finish)
-        self._batcher.put(Request(key, values, answer, listener))
+        request = Request(key, values, answer, listener)
+        inline = inline and key in self._quick and request.rows <= self.batch_size
+        if inline and self._batcher.begin_alone(request):
+            self._partitions[0].run_alone(request)
+        else:
+            self._batcher.put(request)
         return answer
 
     def _match(

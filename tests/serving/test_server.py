@@ -10,6 +10,8 @@ import exburn
 from exburn import Serving, layers
 from exburn.errors import (
     ArgumentError,
+    BatchFailedError,
+    ServingClosedError,
     ShapeError,
     UnknownNameError,
 )
@@ -87,3 +89,41 @@ def test_batch_keys_have_programs_of_their_own():
         with pytest.raises(ShapeError, match="none of the batch keys"):
             serving(np.zeros((1, 7, 2)))
         assert set(serving.trace_counts) == {(5, 1), (5, 2), ("long", 1), ("long", 2)}
+
+
+def test_a_lone_request_may_run_in_the_thread_that_asks(gate):
+    example = gate.row(0.0)
+    with Serving(gate, batch_size=4, batch_timeout=0, example=example) as serving:
+        serving._quick = {"default"}  # a callback is not quick
+        while not serving._batcher._idle:
+            time.sleep(0.001)
+        answer = serving.submit(gate.row(3.0), inline=True)
+        assert answer.done() and answer.result().tolist() == [[6.0]]
+        with pytest.raises(BatchFailedError, match="poison"):
+            serving.submit(gate.row(-1.0), inline=True).result()
+        assert serving.submit(gate.row(*range(9)), inline=True).result(10).size == 9
+        while gate.entered.acquire(blocking=False):
+            pass
+        gate.block(serving)
+        waiting = serving.submit(gate.row(4.0), inline=True)
+        assert not waiting.done()  # another one runs
+        gate.open.set()
+        assert waiting.result(10).tolist() == [[8.0]]
+        gate.held.result(10)
+        requests = serving.statistics().requests
+        assert (requests["accepted"], requests["answered"]) == (5, 4)
+        serving.close()
+        with pytest.raises(ServingClosedError):
+            serving.submit(gate.row(3.0), inline=True)
+
+
+def test_only_quick_programs_that_wait_for_nobody_run_there(mlp, rows):
+    with Serving(mlp, batch_size=4, batch_timeout=0) as serving:
+        (partition,) = serving._partitions
+        partition.time = lambda key, size, calls=3: 1e-4
+        assert partition.is_quick("default")
+        partition.time = lambda key, size, calls=3: 1e-2 if calls == 1 else 1e-4
+        assert not partition.is_quick("default")
+    with Serving(mlp, batch_size=4, batch_timeout="1 ms") as serving:
+        assert serving._quick == set()
+        assert not serving.submit(rows(1), inline=True).done()
