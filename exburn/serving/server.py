@@ -240,7 +240,7 @@ class Serving(Streams, Lifecycle):
         timeout: Any = None,
         copy: bool = True,
     ) -> Answer:
-        """As ``submit``, in a coroutine: what one turn of its loop asks begins together.
+        """As ``submit``, in a coroutine: what a turn of its loop asks begins together.
 
         Otherwise the first of many requests would begin a batch alone, and the thread
         that runs it would take turns with the one that reads the others.
