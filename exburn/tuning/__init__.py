@@ -6,6 +6,7 @@ from exburn.tuning.callbacks import Progress, SweepCallback
 from exburn.tuning.ensemble import Ensemble, Uncertainty
 from exburn.tuning.folds import ConfidenceInterval, Folds, confidence_interval
 from exburn.tuning.optuna import StudySampler
+from exburn.tuning.plan import SweepPlan, plan
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.result import SweepResult
 from exburn.tuning.schedulers import PBT, Halving, Hyperband
@@ -32,6 +33,7 @@ __all__ = [
     "Progress",
     "StudySampler",
     "SweepCallback",
+    "SweepPlan",
     "SweepResult",
     "Uncertainty",
     "calibration",
@@ -40,9 +42,12 @@ __all__ = [
     "grid",
     "integers",
     "log_uniform",
+    "plan",
     "random",
     "ray",
     "sweep",
     "uniform",
     "when",
 ]
+
+vars(sweep)["plan"] = plan  # as ``exburn.sweep.plan``

@@ -95,6 +95,10 @@ class Group:
                 jax.block_until_ready(running.popleft())
         return readings
 
+    def set_values(self) -> None:
+        """Gives the states the numbers and seeds of the trials."""
+        self.state = self.variant.with_values(self.state, self.trials)
+
     def try_chunk(self) -> int:
         """Trains on the first chunk of an epoch, for its time; returns its steps."""
         programs = self.variant.programs(self._lanes(self.feed))

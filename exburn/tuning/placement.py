@@ -103,11 +103,12 @@ def placement_of(mesh: Any) -> LanesOnDevices | None:
                 f"mesh={mesh} asks for {mesh} devices, there are {len(here)}",
             )
         mesh = here[:mesh]
-    known = isinstance(mesh, list | tuple) and all(d in here for d in mesh)
-    if not known or not mesh or len(set(mesh)) < len(mesh):
+    given = list(mesh) if isinstance(mesh, list | tuple) else []
+    known = all(device in here for device in given)
+    if not given or not known or len(set(given)) < len(given):
         raise LayoutError(
             "sweep",
             f"mesh must be a number of devices, a list of them or 'all', received "
             f"{mesh!r}",
         )
-    return LanesOnDevices(mesh) if len(mesh) > 1 else None
+    return LanesOnDevices(given) if len(given) > 1 else None

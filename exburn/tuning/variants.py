@@ -274,7 +274,7 @@ class Variant:
     def initial_state(self, trials: Sequence[Trial]) -> TrainState:
         """The state that the lanes of some trials begin with."""
         count, seeds = len(trials), [self.seed(trial) for trial in trials]
-        groups = [dict(group) for group in self._begin()]
+        groups = [dict(group) for group in self.holder.split.read()]
         drawn = {seed: self._draw(seed) for seed in set(seeds) if self._redraws(trials)}
         for group in groups:
             for name, value in group.items():
@@ -300,8 +300,19 @@ class Variant:
             jax.device_put(lanes.seeds_data(seeds)),
         )
 
-    def _begin(self) -> tuple:
-        return self.holder.split.read()
+    def with_values(self, state: TrainState, trials: Sequence[Trial]) -> TrainState:
+        """States of lanes with the numbers and seeds of other trials."""
+        others = dict(state.others)
+        for name in others:
+            if is_number(name):
+                others[name] = lanes.numbers_array(self._values(name, trials))
+        seeds = [self.seed(trial) for trial in trials]
+        new = state.replace(
+            others=others,
+            opt_state=self.with_rates(state.opt_state, trials),
+            seed=jax.device_put(lanes.seeds_data(seeds)),
+        )
+        return self.placement.state(new)
 
     def _redraws(self, trials: Sequence[Trial]) -> bool:
         """Whether weights are drawn anew, as by ``compile(seed=…)``."""
