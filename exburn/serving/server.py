@@ -163,7 +163,7 @@ class Serving(Streams, Lifecycle):
             self._batcher.bursts = compile_bursts(
                 self._computation, self._partitions, burst
             )
-        self._quick = set()
+        self._quick: set[Hashable] = set()
         if not self._hooks and not timeout:
             self._quick = {k for k in examples if self._partitions[0].is_quick(k)}
         self._hooks.check()
@@ -204,7 +204,6 @@ class Serving(Streams, Lifecycle):
         key: Hashable | None = None,
         timeout: Any = None,
         copy: bool = True,
-        inline: bool = False,
     ) -> Answer:
         """Queues a request, and returns its future at once.
 
@@ -214,14 +213,11 @@ class Serving(Streams, Lifecycle):
             timeout: As for ``run``.
             copy: Whether the arrays are copied, so that they may be changed before the
                 answer is there.
-            inline: Whether this thread may run the request, on a CPU, if nothing else
-                waits or runs, ``batch_timeout`` is 0, and batches take less than
-                0.2 ms: to wake a thread for it would take as long.
 
         Raises:
             As ``run``; what happens after the request is queued, ``result`` raises.
         """
-        return self._request(x, key, timeout, copy=copy, inline=inline)
+        return self._request(x, key, timeout, copy=copy)
 
     async def arun(
         self,
@@ -236,15 +232,41 @@ class Serving(Streams, Lifecycle):
         Cancelling the task drops the request, if none of it is in a batch yet. With
         ``copy=False`` the arrays must not change before the answer is there.
         """
-        return await self.wait_for(self._request(x, key, timeout, copy=copy))
+        answer = self.submit_together(x, key=key, timeout=timeout, copy=copy)
+        return await self.wait_for(answer)
+
+    def submit_together(
+        self,
+        x: Any,
+        *,
+        key: Hashable | None = None,
+        timeout: Any = None,
+        copy: bool = True,
+    ) -> Answer:
+        """As ``submit``, in a coroutine: what a turn of its loop asks begins together.
+
+        Otherwise the first of many requests would begin a batch alone, and the thread
+        that runs it would take turns with the one that reads the others.
+
+        Raises:
+            As ``submit``; RuntimeError: No event loop runs in this thread.
+        """
+        loop = asyncio.get_running_loop()
+        answer = self._request(x, key, timeout, copy=copy, hold=True)
+        loop.call_soon(self._release)
+        return answer
+
+    def _release(self) -> None:
+        """Begins what was held; a lone quick request here, where no thread is woken."""
+        request = self._batcher.release(self._quick)
+        if request is not None:
+            self._partitions[0].run_alone(request)
 
     async def wait_for(self, answer: Answer) -> Any:
         """The result of what ``submit`` returned, for coroutines.
 
         Cancelling the task drops the request, if none of it is in a batch yet.
         """
-        if answer.done():
-            return answer.result()
         alarm = None
         if answer.deadline is not None:
             left = answer.deadline - time.monotonic()
@@ -263,12 +285,12 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool,
         listener: Callable[[str, Any], None] | None = None,
-        inline: bool = False,
+        hold: bool = False,
     ) -> Answer:
         asked = time.monotonic()
         x, info = self._prepare(x)
-        options: Any = {"copy": copy, "listener": listener, "inline": inline}
-        return self._queue(x, info, key, timeout, asked, **options)
+        how = {"copy": copy, "listener": listener, "hold": hold}
+        return self._queue(x, info, key, timeout, asked, **how)
 
     def _prepare(self, x: Any) -> tuple[Any, Any]:
         """What the program takes, and what postprocessing is told."""
@@ -295,7 +317,7 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool = True,
         listener: Callable[[str, Any], None] | None = None,
-        inline: bool = False,
+        hold: bool = False,
     ) -> Answer:
         deadline = None
         if timeout is not None:
@@ -317,12 +339,7 @@ class Serving(Streams, Lifecycle):
         if self._postprocessing is not None:
             finish = functools.partial(_finish, self._postprocessing, info)
         answer = Answer(deadline, finish)
-        request = Request(key, values, answer, listener)
-        inline = inline and key in self._quick and request.rows <= self.batch_size
-        if inline and self._batcher.begin_alone(request):
-            self._partitions[0].run_alone(request)
-        else:
-            self._batcher.put(request)
+        self._batcher.put(Request(key, values, answer, listener), hold=hold)
         return answer
 
     def _match(

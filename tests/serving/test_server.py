@@ -1,6 +1,7 @@
 """What a caller of a serving sees: answers, batches, programs, processing."""
 
 import asyncio
+import threading
 import time
 
 import numpy as np
@@ -11,7 +12,6 @@ from exburn import Serving, layers
 from exburn.errors import (
     ArgumentError,
     BatchFailedError,
-    ServingClosedError,
     ShapeError,
     UnknownNameError,
 )
@@ -47,6 +47,21 @@ def test_rows_of_many_callers_share_batches(mlp, rows):
         close(np.concatenate([a.result() for a in answers]), mlp.predict(x, verbose=0))
         statistics = serving.statistics()
         assert (statistics.batches, statistics.rows, statistics.fill) == (1, 8, 1.0)
+
+
+def test_what_coroutines_ask_in_one_turn_shares_a_batch(mlp, rows):
+    async def ask(serving, x):
+        return await asyncio.gather(*(serving.arun(row[None]) for row in x))
+
+    x = rows(7)
+    options = {"padding": [8], "burst": 1}
+    with Serving(mlp, batch_size=8, batch_timeout=0, **options) as serving:
+        answers = asyncio.run(ask(serving, x))
+        statistics = serving.statistics()
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            serving.submit_together(x)
+    close(np.concatenate(answers), mlp.predict(x, verbose=0))
+    assert (statistics.batches, statistics.rows) == (1, 7)
 
 
 def test_a_batch_grows_while_all_partitions_are_busy(gate):
@@ -91,33 +106,37 @@ def test_batch_keys_have_programs_of_their_own():
         assert set(serving.trace_counts) == {(5, 1), (5, 2), ("long", 1), ("long", 2)}
 
 
-def test_a_lone_request_may_run_in_the_thread_that_asks(gate):
-    example = gate.row(0.0)
-    with Serving(gate, batch_size=4, batch_timeout=0, example=example) as serving:
-        serving._quick = {"default"}  # a callback is not quick
+def test_a_lone_quick_request_runs_in_the_loop_that_asks(gate):
+    example, threads = gate.row(0.0), []
+
+    async def ask(serving, *values):
+        answers = [serving.submit_together(gate.row(value)) for value in values]
+        answers[0].add_done_callback(lambda _: threads.append(threading.get_ident()))
+        waited = (serving.wait_for(answer) for answer in answers)
+        return await asyncio.gather(*waited, return_exceptions=True)
+
+    def run(serving, *values):
         while not serving._batcher._idle:
             time.sleep(0.001)
-        answer = serving.submit(gate.row(3.0), inline=True)
-        assert answer.done() and answer.result().tolist() == [[6.0]]
-        with pytest.raises(BatchFailedError, match="poison"):
-            serving.submit(gate.row(-1.0), inline=True).result()
-        assert serving.submit(gate.row(*range(9)), inline=True).result(10).size == 9
-        while gate.entered.acquire(blocking=False):
-            pass
-        gate.block(serving)
-        waiting = serving.submit(gate.row(4.0), inline=True)
-        assert not waiting.done()  # another one runs
-        gate.open.set()
-        assert waiting.result(10).tolist() == [[8.0]]
-        gate.held.result(10)
-        requests = serving.statistics().requests
-        assert (requests["accepted"], requests["answered"]) == (5, 4)
-        serving.close()
-        with pytest.raises(ServingClosedError):
-            serving.submit(gate.row(3.0), inline=True)
+        threads.clear()
+        answers = asyncio.run(ask(serving, *values))
+        return answers, threads == [threading.get_ident()]
+
+    with Serving(gate, batch_size=4, batch_timeout=0, example=example) as serving:
+        serving._quick = {"default"}  # a callback is not quick
+        (answer,), here = run(serving, 3.0)
+        assert answer.tolist() == [[6.0]] and here
+        (failed,), here = run(serving, -1.0)
+        assert isinstance(failed, BatchFailedError) and here
+        both, here = run(serving, 1.0, 2.0)
+        assert [float(a[0, 0]) for a in both] == [2.0, 4.0] and not here
+        serving._quick = set()
+        assert not run(serving, 3.0)[1]
+        assert serving.statistics().requests["answered"] == 4
+        assert serving.statistics().batches == 3
 
 
-def test_only_quick_programs_that_wait_for_nobody_run_there(mlp, rows):
+def test_only_quick_programs_that_wait_for_nobody_run_there(mlp):
     with Serving(mlp, batch_size=4, batch_timeout=0) as serving:
         (partition,) = serving._partitions
         partition.time = lambda key, size, calls=3: 1e-4
@@ -126,4 +145,3 @@ def test_only_quick_programs_that_wait_for_nobody_run_there(mlp, rows):
         assert not partition.is_quick("default")
     with Serving(mlp, batch_size=4, batch_timeout="1 ms") as serving:
         assert serving._quick == set()
-        assert not serving.submit(rows(1), inline=True).done()

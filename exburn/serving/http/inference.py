@@ -69,7 +69,6 @@ class Inference:
         self._registry, self.memory = registry, memory
         self._max_body, self._max_rows = max_body, max_rows
         self._timeout, self._read_timeout = timeout, read_timeout
-        self._open = 0  # requests that are under way
 
     async def answer(
         self,
@@ -86,19 +85,6 @@ class Inference:
             ExBurnError: As of ``Serving.arun``.
         """
         self._registry.get(name, version)  # before a body is read for nothing
-        self._open += 1
-        try:
-            return await self._answer(name, version, headers, receive)
-        finally:
-            self._open -= 1
-
-    async def _answer(
-        self,
-        name: str,
-        version: str | None,
-        headers: Mapping[bytes, bytes],
-        receive: Callable[[], Awaitable[Any]],
-    ) -> Result:
         with self.memory.reserve() as reservation:
             body = await self.read(headers, receive, reservation)
             length = headers.get(b"inference-header-content-length")
@@ -147,11 +133,13 @@ class Inference:
             try:
                 arguments = entry, body, header, reservation
                 if len(body) > _LARGE or (entry.signature.images and len(body) > _FILE):
-                    request, answer = await asyncio.to_thread(self._submit, *arguments)
+                    submit = entry.serving.submit
+                    request, answer = await asyncio.to_thread(
+                        self._submit, submit, *arguments
+                    )
                 else:
-                    await asyncio.sleep(0)  # others that have come, come in
-                    alone = self._open == 1
-                    request, answer = self._submit(*arguments, inline=alone)
+                    submit = entry.serving.submit_together
+                    request, answer = self._submit(submit, *arguments)
                 return entry, request, await leaving.wait(entry.serving, answer)
             except ServingClosedError:
                 # Unless another model has taken its place meanwhile.
@@ -160,11 +148,11 @@ class Inference:
 
     def _submit(
         self,
+        submit: Callable[..., Answer],
         entry: Entry,
         body: bytes,
         header: str | None,
         reservation: Reservation,
-        inline: bool = False,
     ) -> tuple[InferenceRequest, Answer]:
         request = parse_request(
             body, header, entry.signature, self._max_rows, reservation.take
@@ -173,10 +161,7 @@ class Inference:
         if request.timeout is not None:
             timeout = min(timeout, request.timeout)
         x = entry.signature.pack(request.inputs)
-        assert entry.serving is not None  # asked for above
-        return request, entry.serving.submit(
-            x, timeout=timeout, copy=False, inline=inline
-        )
+        return request, submit(x, timeout=timeout, copy=False)
 
 
 class _Leaving:
