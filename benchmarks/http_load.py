@@ -28,8 +28,16 @@ def request(path: str, body: bytes, headers: dict[str, str] | None = None) -> by
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def load(port: int, asked: bytes, clients: int, seconds: float) -> dict[str, float]:
+def load(
+    port: int, asked: bytes | int, clients: int, seconds: float
+) -> dict[str, float]:
     """What a number of clients saw, in a process of their own.
+
+    Args:
+        port: Of the server.
+        asked: A request as it is sent; or the size of a row that Triton's client sends.
+        clients: How many there are.
+        seconds: How long they ask, after a third of it that does not count.
 
     Returns:
         ``requests_per_s``, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``requests``,
@@ -37,8 +45,13 @@ def load(port: int, asked: bytes, clients: int, seconds: float) -> dict[str, flo
         ``answered``, with those before the clock started.
     """
     words = [sys.executable, __file__, str(port), str(clients), str(seconds)]
+    if isinstance(asked, int):
+        words.append(str(asked))
     done = subprocess.run(
-        words, input=asked, capture_output=True, timeout=60 + 10 * seconds
+        words,
+        input=asked if isinstance(asked, bytes) else b"",
+        capture_output=True,
+        timeout=60 + 10 * seconds,
     )
     if done.returncode != 0:
         raise RuntimeError(done.stderr.decode()[-2000:])
@@ -51,7 +64,7 @@ class Client(asyncio.Protocol):
     Args:
         asked: The request.
         clock: When measuring begins and ends.
-        times: Seconds of each request that began and ended between.
+        times: Seconds of each request that was answered between.
     """
 
     def __init__(self, asked: bytes, clock: list[float], times: list[float]):
@@ -62,7 +75,6 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        self.ask()
 
     def ask(self) -> None:
         self.buffer, self.wanted = b"", 0
@@ -87,7 +99,7 @@ class Client(asyncio.Protocol):
         now = time.perf_counter()
         begin, end = self.clock
         self.answered += 1
-        if self.began >= begin and now <= end:
+        if begin <= now <= end:
             self.times.append(now - self.began)
             self.failed += not self.buffer.startswith(b"HTTP/1.1 200")
         if now < end:
@@ -103,19 +115,56 @@ class Client(asyncio.Protocol):
 
 
 async def run(port: int, asked: bytes, clients: int, seconds: float) -> dict:
-    warm = min(1.0, seconds / 3)
-    now = time.perf_counter()
-    clock, times = [now + warm, now + warm + seconds], []
+    clock, times = [0.0, 0.0], []
     loop, protocols = asyncio.get_running_loop(), []
     for _ in range(clients):
         make = lambda: Client(asked, clock, times)  # noqa: E731
         _, protocol = await loop.create_connection(make, "127.0.0.1", port)
         protocols.append(protocol)
+    begin = time.perf_counter() + min(1.0, seconds / 3)
+    clock[:] = begin, begin + seconds
+    for protocol in protocols:
+        protocol.ask()
     await asyncio.gather(*(protocol.done for protocol in protocols))
+    answered = sum(protocol.answered for protocol in protocols)
+    failed = sum(protocol.failed for protocol in protocols)
+    return summary(times, seconds, answered, failed)
+
+
+async def run_triton(port: int, width: int, clients: int, seconds: float) -> dict:
+    """The same by Triton's client, which sends and asks for binary tensors."""
+    import numpy as np
+    import tritonclient.http.aio as triton
+
+    row = np.random.default_rng(0).random((1, width), np.float32)
+    x = triton.InferInput("x", row.shape, "FP32")
+    x.set_data_from_numpy(row)
+    wanted = [triton.InferRequestedOutput("y")]
+    begin = time.perf_counter() + min(1.0, seconds / 3)
+    end, times, answered = begin + seconds, [], 0
+    url = f"127.0.0.1:{port}"
+    async with triton.InferenceServerClient(url, conn_limit=clients) as server:
+
+        async def ask() -> None:
+            nonlocal answered
+            while (began := time.perf_counter()) < end:
+                await server.infer("m", [x], outputs=wanted)
+                now, answered = time.perf_counter(), answered + 1
+                if begin <= now <= end:
+                    times.append(now - began)
+
+        await asyncio.gather(*(ask() for _ in range(clients)))
+    return summary(times, seconds, answered, failed=0)
+
+
+def summary(
+    times: list[float], seconds: float, answered: int, failed: int
+) -> dict[str, float]:
+    """What is told of the seconds that requests took."""
     found = {
         "requests": len(times),
-        "answered": sum(protocol.answered for protocol in protocols),
-        "failed": sum(protocol.failed for protocol in protocols),
+        "answered": answered,
+        "failed": failed,
         "requests_per_s": len(times) / seconds,
     }
     if len(times) > 1:
@@ -127,14 +176,17 @@ async def run(port: int, asked: bytes, clients: int, seconds: float) -> dict:
 
 def main() -> None:
     port, clients, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    asked = sys.stdin.buffer.read()
+    if len(sys.argv) > 4:
+        work = run_triton(port, int(sys.argv[4]), clients, seconds)
+    else:
+        work = run(port, sys.stdin.buffer.read(), clients, seconds)
     try:
         import uvloop
 
         runner = uvloop.run
     except ImportError:
         runner = asyncio.run
-    print(json.dumps(runner(run(port, asked, clients, seconds))))
+    print(json.dumps(runner(work)))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 
 Each request is a row of numbers as JSON: 8 for ``small``, whose model takes no time,
 784 for ``mlp`` (1.9 million parameters), 100,000 for ``long``: 1 MB. ``exburn-binary``
-sends ours the same as a binary tensor. Clients have a connection each and ask again
-when they have their answer; they are a process of their own.
+sends ours the same as a binary tensor, ``exburn-triton`` has Triton's client send it
+(``tritonclient[http]``). Clients have a connection each and ask again when they have
+their answer; they are a process of their own.
 
 ExBurn runs all the time; beside it one peer after the other is started, and the two are
 measured in turn, so that a slow moment of the machine hits both: printed are medians,
@@ -43,6 +44,7 @@ from http_peers import PEERS, WORKS, asked, make_model
 from process import environment_of, options, read, write
 
 OTHERS = tuple(name for name in PEERS if name not in ("exburn", "starlette"))
+TRITON = "exburn-triton"
 START_SECONDS = 90.0
 FIGURES = ("requests_per_s", "p50_ms", "p99_ms", "p999_ms", "cpu_us")
 
@@ -123,7 +125,8 @@ def beside(
     for _ in range(args.rounds):
         for name, port in (("exburn", ours), (peer, theirs)):
             used = processor_seconds(port)
-            run = load(port, bytes_of(name, work), clients, args.seconds)
+            asks = WORKS[work][0] if name == TRITON else bytes_of(name, work)
+            run = load(port, asks, clients, args.seconds)
             used = processor_seconds(port) - used
             run["cpu_us"] = used / max(run["answered"], 1) * 1e6
             rounds[name].append(run)
@@ -156,7 +159,7 @@ def compare(args: Any, results: dict[str, Any]) -> None:
                 print(f"{work}, {peer}", flush=True)
                 with contextlib.ExitStack() as stack:
                     theirs = ours
-                    if peer != "exburn-binary":
+                    if not peer.startswith("exburn"):
                         python = pythons.get(peer, sys.executable)
                         try:
                             theirs = stack.enter_context(started(peer, work, python))
@@ -225,7 +228,7 @@ def overhead(args: Any, work: str = "small") -> dict[str, float]:
 
 
 def main() -> None:
-    parser = options(__doc__, ("exburn-binary", *OTHERS), WORKS)
+    parser = options(__doc__, ("exburn-binary", TRITON, *OTHERS), WORKS)
     parser.add_argument("--clients", default="1,32,256")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)

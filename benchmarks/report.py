@@ -365,6 +365,7 @@ def http_server(results: dict[str, Any]) -> Iterator[str]:
     """Each peer beside ExBurn; and what a small request costs."""
     named = {
         "exburn-binary": "ExBurn, binary tensors",
+        "exburn-triton": "ExBurn, Triton's client",
         "fastapi": "FastAPI by hand",
         "litserve": "LitServe",
         "bentoml": "BentoML",
