@@ -347,21 +347,21 @@ def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:
 def build_model(lane: Lane) -> Model:
     """The model of a lane, compiled like the sweep's, with all that the lane has."""
     variant, trial = lane.variant, lane.record.trial
-    made = variant.make_model(variant.fixed)
+    made = variant.make_alone(trial)
     prepare_for_fit(made, dataclasses.replace(variant.data))
     for path, value in trial.items():
-        if path not in variant.fixed:
+        if path not in variant.fixed and path not in variant.widths:
             variant.places[path].set(made, value)
     holder = require_trainer(made, "sweep").holder
     assert lane.weights is not None
-    params, frozen, others = lane.weights
+    params, frozen, others = variant.narrow(trial, lane.weights)
     others = {name: v for name, v in others.items() if not is_number(name)}
     opt_state = None
     if lane.opt_state is not None:
-        opt_state = jax.device_put(lane.opt_state)
+        opt_state = jax.device_put(variant.narrow(trial, lane.opt_state))
         optimizer = holder.optimizer
         if optimizer.keeps_average:  # as at the end of a fit
-            params = optimizer.final_params(lane.opt_state, params)
+            params = optimizer.final_params(opt_state, params)
     holder.split.write(*map(jax.device_put, (params, frozen, others)))
     state = {
         "seed": variant.seed(trial),

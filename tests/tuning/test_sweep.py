@@ -95,9 +95,9 @@ def test_folds_are_the_rows_of_the_split():
 
 @pytest.mark.long
 def test_what_no_array_stands_for_is_trained_in_turn_and_said(capsys):
-    over = {"hidden/units": [4, 6], "optimizer": ["sgd", "adam"]}
+    over = {"hidden/activation": ["relu", "tanh"], "optimizer": ["sgd", "adam"]}
     result = sweep(make_model(), X, Y, over=over, **FIT | {"verbose": 1, "epochs": 1})
-    assert result._build(0).get_layer("hidden").units == 4
+    assert result._build(2).get_layer("hidden").activation.__name__ == "tanh"
     assert type(result._build(1).optimizer).__name__ == "Adam"
     assert "4 programs run one after the other" in capsys.readouterr().out
 
