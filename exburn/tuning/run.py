@@ -252,8 +252,11 @@ class SweepRun:
             sources: The number of each lane, and of that whose state it goes on from.
         """
         old, made = self.groups, []
-        for variant in dict.fromkeys(self.lanes[i].variant for i in sources):
-            own = [i for i in sources if self.lanes[i].variant is variant]
+        alike: dict[tuple, list[int]] = {}
+        for number in sources:
+            lane = self.lanes[number]
+            alike.setdefault((lane.variant, *_sizes(lane)), []).append(number)
+        for (variant, *_), own in alike.items():
             for part in self._parts(variant, own):
                 state = _state_of([sources[i] for i in part], old) if old else None
                 made.append(self.make_group(variant, part, state))
@@ -320,6 +323,14 @@ class SweepRun:
     def _tell(self, hook: str, *args: Any) -> None:
         for callback in self._ready.callbacks:
             getattr(callback, hook)(*args)
+
+
+def _sizes(lane: Lane) -> tuple[int, ...]:
+    """What lanes of one group have in common: numbers of rows, if these are exact."""
+    exact = lane.variant.preparer.exact_rows
+    if lane.rows is None or not (exact(True) or exact(False)):
+        return ()
+    return tuple(map(len, lane.rows))
 
 
 def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:

@@ -107,6 +107,20 @@ class Variant:
             self.holder.placement = MaskedWidths(inner, self.widths, self.model)
         self._drawn: dict[tuple, dict[str, np.ndarray]] = {}
 
+    def takes(self, fixed: Trial, trials: Sequence[Trial]) -> bool:
+        """Whether its programs run other trials, too."""
+        if repr(sorted(fixed.items())) != repr(sorted(self.fixed.items())):
+            return False
+        for path in {path for trial in trials for path in trial}.difference(fixed):
+            values = [trial[path] for trial in trials if path in trial]
+            if path in self.widths:
+                if max(values) > self.widths[path].most:
+                    return False
+            elif self.places[path].kind not in ("seed", "rate"):
+                if path not in self.arrays or not is_array(values):
+                    return False
+        return True
+
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:
         """A model of this structure, compiled like the source and begun like it."""
@@ -500,6 +514,7 @@ def make_variants(
     trials: Sequence[Trial],
     epochs: int,
     placement: OneDevice | None = None,
+    known: list[Variant] | None = None,
 ) -> list[Variant]:
     """The variant of each trial: one for all whose values are arrays of a program.
 
@@ -510,7 +525,10 @@ def make_variants(
         trials: The trials.
         epochs: Epochs of the whole sweep.
         placement: Where lanes lie, if several devices divide them.
+        known: Variants of earlier trials, which have their programs; those that are
+            made here join them.
     """
+    known = [] if known is None else known
     structural = {path for path, p in places.items() if p.kind in _STRUCTURAL}
     reasons: dict[str, str] = {}
     while True:
@@ -523,7 +541,8 @@ def make_variants(
             own = [trials[i] for i in numbers]
             fixed = {p: own[0][p] for p in structural if p in own[0]}
             options = places, fixed, own, epochs, reasons, placement
-            variant = Variant(source, data, *options)
+            variant = next((v for v in known if v.takes(fixed, own)), None)
+            variant = variant or Variant(source, data, *options)
             if variant.constant.keys() - structural:
                 structural |= variant.constant.keys()
                 reasons.update(variant.constant)
@@ -531,4 +550,5 @@ def make_variants(
             for i in numbers:
                 found[i] = variant
         else:
+            known += [v for v in dict.fromkeys(found) if v not in known]
             return found

@@ -150,7 +150,7 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
         told = []
 
         def ask(self, space, n):
-            return [{"learning_rate": 0.01}] * n if not self.told else []
+            return [{"learning_rate": 0.01}] * n if len(self.told) < 4 else []
 
         def tell(self, records):
             self.told += [record.score for record in records]
@@ -164,6 +164,6 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
     options = {"sampler": sampler, "lanes": 2, "callbacks": Stop()}
     result = sweep(make_model(), X, Y, over=over, **FIT, **options)
     assert sampler.told == [record.score for record in result.records]
-    assert [record.status for record in result.records] == ["stopped"] * 2
+    assert [record.status for record in result.records] == ["stopped"] * 4
     drawn = sweep(make_model(), X, Y, over=over, sampler=random(2), **FIT)
     assert len(drawn.records) == 2
