@@ -361,6 +361,41 @@ def _lanes_of(name: str) -> int:
     return int(name.partition("@")[2] or 0)
 
 
+def http_server(results: dict[str, Any]) -> Iterator[str]:
+    """Each peer beside ExBurn; and what a small request costs."""
+    named = {
+        "exburn-binary": "ExBurn, binary tensors",
+        "fastapi": "FastAPI by hand",
+        "litserve": "LitServe",
+        "bentoml": "BentoML",
+        "kserve": "KServe's server",
+        "ray": "Ray Serve",
+    }
+    yield from _head(
+        "model", "clients", "server", "requests/s", "p50, ms", "p99, ms", "p99.9, ms",
+        "processor, µs a request", "ExBurn: requests/s", "p99", "processor",
+    )  # fmt: skip
+    figures = ("p50_ms", "p99_ms", "p999_ms", "cpu_us")
+    for work, counts in results.items():
+        for clients, runs in counts.items() if work != "overhead" else ():
+            for peer, name in {"exburn": "ExBurn", **named}.items():
+                if not (run := runs.get(peer)):
+                    continue
+                cells = [f"{run['requests_per_s']:,.0f}"]
+                cells += [f"{run[k]:,.{0 if k == 'cpu_us' else 1}f}" for k in figures]
+                ratios = ("ratio", "p99_ratio", "cpu_ratio")
+                cells += [f"{run[k]:.2f} ×" if k in run else "–" for k in ratios]
+                yield _row(work, clients, name, *cells)
+    if spent := results.get("overhead"):
+        yield ""
+        yield (
+            f"A lone small request takes {spent['request_us']:,.0f} µs: "
+            f"{spent['route_us']:,.0f} of an empty route, "
+            f"{spent['serving_us']:,.0f} of `Serving.arun`, and "
+            f"{spent['overhead_us']:,.0f} of the server's own."
+        )
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "large": large,
@@ -374,6 +409,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "kernels": kernels,
     "distribution": distribution,
     "sweep": sweep,
+    "http_server": http_server,
 }
 
 

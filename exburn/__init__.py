@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         sweep,
         uniform,
     )
+    from exburn.utils.keras_alias import as_keras
 
 __version__ = "0.1.0"
 
@@ -160,6 +161,7 @@ _LAZY_NAMES = {
         "exburn.models.interop": "predict",
         "exburn.quantizers": "Quantizer",
         "exburn.serving": "Serving",
+        "exburn.utils.keras_alias": "as_keras",
         "exburn.tuning": ("PBT Halving Hyperband choice log_uniform sweep uniform"),
     }.items()
     for name in names.split()
@@ -171,8 +173,9 @@ __all__ = [
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
-    "Variable", "activations", "backend", "benchmark", "callbacks", "check_gradients",
-    "choice", "clone", "compute", "compute_gradients", "compute_loss", "config",
+    "Variable", "activations", "as_keras", "backend", "benchmark", "callbacks",
+    "check_gradients", "choice", "clone", "compute", "compute_gradients",
+    "compute_loss", "config",
     "configure", "constraints", "cuda_available", "data_loader", "datasets",
     "default_device", "deserialize_params", "device", "device_info", "device_name",
     "distillation", "distribution", "doctor", "dtype_policies", "errors", "export",

@@ -306,10 +306,10 @@ class PBT(Scheduler):
         for position in sorted(worst):
             sources[position] = rng.choice(best)
             source = trials[int(sources[position])]
-            new[position] = self._explored(source, rng, space)
+            new[position] = self._explore(source, rng, space)
         return sources, new
 
-    def _explored(
+    def _explore(
         self, trial: Trial, rng: np.random.Generator, space: Space | None
     ) -> Trial:
         """The values of a lane that goes on from one with these."""
