@@ -100,6 +100,7 @@ def test_what_no_array_stands_for_is_trained_in_turn_and_said(capsys):
     assert result._build(2).get_layer("hidden").activation.__name__ == "tanh"
     assert type(result._build(1).optimizer).__name__ == "Adam"
     assert "4 programs run one after the other" in capsys.readouterr().out
+    assert "hidden/activation: a program for each value" in str(result)
 
 
 @pytest.mark.parametrize(
