@@ -90,6 +90,7 @@ class Variant:
         self.trainer = require_trainer(self.model, "sweep")
         self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
         self.arrays: dict[str, str] = {}
+        self._values_held: dict[tuple[str, str], Any] = {}
         self._of_widths: dict[str, str] = {}  # numbers, and the paths they stand for
         self._take_widths()
         self._take(trials)
@@ -211,12 +212,14 @@ class Variant:
             if path in self.widths:
                 continue
             slot = place.slot(self.model)
+            if slot is not None:
+                values = [self._held(path, value) for value in values]
             if slot is None or not is_array(values):
                 self.constant[path] = "values that are no numbers of one attribute"
                 continue
-            if not is_array([slot.read()]) and all(path in t for t in trials):
-                slot.write(float(values[0]))
-            if not is_array([slot.read()]):
+            if slot.read() is None and all(path in t for t in trials):
+                slot.write(values[0])
+            if not is_array([slot.read(), values[0]]):
                 self.constant[path] = f"the model's own, which is {slot.read()!r}"
                 continue
             wanted[path] = slot
@@ -232,6 +235,13 @@ class Variant:
                 self.constant[path] = "a number that no step reads"
             else:
                 self.arrays[path] = name
+
+    def _held(self, path: str, value: Any) -> Any:
+        """What the model holds of a trial's value."""
+        key = path, repr(value)
+        if key not in self._values_held:
+            self._values_held[key] = self.places[path].held(self.model, value)
+        return self._values_held[key]
 
     def _prepare_again(self) -> None:
         """Traces a step of training once more, with other arguments."""
@@ -438,18 +448,17 @@ class Variant:
         }
         return self._drawn[key]
 
-    def _values(self, name: str, trials: Sequence[Trial]) -> list[float]:
+    def _values(self, name: str, trials: Sequence[Trial]) -> list[Any]:
         """A number in each lane; where it does not vary it is the source's."""
         if name in self._of_widths:
             width = self._of_widths[name]
             return [self.units(trial)[width] for trial in trials]
         path = next((p for p, n in self.arrays.items() if n == name), None)
         if path is None:
-            own = float(self.preparer._numbers[name].slot.read())
-            return [own] * len(trials)
+            return [self.preparer._numbers[name].slot.read()] * len(trials)
         slot = self.places[path].slot(self.source)
         own: Any = None if slot is None else slot.read()
-        return [float(trial.get(path, own)) for trial in trials]
+        return [self._held(path, t[path]) if path in t else own for t in trials]
 
     def _opt_state(self, params: Any, trials: Sequence[Trial]) -> Any:
         optimizer, count = self.holder.optimizer, len(trials)
