@@ -84,6 +84,7 @@ def test_applications_leave_pixels_and_refuse_what_keras_ignores():
         assert (x[0, 0, 0] < 0) == changed
     with pytest.raises(ValueError, match="pooling"):
         exburn.applications.VGG16(weights=None, pooling="sum")
+    symbol = exburn.Input((32, 32, 3))
     with pytest.raises(ValueError, match="input_shape"):
         exburn.applications.VGG16(
             weights=None,
