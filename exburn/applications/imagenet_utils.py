@@ -58,22 +58,23 @@ def preprocess_input(x: Any, data_format: str | None = None, mode: str = "caffe"
     check_choice(op, "mode", mode, _MODES)
     data_format = data_format or config.image_data_format()
     last = check_choice(op, "data_format", data_format, _FORMATS) == "channels_last"
+    pixels: Any = x
     if not isinstance(x, jax.Array | Symbol):
-        x = np.asarray(x)
-        if not np.issubdtype(x.dtype, np.floating):
-            x = x.astype(config.floatx())
+        pixels = np.asarray(x)
+        if not np.issubdtype(pixels.dtype, np.floating):
+            pixels = pixels.astype(config.floatx())
     if mode == "tf":
-        return x / 127.5 - 1.0
+        return pixels / 127.5 - 1.0
 
     def by_channel(values: tuple[float, ...]) -> np.ndarray:
-        dtype = x.dtype if "float" in str(x.dtype) else config.floatx()
+        dtype = pixels.dtype if "float" in str(pixels.dtype) else config.floatx()
         return np.array(values, dtype).reshape(-1 if last else (-1, 1, 1))
 
     if mode == "torch":
-        return (x / 255.0 - by_channel(_MEAN)) / by_channel(_DEVIATION)
+        return (pixels / 255.0 - by_channel(_MEAN)) / by_channel(_DEVIATION)
     axis = -1 if last else -3
-    flip = np.flip if isinstance(x, np.ndarray) else ops.flip
-    return flip(x, axis=axis) - by_channel(_BLUE_GREEN_RED)
+    flip = np.flip if isinstance(pixels, np.ndarray) else ops.flip
+    return flip(pixels, axis=axis) - by_channel(_BLUE_GREEN_RED)
 
 
 def decode_predictions(

@@ -2,11 +2,6 @@
 
 Source: Howard et al., *MobileNets: Efficient Convolutional Neural Networks for Mobile
 Vision Applications*, 2017.
-
-Example:
-    >>> model = MobileNet((32, 32, 3), alpha=0.25, weights=None, classes=10)
-    >>> model.name, model.output_shape
-    ('mobilenet_0.25_32', (None, 10))
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Inverted bottlenecks: narrow between blocks, wide within them.
 
 Source: Sandler et al., *MobileNetV2: Inverted Residuals and Linear Bottlenecks*, 2018.
-
-Example:
-    >>> model = MobileNetV2((32, 32, 3), alpha=0.35, weights=None, classes=10)
-    >>> model.name, model.output_shape
-    ('mobilenetv2_0.35_32', (None, 10))
 """
 
 from __future__ import annotations

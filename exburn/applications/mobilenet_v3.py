@@ -3,9 +3,7 @@
 Source: Howard et al., *Searching for MobileNetV3*, 2019.
 
 Example:
-    >>> model = MobileNetV3Small((32, 32, 3), weights=None, classes=10)
-    >>> model.output_shape
-    (None, 10)
+    >>> model = MobileNetV3Small(weights=None, classes=10)  # doctest: +SKIP
 """
 
 from __future__ import annotations

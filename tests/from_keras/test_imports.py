@@ -86,11 +86,7 @@ def test_applications_leave_pixels_and_refuse_what_keras_ignores():
         exburn.applications.VGG16(weights=None, pooling="sum")
     symbol = exburn.Input((32, 32, 3))
     with pytest.raises(ValueError, match="input_shape"):
-        exburn.applications.VGG16(
-            weights=None,
-            input_shape=(64, 64, 3),
-            input_tensor=exburn.Input((32, 32, 3)),
-        )
+        exburn.applications.VGG16(True, None, symbol, (64, 64, 3))
 
 
 @says("`keras.Function` that is called on symbols")
