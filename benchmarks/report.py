@@ -306,6 +306,96 @@ def distribution(results: dict[str, Any]) -> Iterator[str]:
             )  # fmt: skip
 
 
+def sweep(results: dict[str, Any]) -> Iterator[str]:
+    """Models a second by lanes; then the times of bytes and of halving."""
+    named = {
+        "exburn": "`sweep`",
+        "exburn-shared": '`sweep(order="shared")`',
+        "alone": "`fit`, one after the other",
+        "vmap": "hand-written `jax.vmap`",
+        "torch": "`torch.func.vmap`",
+        "keras-tuner": "Keras Tuner",
+        "optuna": "Optuna around `fit`",
+        "ray": "Ray Tune around `fit`",
+    }
+    yield from _head(
+        "model", "lanes", "trained by", "epoch, s", "models/s", "against one by one",
+        "models/s with the start",
+    )  # fmt: skip
+    extra = {}
+    for work, runs in results.items():
+        alone = runs.get("alone@1", {}).get("models_per_s")
+        for name, run in sorted(runs.items(), key=lambda item: _lanes_of(item[0])):
+            if "@" not in name:
+                extra[name] = run
+                continue
+            peer, lanes = name.split("@")
+            cells = ["–", "–", "–"]
+            if (rate := run.get("models_per_s")) is not None:
+                ratio = f"{rate / alone:.2f} ×" if alone else "–"
+                cells = [f"{run['epoch_s']:.3g}", f"{rate:,.3g}", ratio]
+            whole = f"{run['models_per_s_with_start']:,.3g}"
+            yield _row(work, f"{int(lanes):,}", named[peer], *cells, whole)
+    if (moved := extra.get("bytes")) and (one := results["mlp"].get("exburn@256")):
+        yield ""
+        yield (
+            f"An epoch of 256 MLPs takes {one['epoch_s']:.2f} s; its bytes, "
+            f"{moved['bytes'] / 1e12:.2f} TB, at a copy's "
+            f"{moved['bytes_per_s'] / 1e12:.2f} TB/s take {moved['seconds']:.2f} s: "
+            f"{one['epoch_s'] / moved['seconds']:.2f} ×."
+        )
+    if halved := extra.get("halving"):
+        yield ""
+        seconds = [f"{halved[k]['seconds']:.1f} s" for k in ("halving", "whole")]
+        yield (
+            f"A validation accuracy of {halved['target']:.3f} on the digits, which one "
+            f"in twenty of {halved['lanes']} draws has after {halved['epochs']} epochs"
+            f": with halving {seconds[0]} (it reached "
+            f"{halved['halving']['accuracy']:.3f}), all lanes to their end "
+            f"{seconds[1]}, one fit after the other {halved['alone']['seconds']:.1f} s "
+            f"on average ({halved['alone']['fits']:.0f} fits)."
+        )
+
+
+def _lanes_of(name: str) -> int:
+    return int(name.partition("@")[2] or 0)
+
+
+def http_server(results: dict[str, Any]) -> Iterator[str]:
+    """Each peer beside ExBurn; and what a small request costs."""
+    named = {
+        "exburn-binary": "ExBurn, binary tensors",
+        "fastapi": "FastAPI by hand",
+        "litserve": "LitServe",
+        "bentoml": "BentoML",
+        "kserve": "KServe's server",
+        "ray": "Ray Serve",
+    }
+    yield from _head(
+        "model", "clients", "server", "requests/s", "p50, ms", "p99, ms", "p99.9, ms",
+        "processor, µs a request", "ExBurn: requests/s", "p99", "processor",
+    )  # fmt: skip
+    figures = ("p50_ms", "p99_ms", "p999_ms", "cpu_us")
+    for work, counts in results.items():
+        for clients, runs in counts.items() if work != "overhead" else ():
+            for peer, name in {"exburn": "ExBurn", **named}.items():
+                if not (run := runs.get(peer)):
+                    continue
+                cells = [f"{run['requests_per_s']:,.0f}"]
+                cells += [f"{run[k]:,.{0 if k == 'cpu_us' else 1}f}" for k in figures]
+                ratios = ("ratio", "p99_ratio", "cpu_ratio")
+                cells += [f"{run[k]:.2f} ×" if k in run else "–" for k in ratios]
+                yield _row(work, clients, name, *cells)
+    if spent := results.get("overhead"):
+        yield ""
+        yield (
+            f"A lone small request takes {spent['request_us']:,.0f} µs: "
+            f"{spent['route_us']:,.0f} of an empty route, "
+            f"{spent['serving_us']:,.0f} of `Serving.arun`, and "
+            f"{spent['overhead_us']:,.0f} of the server's own."
+        )
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "throughput": throughput,
     "large": large,
@@ -318,6 +408,8 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
     "large_inference": large_inference,
     "kernels": kernels,
     "distribution": distribution,
+    "sweep": sweep,
+    "http_server": http_server,
 }
 
 

@@ -55,6 +55,12 @@ CASES = (
     Case("quantization", 100, ("--size", "large", "--kernels")),
     Case("serving", 60, ("--rounds", "5")),
     Case("reference", 90),
+    Case(
+        "sweep",
+        900,
+        ("--lanes", "1,64,256", "--peers", "exburn,alone,vmap")
+        + ("--bytes", "--halving"),
+    ),
 )
 
 

@@ -133,14 +133,15 @@ if TYPE_CHECKING:
         sweep,
         uniform,
     )
+    from exburn.utils.keras_alias import as_keras
 
 __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
     "applications backend compute config distillation distribution dtype_policies "
-    "export legacy mixed_precision ops preprocessing quantizers random saving serving "
-    "tree tuning utils visualization wrappers"
+    "export legacy mixed_precision ops preprocessing quantizers random saving "
+    "serving tree tuning utils visualization wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -161,6 +162,7 @@ _LAZY_NAMES = {
         "exburn.models.interop": "predict",
         "exburn.quantizers": "Quantizer",
         "exburn.serving": "Serving",
+        "exburn.utils.keras_alias": "as_keras",
         "exburn.tuning": ("PBT Halving Hyperband choice log_uniform sweep uniform"),
     }.items()
     for name in names.split()
@@ -172,8 +174,8 @@ __all__ = [
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
-    "Variable", "activations", "applications", "backend", "benchmark", "callbacks",
-    "check_gradients", "choice", "clone", "compute", "compute_gradients",
+    "Variable", "activations", "applications", "as_keras", "backend", "benchmark",
+    "callbacks", "check_gradients", "choice", "clone", "compute", "compute_gradients",
     "compute_loss", "config", "configure", "constraints", "cuda_available",
     "data_loader", "datasets", "default_device", "deserialize_params", "device",
     "device_info", "device_name", "distillation", "distribution", "doctor",
@@ -184,10 +186,10 @@ __all__ = [
     "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
     "predict", "preprocessing", "profile_step", "quantizers", "random", "register",
     "regularizers", "remat", "saving", "serialize_params", "serving",
-    "set_compilation_cache", "set_matmul_precision", "set_precision", "set_random_seed",
-    "smoke_test", "summary", "sweep", "to_device", "train_step", "tree", "tuning",
-    "uniform", "update_params", "utils", "vectorize", "version", "visualization",
-    "wrappers",
+    "set_compilation_cache", "set_matmul_precision", "set_precision",
+    "set_random_seed", "smoke_test", "summary", "sweep", "to_device", "train_step",
+    "tree", "tuning", "uniform", "update_params", "utils", "vectorize", "version",
+    "visualization", "wrappers",
 ]
 # fmt: on
 

@@ -36,6 +36,7 @@ from exburn.models import (
     quantizing,
     reporting,
     saving,
+    serving,
     state_tree,
 )
 from exburn.models import options as training_options
@@ -115,7 +116,7 @@ class Model(Layer):
         state_tree.get_state_tree,
         state_tree.set_state_tree,
     )
-    export = exporting.export
+    export, serve = exporting.export, serving.serve
 
     freeze, unfreeze = freezing.freeze, freezing.unfreeze
     is_frozen, remat = freezing.is_frozen, freezing.remat

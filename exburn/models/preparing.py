@@ -138,8 +138,10 @@ def fixed_batch_size(model: Model) -> int | None:
 
 def check_batch_size(model: Model, op: str) -> None:
     """Raises if devices cannot divide a batch whose size the model's Input fixed."""
-    rows, distribution = fixed_batch_size(model), model._run.value.distribution_in_force
-    if rows is None or distribution is None:
+    distribution = model._run.value.distribution_in_force
+    if distribution is None:
+        return
+    if (rows := fixed_batch_size(model)) is None:
         return
     if rows % (parts := distribution.num_model_replicas):
         raise LayoutError(

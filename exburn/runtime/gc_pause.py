@@ -37,3 +37,23 @@ def has_started() -> None:
     """Notes that a program has been compiled."""
     global _started
     _started = True
+
+
+@contextlib.contextmanager
+def frozen_heap() -> Iterator[None]:
+    """Looks for garbage in this block only among what is made in it.
+
+    Example:
+        >>> with frozen_heap():
+        ...     gc.get_freeze_count() > 1000
+        True
+    """
+    if gc.get_freeze_count():  # by someone else
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

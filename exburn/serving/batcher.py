@@ -7,6 +7,7 @@ set or stopped: the time at which a stack is due follows from its oldest request
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import itertools
 import threading
@@ -85,6 +86,10 @@ class Batch:
         return parts
 
 
+class Probe(concurrent.futures.Future):
+    """What one partition is asked: to run a batch of zeros, and to tell the seconds."""
+
+
 class _Stack:
     """The requests of one key, oldest first."""
 
@@ -135,6 +140,7 @@ class Batcher:
         # Reentrant: the garbage collector may close a serving inside of any block.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        self._probes: dict[int, list[Probe]] = {}
         self._idle = 0  # partitions that wait for work
         self._waiting = 0  # requests of which no row is in a batch yet
 
@@ -211,11 +217,26 @@ class Batcher:
         if stack.requests.pop(id(request), None) is not None:
             stack.rows -= request.rows - request.taken
 
+    def put_probe(self, partition: int) -> Probe:
+        """Asks a partition whether it still runs batches; ahead of all that waits.
+
+        Raises:
+            ServingClosedError: ``close`` was called.
+        """
+        probe = Probe()
+        with self._lock:
+            if self.closing:
+                raise _forked_error() if self._in_child else _closed_error()
+            self._probes.setdefault(partition, []).append(probe)
+            self._changed.notify_all()
+        return probe
+
     # ------------------------------------------------------------------ partitions
-    def take(self, *, idle: bool) -> Batch | None:
-        """The next batch.
+    def take(self, *, idle: bool, partition: int = 0) -> Batch | Probe | None:
+        """The next batch, or a probe of this partition.
 
         Args:
+            partition: The number of the one that asks.
             idle: Whether the partition has nothing to do: then this waits for a batch,
                 which may be short. A busy partition gets a full batch to run next, or
                 ``None`` at once, so that the others go on growing. Where several full
@@ -227,8 +248,12 @@ class Batcher:
         while True:
             late: list[Request] = []
             with self._lock:
-                stack = self._due(wait=idle)
-                batch = None if stack is None else self._fill(stack, late)
+                stack = self._due(partition, wait=idle)
+                batch: Batch | Probe | None = None
+                if probes := self._probes.get(partition):
+                    batch = probes.pop(0)
+                elif stack is not None:
+                    batch = self._fill(stack, late)
                 if self._idle and any(s.requests for s in self._stacks.values()):
                     self._changed.notify()  # another partition looks after the rest
             for request in late:
@@ -236,9 +261,9 @@ class Batcher:
             if batch is not None or stack is None:
                 return batch
 
-    def _due(self, *, wait: bool) -> _Stack | None:
-        """The stack that is due the longest; waits for one if asked to."""
-        while True:
+    def _due(self, partition: int, *, wait: bool) -> _Stack | None:
+        """The stack that is due the longest; waits for one, or a probe, if asked to."""
+        while not self._probes.get(partition):
             now, wake, best = time.monotonic(), None, None
             for stack in self._stacks.values():
                 if not stack.requests:
@@ -259,6 +284,7 @@ class Batcher:
             self._idle += 1
             self._changed.wait(None if wake is None else wake - now)
             self._idle -= 1
+        return None
 
     def _most(self, stack: _Stack) -> int:
         """Rows to take: a burst, if it leaves as many to each other partition."""
@@ -352,8 +378,13 @@ class Batcher:
         """Fails every request that is still waiting, wholly or in part."""
         with self._lock:
             held = [r for s in self._stacks.values() for r in s.requests.values()]
+            probes = [probe for each in self._probes.values() for probe in each]
+            self._probes.clear()
         for request in held:
             self._withdraw(request, _closed_error(), "failed")
+        for probe in probes:
+            if probe.set_running_or_notify_cancel():
+                probe.set_exception(_closed_error())
 
     def depth(self) -> dict[Hashable, tuple[int, int]]:
         """Requests and rows that wait, by key."""

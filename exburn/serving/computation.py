@@ -44,6 +44,7 @@ class Computation:
 
     Attributes:
         inputs: The inputs of each batch key.
+        outputs: Specs of the outputs of each batch key, for some number of rows.
         traces: How often each ``(key, rows)`` was traced.
         row_bytes: Of each key, bytes of a row's inputs and outputs.
     """
@@ -57,6 +58,7 @@ class Computation:
         )
         self.traces: Counter[tuple[Hashable, int]] = Counter()
         self.inputs: dict[Hashable, Inputs] = {}
+        self.outputs: dict[Hashable, Any] = {}
         self._lookups: dict[Hashable, Any] = {}
         self._split: SplitModule | None = None
         self._weights = weights
@@ -142,6 +144,7 @@ class Computation:
         trace = jax.make_jaxpr(forward, return_shape=True)
         jaxpr, outputs = trace(jax.tree.map(canonical_spec, self._like), values)
         check_rows("Serving", inputs.pack(values), outputs)
+        self.outputs[key] = outputs
         self._out_trees[key] = jax.tree.structure(outputs)
         self._costs[key] = count(jaxpr)
         both = [*values, *map(spec_like, jax.tree.leaves(outputs))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import os
 import threading
 import time
@@ -61,6 +62,29 @@ class Lifecycle:
             "keys": {key: requests for key, (requests, _) in depth.items()},
             "uptime": time.monotonic() - self._started,
         }
+
+    def send_probes(self) -> list[concurrent.futures.Future[float]]:
+        """Has every partition run a batch of zeros, ahead of what waits.
+
+        Statistics do not count these batches. A device that hangs, or a partition whose
+        thread is gone, leaves its future without a result.
+
+        Returns:
+            A future for each partition: the seconds that its batch took.
+
+        Raises:
+            ServingClosedError: The serving was closed.
+
+        Example:
+            >>> import numpy as np
+            >>> from exburn import Serving
+            >>> with Serving(lambda x: x + 1, example=np.ones((1, 2))) as serving:
+            ...     seconds = [probe.result(10) for probe in serving.send_probes()]
+            >>> len(seconds) == len(serving.devices)
+            True
+        """
+        count = len(self._partitions)
+        return [self._batcher.put_probe(index) for index in range(count)]
 
     @property
     def closed(self) -> bool:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from exburn.errors import BatchFailedError
-from exburn.serving.batcher import Batch, Batcher
+from exburn.serving.batcher import Batch, Batcher, Probe
 from exburn.serving.computation import Computation
 from exburn.serving.place import DevicePlace
 from exburn.serving.statistics import Recorder
@@ -47,7 +47,7 @@ class Partition:
         recorder: Recorder,
         buckets: tuple[int, ...],
     ):
-        self.place, self.computation = place, computation
+        self.index, self.place, self.computation = index, place, computation
         self.batcher, self.recorder, self.buckets = batcher, recorder, buckets
         self.batch_size = buckets[-1]
         self.weights: Any = None
@@ -115,7 +115,10 @@ class Partition:
     def _loop(self) -> None:
         flight: deque[tuple] = deque()
         while True:
-            batch = self.batcher.take(idle=not flight)
+            batch = self.batcher.take(idle=not flight, partition=self.index)
+            if isinstance(batch, Probe):
+                self._answer(batch)
+                continue
             if batch is None and not flight:
                 return
             if batch is not None:
@@ -124,6 +127,18 @@ class Partition:
             while len(flight) > most:
                 self._finish(*flight.popleft())
             del batch  # its arrays, while this waits for the next one
+
+    def _answer(self, probe: Probe) -> None:
+        """Runs a batch of zeros, and tells the seconds that it took."""
+        if not probe.set_running_or_notify_cancel():
+            return
+        try:
+            key = next(iter(self.computation.inputs))
+            seconds = self.time(key, self.buckets[0], calls=1)
+        except Exception as error:
+            probe.set_exception(error)
+        else:
+            probe.set_result(seconds)
 
     def _start(self, batch: Batch, flight: deque[tuple]) -> None:
         """Dispatches a batch behind those in flight; does not wait for it."""

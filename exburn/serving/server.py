@@ -217,15 +217,25 @@ class Serving(Streams, Lifecycle):
         return self._request(x, key, timeout, copy=copy)
 
     async def arun(
-        self, x: Any, *, key: Hashable | None = None, timeout: Any = None
+        self,
+        x: Any,
+        *,
+        key: Hashable | None = None,
+        timeout: Any = None,
+        copy: bool = True,
     ) -> Any:
         """As ``run``, for coroutines: ``await serving.arun(x)``.
 
+        Cancelling the task drops the request, if none of it is in a batch yet. With
+        ``copy=False`` the arrays must not change before the answer is there.
+        """
+        return await self.wait_for(self._request(x, key, timeout, copy=copy))
+
+    async def wait_for(self, answer: Answer) -> Any:
+        """The result of what ``submit`` returned, for coroutines.
+
         Cancelling the task drops the request, if none of it is in a batch yet.
         """
-        return await self._await_answer(self._request(x, key, timeout, copy=True))
-
-    async def _await_answer(self, answer: Answer) -> Any:
         alarm = None
         if answer.deadline is not None:
             left = answer.deadline - time.monotonic()

@@ -33,7 +33,7 @@ class Streams:
     batch_size: int
     devices: list[Any]
     submit: Callable
-    _await_answer: Callable
+    wait_for: Callable
     _hooks: Any
     _prepare: Callable
     _queue: Callable
@@ -128,7 +128,7 @@ class Streams:
                     if not waiting:
                         raise
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            under_way.append(asyncio.ensure_future(self._await_answer(answer)))
+            under_way.append(asyncio.ensure_future(self.wait_for(answer)))
             await line.put(under_way[-1])
 
         async def feed() -> None:

@@ -156,6 +156,7 @@ class CustomSteps:
                 f"{kind}_step",
                 f"the state has {len(parts)} parts, the step returned {len(new)}",
             )
+        logs = self._of_epoch(logs, parts[-1], new[-1])
         keep = lambda old, value: jnp.asarray(value, old.dtype)  # noqa: E731
         new = [
             [keep(o, n) for o, n in zip(old, part, strict=True)]
@@ -175,6 +176,28 @@ class CustomSteps:
         ]
         first = [name for name in dict.fromkeys(names) if name in logs]
         return {name: logs[name] for name in [*first, *sorted(logs.keys() - {*first})]}
+
+    def _of_epoch(self, logs: dict[str, Any], old: list, new: list) -> dict[str, Any]:
+        """What is logged; of metrics, if they are all that is, the values so far.
+
+        Such a step may have returned those of its batch alone, as in Keras. A metric
+        that the step did not update says nothing: what the step returned stays.
+        """
+        found, updated, start = {}, set(), 0
+        for metric in self.module.metrics:
+            end = start + len(metric.variables)
+            value = _flatten_logs(
+                {metric.name: metric.stateless_result(new[start:end])}
+            )
+            found |= value
+            if any(
+                a is not b for a, b in zip(old[start:end], new[start:end], strict=True)
+            ):
+                updated |= value.keys()
+            start = end
+        if found.keys() != logs.keys():
+            return logs
+        return {n: found[n] if n in updated else value for n, value in logs.items()}
 
     def _totals(self, logs: Any, variables: list) -> dict[str, Any]:
         logs = {name: jnp.asarray(v, jnp.float32) for name, v in logs.items()}

@@ -40,9 +40,13 @@ def free_bytes(devices: Sequence[Any] = ()) -> int:
     stats = [device.memory_stats() or {} for device in devices]
     if all("bytes_limit" in each for each in stats):
         return min(s["bytes_limit"] - s.get("bytes_in_use", 0) for s in stats)
+    return free_host_bytes() // len(devices)
+
+
+def free_host_bytes() -> int:
+    """Memory that this process can still have, in its control group, too."""
     page = os.sysconf("SC_PAGE_SIZE")
-    free = min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
-    return free // len(devices)
+    return min([os.sysconf("SC_AVPHYS_PAGES") * page, *_process_limits(page)])
 
 
 def _process_limits(page: int) -> Iterator[int]:

@@ -30,7 +30,7 @@ class SweepCallback:
     run: SweepRun
 
     def on_sweep_begin(self) -> None:
-        """All is prepared, and nothing is compiled yet."""
+        """All is prepared, and no lane has been trained yet."""
 
     def on_epoch_end(self, epoch: int) -> None:
         """All lanes that run have trained this epoch, counted from 0."""

@@ -360,20 +360,20 @@ def compile_as_member(ensemble: Model, member: Model) -> None:
         return
     if config is None:
         return
-    config["loss"] = _described(config["loss"])
+    config["loss"] = _describe_loss(config["loss"])
     for name in ("loss", "metrics", "weighted_metrics"):
         config[name] = _of_probabilities(config[name])
     ensemble.compile_from_config(config)
 
 
-def _described(loss: Any) -> Any:
+def _describe_loss(loss: Any) -> Any:
     """The configurations of losses, those that are given by name, too."""
     if isinstance(loss, str):
         return registry.serialize(as_loss(loss))
     if isinstance(loss, list | tuple):
-        return [_described(item) for item in loss]
+        return [_describe_loss(item) for item in loss]
     if isinstance(loss, Mapping) and "class_name" not in loss:  # by output
-        return {key: _described(value) for key, value in loss.items()}
+        return {key: _describe_loss(value) for key, value in loss.items()}
     return loss
 
 

@@ -51,38 +51,18 @@ class Group:
     ):
         self.variant, self.members, self.trials = variant, list(members), list(trials)
         self.rows = None if rows is None else list(rows)
-        self._own_order = own_order
-        self.state = variant.initial_state(trials) if state is None else state
-        data, preparer, holder = variant.data, variant.preparer, variant.holder
+        with variant.making_states():
+            state = variant.initial_state(trials) if state is None else state
+            self.state = variant.placement.state(state)
         seeds = [variant.seed(trial) for trial in trials]
         if not own_order:
             seeds = [variant.source_seed] * len(seeds)
-        self.feed = LaneFeed(
-            preparer,
-            data.dataset,
-            data.batch_size,
-            seeds=seeds,
-            rows=None if rows is None else [train for train, _ in rows],
-            training=True,
-            shuffle=data.shuffle,
-            steps=data.steps,
-            earlier=holder.epochs_before(0),
-        )
+        train, held_out = zip(*rows, strict=True) if rows is not None else (None, None)
+        self.feed = variant.feed("train", seeds, train)
         self.validation: LaneFeed | None = None
-        if data.validation is not None or rows is not None:
-            self.validation = LaneFeed(
-                preparer,
-                data.dataset if rows is not None else data.validation,
-                data.validation_batch_size or data.batch_size,
-                seeds=seeds,
-                rows=None if rows is None else [held_out for _, held_out in rows],
-                training=False,
-                steps=data.validation_steps,
-            )
-        group = self.feed.feed.group
-        self._phase = phase_of(preparer, group, 0)
-        self._fresh: Any = None
-        self._fresh_for: Any = None
+        if variant.data.validation is not None or rows is not None:
+            self.validation = variant.feed("test", seeds, held_out)
+        self._phase = phase_of(variant.preparer, self.feed.feed.group, 0)
 
     @property
     def width(self) -> int:
@@ -115,6 +95,22 @@ class Group:
                 jax.block_until_ready(running.popleft())
         return readings
 
+    def set_values(self) -> None:
+        """Gives the states the numbers and seeds of the trials."""
+        self.state = self.variant.with_values(self.state, self.trials)
+
+    def try_chunk(self) -> int:
+        """Trains on the first chunk of an epoch, for its time; returns its steps."""
+        programs = self.variant.programs(self._lanes(self.feed))
+        self.state = self.state.replace(
+            metrics=self._totals("train", [False] * self.width)
+        )
+        chunk = next(iter(self.feed.epoch(0, self._phase)))
+        program = getattr(programs, chunk.program)
+        self.state, _ = program(self.state, *chunk.arguments)
+        jax.block_until_ready(self.state)
+        return chunk.steps
+
     def validate(self) -> Readings | None:
         """Evaluates all lanes on the rows held out, if there are any."""
         if self.validation is None:
@@ -135,13 +131,8 @@ class Group:
         return lanes.fresh_totals(self.variant.preparer.totals(kind), frozen)
 
     def _lanes(self, feed: LaneFeed) -> Lanes:
-        return Lanes(own_rows=feed.own_rows, in_turn=self.width == 1)
-
-    def close(self) -> None:
-        """Drops what lies on the device for its feeds."""
-        self.feed.close()
-        if self.validation is not None:
-            self.validation.close()
+        divide = getattr(self.variant.placement, "divide", None)
+        return Lanes(feed.own_rows, self.width == 1, divide)
 
 
 def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]:
@@ -157,17 +148,20 @@ def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]
     return found
 
 
-def cut(count: int, width: int) -> list[list[int]]:
+def cut(count: int, width: int, devices: int = 1) -> list[list[int]]:
     """Positions of ``count`` lanes in groups of one width, at most the given one.
 
-    The last position is repeated where it does not come out even.
+    The last position is repeated where it does not come out even, among the devices
+    either.
 
     Example:
         >>> cut(5, 4), cut(4, 4)
         ([[0, 1, 2], [3, 4, 4]], [[0, 1, 2, 3]])
+        >>> cut(3, 3, devices=2)
+        [[0, 1, 2, 2]]
     """
     groups = math.ceil(count / width)
-    each = math.ceil(count / groups)
+    each = math.ceil(math.ceil(count / groups) / devices) * devices
     return [
         [min(first + i, count - 1) for i in range(each)]
         for first in range(0, count, each)

@@ -59,7 +59,7 @@ def path_importance(
     scores = comparable_scores(records, monitor, mode)  # [lanes]
     ranks = np.searchsorted(np.sort(scores), scores) / len(scores)  # [lanes]
     if evaluator == "auto":
-        evaluator = _installed()
+        evaluator = _choose_evaluator()
     if not paths or np.ptp(ranks) == 0:
         return dict.fromkeys(paths, 0.0)
     measure = _forest_shares if evaluator == "forest" else _optuna_shares
@@ -180,7 +180,7 @@ def _optuna_shares(
     return np.array([found.get(path, 0.0) for path in paths])
 
 
-def _installed() -> str:
+def _choose_evaluator() -> str:
     """The first evaluator whose package is installed."""
     for package, evaluator in (("sklearn", "forest"), ("optuna", "ped_anova")):
         if importlib.util.find_spec(package) is not None:

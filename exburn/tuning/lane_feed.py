@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ import numpy as np
 from exburn.training.feed.array_feed import ArrayFeed
 from exburn.training.feed.base import Feed
 from exburn.training.feed.chunk import Chunk
-from exburn.training.feed.chunking import make_feed
-from exburn.training.prepare import Preparer
 
 
 class LaneFeed:
@@ -21,13 +19,12 @@ class LaneFeed:
     the order that ``fit`` would have with its seed, on its rows alone.
 
     Args:
-        prepared: The model, prepared for the data.
-        dataset: The data.
-        batch_size: Rows of a step.
+        make: Makes what cuts the data of so many first rows, ``None`` for all of them;
+            it is asked whether these are to be on the device.
         seeds: Seed of each lane's order.
         rows: Numbers of each lane's rows; ``None`` where all have all rows.
-        training: Whether programs of training take the chunks.
-        shuffle, steps, earlier: As of ``make_feed``.
+        shuffle: Whether lanes of other seeds have other orders.
+        send: Sends what lanes have of their own, ``[steps, lanes, …]``.
 
     Attributes:
         own_rows: Whether lanes have rows of their own.
@@ -36,42 +33,22 @@ class LaneFeed:
 
     def __init__(
         self,
-        prepared: Preparer,
-        dataset: Any,
-        batch_size: int,
-        *,
+        make: Callable[[int | None, bool], Feed],
         seeds: Sequence[int],
         rows: Sequence[np.ndarray] | None = None,
-        training: bool,
+        *,
         shuffle: bool | str = False,
-        steps: int | None = None,
-        earlier: int = 0,
+        send: Callable[[Any], Any] = lambda rows: rows,
     ):
-        self._seeds, self._rows = list(seeds), rows
+        self._seeds, self._rows, self._send = list(seeds), rows, send
         self.own_rows = rows is not None or (bool(shuffle) and len(set(seeds)) > 1)
-
-        def make(data: Any) -> Feed:
-            return make_feed(
-                prepared,
-                data,
-                batch_size,
-                training=training,
-                shuffle=shuffle,
-                steps=steps,
-                reused=True,
-                resident=True if self.own_rows else None,
-                earlier=earlier,
-                use=None if training else "test",
-            )
-
-        self.feed = make(dataset)
+        self.feed = make(None, self.own_rows)
         self._drawn: tuple[int, np.ndarray] | None = None
         self._of_size: dict[int, ArrayFeed] = {}  # which know the orders of so many
         if self.own_rows:
-            for count in {dataset.size} if rows is None else set(map(len, rows)):
-                whole = count == dataset.size
-                part: Any = self.feed if whole else make(dataset.rows(0, count))
-                self._of_size[count] = part
+            for count in {None} if rows is None else set(map(len, rows)):
+                feed: Any = make(count, True)
+                self._of_size[feed.size] = feed
 
     def epoch(
         self, epoch: int, phase: int = 0, *, last: bool = True
@@ -94,13 +71,10 @@ class LaneFeed:
             chunk.data, places = data, chunk.index  # places: [steps, rows]
             chunk.count = self._counts(chunk.count, places)
             chunk.index = orders[:, places].transpose(1, 0, 2)  # [steps, lanes, rows]
+            chunk.index, chunk.count = self._send((chunk.index, chunk.count))
             yield chunk
         if not last:  # while the device still works on this epoch
             self._drawn = epoch + 1, self._draw(epoch + 1)
-
-    def close(self) -> None:
-        """Drops the data on the device."""
-        self.feed.close()
 
     def _size(self, lane: int) -> int:
         return max(self._of_size) if self._rows is None else len(self._rows[lane])

@@ -98,7 +98,7 @@ class SweepResult:
         """
         if all(record.fold is None for record in self.records):
             return ranking([r.score for r in self.records], self.mode).tolist()
-        trials = self._grouped(lambda record: record.trial)
+        trials = self._group_lanes(lambda record: record.trial)
         means = [np.mean([self.records[i].score for i in lanes]) for lanes in trials]
         found: list[int] = []
         for at in ranking(means, self.mode):
@@ -142,7 +142,7 @@ class SweepResult:
             ({'rate': 0.1}, '0.11 ± 0.025')
         """
         found = []
-        for lanes in self._grouped(_without_seed):
+        for lanes in self._group_lanes(_without_seed):
             scores = [self.records[i].score for i in lanes]
             folds = len({self.records[i].fold for i in lanes})
             interval = confidence_interval(scores, level, folds if folds > 1 else None)
@@ -376,7 +376,7 @@ class SweepResult:
             reason = "the file holds no result of a sweep"
             raise FileFormatError(op, reason, {"file": file, "cause": error}) from error
 
-    def _grouped(self, key: Callable[[LaneRecord], Trial]) -> list[list[int]]:
+    def _group_lanes(self, key: Callable[[LaneRecord], Trial]) -> list[list[int]]:
         """The numbers of lanes that have the same values of ``key``, in their order."""
         groups: dict[str, list[int]] = {}
         for number, record in enumerate(self.records):

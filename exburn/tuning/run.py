@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -18,10 +18,15 @@ from exburn.models.training_settings import require_trainer
 from exburn.training.numbers import is_number
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
-from exburn.tuning.callbacks import SweepCallback, best_of
+from exburn.tuning.callbacks import best_of
 from exburn.tuning.groups import Group, Rows, cut, join_states, read_lanes
 from exburn.tuning.records import LaneRecord
+from exburn.tuning.schedulers import PBT, Rung, lane_epochs
 from exburn.tuning.variants import Variant
+from exburn.tuning.width_choice import WidthChoice
+
+if TYPE_CHECKING:
+    from exburn.tuning.set_up import SetUp
 
 
 @dataclasses.dataclass
@@ -34,7 +39,8 @@ class Lane:
         rows: The rows that it is trained and validated on, if not all.
         weights: Its weights where it ended, on the host: parameters, frozen ones and
             others, by name.
-        opt_state: Its optimizer's state there; ``None`` where the lane was stopped.
+        opt_state: Its optimizer's state there; ``None`` where the lane was stopped
+            or turned NaN.
         step: Batches that it has seen.
     """
 
@@ -51,40 +57,35 @@ class SweepRun:
 
     Args:
         run_lanes: The lanes.
+        ready: What the sweep was given.
+        width: Says how many lanes run at once.
+        notes: What is said of it before it begins.
+
+    Attributes:
+        lanes: The lanes.
         epochs: How long the longest of them train.
         monitor, mode: What is compared, and which way it is better.
-        validates: Whether an epoch is followed by a validation.
-        width: Says of a variant, and a number of lanes, how many run at once.
-        own_order: Whether each lane has the order of its own seed.
-        scheduler: What decides at each rung which lanes go on; ``None`` for nothing.
-        callbacks: What is told of it.
-        space: Where the trials come from; it is told of each rung.
-        notes: What is said of it before it begins.
+        rungs: The stretches between two decisions.
+        groups: The lanes that run, by the programs that they run in.
+        variants: The models that programs are made of.
+        begun: The trial that each lane began with.
     """
 
     def __init__(
         self,
         run_lanes: Sequence[Lane],
-        *,
-        epochs: int,
-        monitor: str,
-        mode: str,
-        validates: Callable[[int], bool],
-        width: Callable[[Variant, int], int],
-        own_order: bool,
-        scheduler: Any,
-        callbacks: Sequence[SweepCallback],
-        space: Any = None,
+        ready: SetUp,
+        width: WidthChoice,
         notes: Sequence[str] = (),
     ):
-        self.lanes, self.epochs = list(run_lanes), epochs
-        self.monitor, self.mode = monitor, mode
-        self._validates, self._width, self._own_order = validates, width, own_order
-        self._scheduler, self._callbacks = scheduler, list(callbacks)
-        self._space = space
-        self._notes, self._stops = list(notes), False
-        self._groups: list[Group] = []
-        self.rungs = self._plan()
+        self.lanes, self.epochs = list(run_lanes), ready.epochs
+        self.monitor, self.mode = ready.monitor, ready.mode
+        self._ready, self._width, self._notes = ready, width, list(notes)
+        self._stops = False
+        self.groups: list[Group] = []
+        self.variants = list(dict.fromkeys(lane.variant for lane in self.lanes))
+        self.begun = [dict(record.trial) for record in self.records]
+        self.rungs = rungs_of(ready, len(self.lanes))
 
     # ------------------------------------------------------------------ for callbacks
     @property
@@ -96,58 +97,75 @@ class SweepRun:
         """The lane of the best score so far."""
         return best_of(self.records, self.mode)
 
+    @property
+    def notes(self) -> list[str]:
+        """What runs in turn, and why; how many lanes run at once."""
+        widths = [group.width for group in self.groups]
+        found = [*self._notes, *self._width.notes]
+        if len(widths) > 1:
+            text = f"{len(widths)} groups of at most {max(widths)} lanes"
+            found.append(f"{text} run one after the other")
+        return found
+
     def stop(self) -> None:
         """Ends the sweep after this epoch."""
         self._stops = True
 
     def describe(self) -> list[str]:
         """What is to be done, in lines."""
-        work = sum(
-            rung.lanes * (rung.epochs - before)
-            for rung, before in zip(
-                self.rungs, [0, *(r.epochs for r in self.rungs)], strict=False
-            )
-        )
+        work = lane_epochs(self.rungs)
         line = f"{len(self.lanes)} lanes, {work:,} epochs of a lane in all"
         if len(self.rungs) > 1:
             steps = " → ".join(f"{r.lanes} to {r.epochs}" for r in self.rungs)
             line += f"; lanes to epoch: {steps}"
-        return [line, *self._notes]
+        return [line, *self.notes]
 
     # ------------------------------------------------------------------ the loop
-    def run(self) -> None:
-        """Trains all lanes to their ends."""
-        for callback in self._callbacks:
+    def run(self, checkpoint: Any = None) -> None:
+        """Trains all lanes to their ends.
+
+        Args:
+            checkpoint: A ``SweepCheckpoint`` to go on from, and to write into.
+        """
+        for callback in self._ready.callbacks:
             callback.run = self
+        done = None if checkpoint is None else checkpoint.restore(self)
+        if done is None:
+            self._regroup({number: number for number in self._running()})
         self._tell("on_sweep_begin")
-        running = [i for i, r in enumerate(self.records) if r.status == "running"]
-        self._regroup(running)
-        done = 0
         try:
             for rung in self.rungs:
-                for epoch in range(done, rung.epochs):
-                    self._epoch(epoch, must_validate=epoch + 1 == rung.epochs)
-                    self._tell("on_epoch_end", epoch)
-                    if self._stops or not self._running():
-                        break
-                done = rung.epochs
-                if self._stops or not self._running():
-                    break
-                if rung is not self.rungs[-1]:
-                    self._decide(rung)
+                if (done or 0) < rung.epochs and not self._ended:
+                    self._train_until(rung, done or 0, checkpoint)
+                    done = rung.epochs
             for lane in self.lanes:
                 if lane.record.status == "running":
                     ended = lane.record.epochs >= self.epochs
                     lane.record.status = "finished" if ended else "stopped"
             self._keep(range(len(self.lanes)), whole=True)
+            self.groups = []
+            if checkpoint is not None:
+                checkpoint.save(self, self.epochs)
         finally:
             self._close()
         self._tell("on_sweep_end")
 
-    def _plan(self) -> list[Any]:
-        if self._scheduler is None:
-            return [_Whole(self.epochs, len(self.lanes))]
-        return self._scheduler.plan(len(self.lanes), self.epochs)
+    def _train_until(self, rung: Any, done: int, checkpoint: Any) -> None:
+        """Trains to the end of a rung, and decides who goes on."""
+        for epoch in range(done, rung.epochs):
+            last = epoch + 1 == rung.epochs
+            self._epoch(epoch, must_validate=last)
+            self._tell("on_epoch_end", epoch)
+            if self._ended:
+                return
+            if last and rung is not self.rungs[-1]:
+                self._decide(rung)
+            if checkpoint is not None and (last or checkpoint.is_due()):
+                checkpoint.save(self, epoch + 1)
+
+    @property
+    def _ended(self) -> bool:
+        return self._stops or not self._running()
 
     def _running(self) -> list[int]:
         return [i for i, r in enumerate(self.records) if r.status == "running"]
@@ -155,10 +173,10 @@ class SweepRun:
     def _epoch(self, epoch: int, must_validate: bool) -> None:
         """Trains all groups for an epoch; reads what they log when all are begun."""
         read, last = [], epoch + 1 == self.epochs
-        for group in self._groups:
+        for group in self.groups:
             frozen = [self.records[i].status == "nan" for i in group.members]
             logs = group.train(epoch, frozen, last=last)
-            validated = self._validates(epoch) or (
+            validated = self._ready.validates(epoch) or (
                 must_validate and self.monitor.startswith("val_")
             )
             read.append((group, logs, group.validate() if validated else None))
@@ -182,47 +200,77 @@ class SweepRun:
                 record.status, record.score = "nan", math.nan
 
     def _decide(self, rung: Any) -> None:
-        """Asks the scheduler which lanes go on, and puts these closer together."""
+        """Asks the scheduler which lanes go on, and from where."""
         going = [i for i in range(len(self.lanes)) if self._takes_part(i)]
         scores = np.array([self.records[i].score for i in going])
-        kept = self._scheduler.keep(scores, self.mode, rung, np.asarray(going))
-        left = [going[int(at)] for at in kept]
-        stopped = [i for i in self._running() if i not in set(left)]
-        self._keep([i for i in going if i not in set(left)], whole=False)
+        scheduler = self._ready.scheduler
+        if isinstance(scheduler, PBT):
+            self._exploit(scheduler, rung, going, scores)
+            return
+        kept = scheduler.keep(scores, self.mode, rung, np.asarray(going))
+        left = {going[int(at)] for at in kept}
+        stopped = [i for i in self._running() if i not in left]
+        self._keep([i for i in going if i not in left], whole=False)
         for number in stopped:
             self.records[number].status = "stopped"
         self._tell("on_rung_end", rung.epochs, stopped)
-        if self._space is not None:
-            self._space.tell(self.records)
-        left = [i for i in left if self.records[i].status == "running"]
-        self._regroup(left)
+        self._ready.space.tell(self.records)
+        self._regroup({i: i for i in going if i in left and i in self._running()})
+
+    def _exploit(
+        self, scheduler: PBT, rung: Any, going: list[int], scores: np.ndarray
+    ) -> None:
+        """Has lanes go on from the states of others, with values near theirs."""
+        trials = [self.records[i].trial for i in going]
+        rng = np.random.default_rng([self._ready.seed, rung.epochs])
+        space = self._ready.space
+        chosen, new = scheduler.exploit(scores, trials, rng, self.mode, space)
+        found = zip(going, chosen, strict=True)
+        sources = {number: going[int(at)] for number, at in found}
+        before = {number: self.lanes[number].variant for number in going}
+        for number, trial in zip(going, new, strict=True):
+            if (source := sources[number]) == number:
+                continue
+            lane, record = self.lanes[number], self.records[number]
+            lane.variant, record.trial = before[source], dict(trial)
+            record.score, record.status = self.records[source].score, "running"
+        self._tell("on_rung_end", rung.epochs, [])
+        space.tell(self.records)
+        self._regroup(sources)
+        for group in self.groups:
+            group.set_values()
 
     def _takes_part(self, number: int) -> bool:
         """Whether a lane is in a group: it runs, or has turned NaN since."""
-        return any(number in group.members for group in self._groups)
+        return any(number in group.members for group in self.groups)
 
     # ------------------------------------------------------------------ groups
-    def _regroup(self, numbers: Sequence[int]) -> None:
-        """Puts lanes into groups, with the states that they have."""
-        old, made = self._groups, []
-        for variant in dict.fromkeys(self.lanes[i].variant for i in numbers):
-            own = [i for i in numbers if self.lanes[i].variant is variant]
+    def _regroup(self, sources: dict[int, int]) -> None:
+        """Puts lanes into groups.
+
+        Args:
+            sources: The number of each lane, and of that whose state it goes on from.
+        """
+        old, made = self.groups, []
+        for variant in dict.fromkeys(self.lanes[i].variant for i in sources):
+            own = [i for i in sources if self.lanes[i].variant is variant]
             for part in self._parts(variant, own):
-                made.append(self._group(variant, part, old))
-        for group in old:
-            group.close()
-        self._groups = made
+                state = _state_of([sources[i] for i in part], old) if old else None
+                made.append(self.make_group(variant, part, state))
+        self.groups = made
 
     def _parts(self, variant: Variant, numbers: list[int]) -> list[list[int]]:
         """The lanes of each group, some of which may come several times."""
-        width = self._width(variant, len(numbers))
-        parts = cut(len(numbers), max(1, min(width, len(numbers))))
+        own = [self.lanes[i] for i in numbers]
+        rows = [lane.rows for lane in own if lane.rows is not None]
+        trials = [lane.record.trial for lane in own]
+        left = self.epochs - max(lane.record.epochs for lane in own)
+        width = self._width(variant, trials, rows or None, left)
+        parts = cut(len(numbers), width, variant.placement.devices)
         return [[numbers[at] for at in part] for part in parts]
 
-    def _group(self, variant: Variant, members: list[int], old: list[Group]) -> Group:
-        state = None
-        if old:
-            state = _state_of(members, old)
+    def make_group(self, variant: Variant, members: list[int], state: Any) -> Group:
+        """A group of lanes; they begin anew without a state."""
         own = [self.lanes[i] for i in members]
         rows = [lane.rows for lane in own if lane.rows is not None]
         return Group(
@@ -231,13 +279,13 @@ class SweepRun:
             [lane.record.trial for lane in own],
             state=state,
             rows=rows or None,
-            own_order=self._own_order,
+            own_order=self._ready.own_order,
         )
 
     def _close(self) -> None:
-        for group in self._groups:
-            group.close()
-        self._groups = []
+        for variant in self.variants:
+            variant.close()
+        self.groups = []
 
     def _keep(self, numbers: Any, whole: bool) -> None:
         """Keeps the weights of lanes that end here, on the host.
@@ -247,7 +295,7 @@ class SweepRun:
             whole: Whether the optimizers' states are kept, too.
         """
         wanted = set(numbers)
-        for group in self._groups:
+        for group in self.groups:
             if not wanted.intersection(group.members):
                 continue
             state = group.state.replace(metrics=None)
@@ -261,6 +309,8 @@ class SweepRun:
                 lane = self.lanes[number]
                 lane.weights = one.params, one.frozen, one.others
                 lane.opt_state, lane.step = one.opt_state, int(one.step)
+                if lane.record.status == "nan":
+                    lane.opt_state = None
 
     # ------------------------------------------------------------------ models
     def build(self, number: int) -> Model:
@@ -268,16 +318,15 @@ class SweepRun:
         return build_model(self.lanes[number])
 
     def _tell(self, hook: str, *args: Any) -> None:
-        for callback in self._callbacks:
+        for callback in self._ready.callbacks:
             getattr(callback, hook)(*args)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Whole:
-    """The only rung of a sweep without a scheduler."""
-
-    epochs: int
-    lanes: int
+def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:
+    """The stretches of a sweep of so many lanes between two decisions."""
+    if ready.scheduler is None:
+        return [Rung(ready.epochs, lanes)]
+    return ready.scheduler.plan(lanes, ready.epochs)
 
 
 def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:

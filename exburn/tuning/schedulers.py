@@ -14,7 +14,15 @@ from exburn.errors import ArgumentError
 from exburn.tuning.records import Trial, finite_scores, ranking
 from exburn.tuning.space import Choice, Space
 
-__all__ = ["PBT", "Halving", "Hyperband", "Rung", "Scheduler", "lane_epochs"]
+__all__ = [
+    "PBT",
+    "Halving",
+    "Hyperband",
+    "OfFolds",
+    "Rung",
+    "Scheduler",
+    "lane_epochs",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,30 +306,96 @@ class PBT(Scheduler):
         for position in sorted(worst):
             sources[position] = rng.choice(best)
             source = trials[int(sources[position])]
-            new[position] = self._explored(source, rng, space)
+            new[position] = self._explore(source, rng, space)
         return sources, new
 
-    def _explored(
+    def _explore(
         self, trial: Trial, rng: np.random.Generator, space: Space | None
     ) -> Trial:
-        explored = dict(trial)
-        for path, value in trial.items():
-            if self.explore is None and not isinstance(value, float):
-                continue
-            if self.explore is not None and path not in self.explore:
-                continue
-            domain = None if space is None else space.domains.get(path)
-            again = rng.random() < self.resample or not isinstance(value, float | int)
-            if domain is not None and again:
-                explored[path] = domain.draw(rng)
-                continue
-            if isinstance(domain, Choice):  # one step along the list
-                explored[path] = _neighbour(domain, value, rng)
-                continue
-            moved = value * float(rng.choice(self.factors))
-            moved = moved if domain is None else domain.nearest(moved)
-            explored[path] = round(moved) if isinstance(value, int) else moved
-        return explored
+        """The values of a lane that goes on from one with these."""
+        if space is None:
+            return {p: self._move(p, value, None, rng) for p, value in trial.items()}
+
+        def value_of(path: str, domain: Any) -> Any:
+            if path not in trial:  # its condition holds only now
+                return domain.draw(rng)
+            return self._move(path, trial[path], domain, rng)
+
+        return space.build(value_of)
+
+    def _move(
+        self, path: str, value: Any, domain: Any, rng: np.random.Generator
+    ) -> Any:
+        """A value near this one, or a new one; the value itself if it stays."""
+        asked = (
+            isinstance(value, float) if self.explore is None else path in self.explore
+        )
+        number = isinstance(value, float | int) and not isinstance(value, bool)
+        if not asked or domain is None and not number:
+            return value
+        if domain is not None and rng.random() < self.resample:
+            return domain.draw(rng)
+        if isinstance(domain, Choice):  # one step along the list
+            return _neighbour(domain, value, rng)
+        moved = value * float(rng.choice(self.factors))
+        moved = moved if domain is None else domain.nearest(moved)
+        return round(moved) if isinstance(value, int) else moved
+
+
+@dataclasses.dataclass(frozen=True)
+class OfFolds(Scheduler):
+    """A scheduler whose decisions are on trials: all folds of one go on, or none.
+
+    A trial's score is the mean of its folds', and NaN if one of them is frozen.
+
+    Args:
+        scheduler: What decides.
+        folds: Lanes of a trial, which stand side by side.
+
+    Example:
+        >>> halving = OfFolds(Halving(2), folds=2)
+        >>> [(rung.epochs, rung.lanes) for rung in halving.plan(8, epochs=4)]
+        [(1, 8), (2, 4), (4, 2)]
+        >>> halving.keep([0.1, 0.9, 0.4, 0.4], "min", lanes=[0, 1, 2, 3]).tolist()
+        [2, 3]
+    """
+
+    scheduler: Scheduler
+    folds: int
+
+    def plan(self, lanes: int, epochs: int) -> list[Rung]:
+        found = []
+        for rung in self.scheduler.plan(lanes // self.folds, epochs):
+            groups = rung.groups
+            if groups is not None:
+                groups = tuple(np.repeat(groups, self.folds).tolist())
+            found.append(Rung(rung.epochs, rung.lanes * self.folds, groups))
+        return found
+
+    def keep(
+        self, scores: Any, mode: str, rung: Rung | None = None, lanes: Any = None
+    ) -> np.ndarray:
+        if lanes is None:
+            raise ArgumentError("OfFolds.keep", "the lanes' positions are needed")
+        trials, means, members = self._by_trial(scores, lanes)
+        if rung is not None and rung.groups is not None:
+            rung = dataclasses.replace(rung, groups=rung.groups[:: self.folds])
+        kept = self.scheduler.keep(means, mode, rung, trials)
+        return np.sort(np.concatenate([members[i] for i in kept] or [[]])).astype(int)
+
+    def _by_trial(
+        self, scores: Any, lanes: Any
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Trials that have lanes here, the means of their scores, their positions."""
+        values = np.asarray(scores, np.float64)  # [lanes]
+        of = np.asarray(lanes) // self.folds  # [lanes]
+        trials = np.unique(of)
+        members = [np.flatnonzero(of == trial) for trial in trials]
+        means = [
+            values[own].mean() if len(own) == self.folds else math.nan
+            for own in members
+        ]
+        return trials, np.asarray(means), members
 
 
 def _neighbour(domain: Choice, value: Any, rng: np.random.Generator) -> Any:

@@ -453,7 +453,7 @@ class Space:
         """One trial, path by path, of those that exist in it.
 
         Args:
-            value_of: Path and domain → value; the domain is what stands within its
+            value_of: Path and domain → value; the domain is what stands within
                 conditions, a :class:`Choice` or an :class:`Interval`.
             but: Paths that get no value; conditions on them do not hold.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,18 @@ from exburn.models.preparing import output_names
 from exburn.models.training_settings import require_trainer
 from exburn.module.building import redraw
 from exburn.module.traversal import iter_weights
+from exburn.runtime.device import host
+from exburn.training.feed.base import Feed
+from exburn.training.feed.chunking import make_feed
 from exburn.training.fingerprint import Slot
 from exburn.training.memory import state_specs
 from exburn.training.numbers import holding, is_number
+from exburn.training.placement import OneDevice
 from exburn.training.program import Programs
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.hyperparameters import Place, is_array
+from exburn.tuning.lane_feed import LaneFeed
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
 
@@ -42,6 +48,7 @@ class Variant:
         trials: The trials.
         epochs: Epochs of the whole sweep, for schedules.
         reasons: Why paths are fixed, if that is known.
+        placement: Where lanes lie, if several devices divide them.
 
     Attributes:
         model: A copy of the source, with what is fixed; programs are made of it.
@@ -58,6 +65,7 @@ class Variant:
         trials: Sequence[Trial],
         epochs: int,
         reasons: Mapping[str, str] | None = None,
+        placement: OneDevice | None = None,
     ):
         self.source, self.places, self.fixed = source, places, fixed
         self.data = dataclasses.replace(data)
@@ -73,8 +81,13 @@ class Variant:
         prepare_for_fit(self.model, self.data)
         self.holder.optimizer.set_epochs(self.data.known_steps, epochs)
         self._programs: dict[Lanes, Programs] = {}
+        self._why: str | None = None
+        self._feeds: dict[tuple, Feed] = {}
+        self._init: Any = None
+        self._warm: Any = None
+        if placement is not None:
+            self.holder.placement = placement
         self._drawn: dict[int, dict[str, np.ndarray]] = {}
-        self._base: Any = None
 
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:
@@ -163,6 +176,39 @@ class Variant:
         return any(v is argument for eqn in jaxpr.jaxpr.eqns for v in eqn.invars)
 
     # ------------------------------------------------------------------ programs
+    @property
+    def placement(self) -> OneDevice:
+        """Where lanes lie."""
+        return self.holder.placement
+
+    def making_states(self) -> contextlib.AbstractContextManager[Any]:
+        """In the block states are made in host memory if several devices divide them.
+
+        All of them may be more than one device holds.
+        """
+        if self.placement.devices == 1:
+            return contextlib.nullcontext()
+        return jax.default_device(host())
+
+    def why_in_turn(self) -> str:
+        """Why lanes can only run one after the other; empty if they can together."""
+        if self._why is None:
+            self._why = "run_eagerly" if self.preparer.eager else ""
+            try:
+                self._trace_lanes()
+            except Exception as error:
+                first = str(error).strip().partition("\n")[0]
+                self._why = f"a step cannot be that of many ({first[:120]})"
+        return self._why
+
+    def _trace_lanes(self) -> None:
+        """Traces a step of two lanes; raises what a model that has none raises."""
+        programs = self.preparer.make_programs(self.placement, lanes=Lanes(True))
+        state: Any = _with_axes(state_specs(self.preparer, "train"), 2)
+        batch = _with_axes(self.preparer.batch_specs["train"], 1, 2)
+        whole = state.replace(metrics=None), state.metrics, batch, None, None
+        jax.eval_shape(programs.steps.without_counting().train, *whole)
+
     def programs(self, of: Lanes) -> Programs:
         """The programs of some lanes: compiled once, whatever numbers they have."""
         if of not in self._programs:
@@ -170,6 +216,55 @@ class Variant:
             made = self.preparer.make_programs(placement, lanes=of)
             self._programs[of] = made
         return self._programs[of]
+
+    # ------------------------------------------------------------------ data
+    def feed(
+        self,
+        kind: str,
+        seeds: Sequence[int],
+        rows: Sequence[np.ndarray] | None,
+    ) -> LaneFeed:
+        """The chunks of some lanes; data on a device are there once for all of them.
+
+        Args:
+            kind: ``"train"`` or ``"test"``.
+            seeds, rows: As of ``LaneFeed``.
+        """
+        data, training = self.data, kind == "train"
+        held_out = data.dataset if rows is not None else data.validation
+        dataset: Any = data.dataset if training else held_out
+        batch_size = data.batch_size
+        if not training:
+            batch_size = data.validation_batch_size or batch_size
+
+        def make(count: int | None, resident: bool) -> Feed:
+            key = kind, id(dataset), None if count == dataset_size else count, resident
+            if key not in self._feeds:
+                part = dataset if key[2] is None else dataset.rows(0, count)
+                self._feeds[key] = make_feed(
+                    self.preparer,
+                    part,
+                    batch_size,
+                    training=training,
+                    shuffle=data.shuffle if training else False,
+                    steps=data.steps if training else data.validation_steps,
+                    reused=True,
+                    resident=True if resident else None,
+                    earlier=self.holder.epochs_before(0) if training else 0,
+                    use=None if training else "test",
+                )
+            return self._feeds[key]
+
+        dataset_size = getattr(dataset, "size", None)
+        send = getattr(self.placement, "send_own", lambda rows: rows)
+        shuffle = data.shuffle if training else False
+        return LaneFeed(make, seeds, rows, shuffle=shuffle, send=send)
+
+    def close(self) -> None:
+        """Drops what lies on the device for all lanes."""
+        for feed in self._feeds.values():
+            feed.close()
+        self._feeds = {}
 
     # ------------------------------------------------------------------ states
     def seed(self, trial: Trial) -> int:
@@ -179,7 +274,7 @@ class Variant:
     def initial_state(self, trials: Sequence[Trial]) -> TrainState:
         """The state that the lanes of some trials begin with."""
         count, seeds = len(trials), [self.seed(trial) for trial in trials]
-        groups = [dict(group) for group in self._begin()]
+        groups = [dict(group) for group in self.holder.split.read()]
         drawn = {seed: self._draw(seed) for seed in set(seeds) if self._redraws(trials)}
         for group in groups:
             for name, value in group.items():
@@ -205,8 +300,19 @@ class Variant:
             jax.device_put(lanes.seeds_data(seeds)),
         )
 
-    def _begin(self) -> tuple:
-        return self.holder.split.read()
+    def with_values(self, state: TrainState, trials: Sequence[Trial]) -> TrainState:
+        """States of lanes with the numbers and seeds of other trials."""
+        others = dict(state.others)
+        for name in others:
+            if is_number(name):
+                others[name] = lanes.numbers_array(self._values(name, trials))
+        seeds = [self.seed(trial) for trial in trials]
+        new = state.replace(
+            others=others,
+            opt_state=self.with_rates(state.opt_state, trials),
+            seed=jax.device_put(lanes.seeds_data(seeds)),
+        )
+        return self.placement.state(new)
 
     def _redraws(self, trials: Sequence[Trial]) -> bool:
         """Whether weights are drawn anew, as by ``compile(seed=…)``."""
@@ -234,8 +340,9 @@ class Variant:
         if self.holder.step and self.holder.opt_state is not None:
             state = lanes.repeat(self.holder.opt_state, count)
         else:
-            init = jax.vmap(lambda p: optimizer.init(p), out_axes=0)
-            state = jax.jit(init)(params)
+            if self._init is None:
+                self._init = jax.jit(jax.vmap(optimizer.init))
+            state = self._init(params)
         return self.with_rates(state, trials)
 
     def with_rates(self, opt_state: Any, trials: Sequence[Trial]) -> Any:
@@ -265,9 +372,18 @@ class Variant:
                 return optimizer.rate({"rate": {**rate, "warmup_steps": steps}})
 
         told = {name: v for name, v in others.items() if is_number(name)}
-        target = jax.jit(jax.vmap(rate_of))(opt_state["rate"], told)
+        if self._warm is None:
+            self._warm = jax.jit(jax.vmap(rate_of))
+        target = self._warm(opt_state["rate"], told)
         options = warmup.hyperparameters(np.asarray(target))
         return optimizer.with_hyperparameters(opt_state, **options)
+
+
+def _with_axes(specs: Any, *sizes: int) -> Any:
+    """Specs with further axes in front."""
+    return jax.tree.map(
+        lambda v: jax.ShapeDtypeStruct((*sizes, *v.shape), v.dtype), specs
+    )
 
 
 def _key(path: tuple) -> Any:
@@ -281,6 +397,7 @@ def make_variants(
     places: Mapping[str, Place],
     trials: Sequence[Trial],
     epochs: int,
+    placement: OneDevice | None = None,
 ) -> list[Variant]:
     """The variant of each trial: one for all whose values are arrays of a program.
 
@@ -290,6 +407,7 @@ def make_variants(
         places: All that is varied, by path.
         trials: The trials.
         epochs: Epochs of the whole sweep.
+        placement: Where lanes lie, if several devices divide them.
     """
     structural = {path for path, p in places.items() if p.kind in _STRUCTURAL}
     reasons: dict[str, str] = {}
@@ -302,7 +420,8 @@ def make_variants(
         for numbers in parts.values():
             own = [trials[i] for i in numbers]
             fixed = {p: own[0][p] for p in structural if p in own[0]}
-            variant = Variant(source, data, places, fixed, own, epochs, reasons)
+            options = places, fixed, own, epochs, reasons, placement
+            variant = Variant(source, data, *options)
             if variant.constant.keys() - structural:
                 structural |= variant.constant.keys()
                 reasons.update(variant.constant)

@@ -46,7 +46,7 @@ def run(name, batch_size, mesh=None):
 QUICK = [("mlp", "8 data", 60)]
 LONG = [
     ("convnet", "8 data", 60),
-    ("transformer", "8 fsdp", 64),
+    ("mlp", "8 fsdp", 64),
     ("transformer", "2 x 4 tensor", 60),
 ]
 

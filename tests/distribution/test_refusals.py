@@ -121,6 +121,7 @@ def test_a_device_and_a_mesh():
         network().compile("adam", "mse", device="cpu", mesh="data")
 
 
+@pytest.mark.longest_cases("3", "8")
 @pytest.mark.parametrize("rows", [1, 3, 8, 13])
 @on_devices
 def test_a_batch_smaller_than_the_axis(rows):

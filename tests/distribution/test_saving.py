@@ -1,5 +1,7 @@
 """Checkpoints and models that two processes write: whole, exact, and for any mesh."""
 
+import functools
+import shutil
 import signal
 
 import numpy as np
@@ -67,6 +69,7 @@ def in_this_process(script, folder=None):
     return told
 
 
+@functools.cache
 def whole():
     script = """
 model = make(None)
@@ -110,30 +113,39 @@ tell(model, history)
         close(found, first)
 
 
-def test_a_checkpoint_has_the_very_bytes_of_all_processes(tmp_path):
-    first, _ = train(tmp_path, epochs=1)
-    saved = CheckpointDirectory(tmp_path / "runs").latest()
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A folder with two checkpoints of two processes, and what the run ended with."""
+    folder = tmp_path_factory.mktemp("written")
+    first, _ = train(folder, epochs=2)
+    return folder, first
+
+
+def test_a_checkpoint_has_the_very_bytes_of_all_processes(written):
+    folder, first = written
+    saved = CheckpointDirectory(folder / "runs").latest()
     found = [v for n, v in saved.arrays.items() if n.startswith("state/params/")]
     assert len(found) == len(first["weights"])
     known = {np.float32(w).tobytes() for w in first["weights"]}
     assert {array.tobytes() for array in found} == known
     script = """
-import zlib
-for mesh in (None, "data", "fsdp"):
+two = keras.distribution.FSDP(devices=jax.devices()[:2], min_size=1)
+for mesh in (None, {"data": 2}, two, "data", "fsdp"):
     model = make(mesh)
     model.fit(x[:8], y[:8], verbose=0)
     model.load_checkpoint(os.path.join(FOLDER, "runs"))
     bits = [zlib.crc32(np.ascontiguousarray(w)) for w in model.get_weights()]
     report(**{str(mesh): bits})
 """
-    for devices in (2, 8):
-        [found] = run(BEGIN + script, folder=tmp_path, count=1, devices=devices)
-        assert all(bits == first["bits"] for bits in found.values()), devices
+    [found] = run(BEGIN + script, folder=folder, count=1, devices=8)
+    assert len(found) == 5
+    assert all(bits == first["bits"] for bits in found.values())
 
 
-def test_a_flipped_bit_in_the_part_of_one_process_is_refused(tmp_path):
-    train(tmp_path, epochs=2)
-    directory = CheckpointDirectory(tmp_path / "runs")
+def test_a_flipped_bit_in_the_part_of_one_process_is_refused(written, tmp_path):
+    directory = CheckpointDirectory(
+        shutil.copytree(written[0], tmp_path / "a") / "runs"
+    )
     older, newest = directory.checkpoints()
     parts = [p for p in newest.path.rglob("ocdbt.process_1/d/*") if p.is_file()]
     assert parts  # the second process has written some

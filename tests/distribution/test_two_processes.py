@@ -198,19 +198,25 @@ def fit(*callbacks):
 """
 
 
-def test_what_differs_is_an_error_in_all():
+@pytest.fixture(scope="module")
+def attempts():
+    """What the two processes report of each attempt; the last one ends all others."""
     calls = [f"attempt({kind!r}, {call})" for kind, (call, _) in DIFFERS.items()]
-    first, second = run("\n".join([BEGIN, HOOKS, *calls]))
-    assert first == second
+    return run("\n".join([BEGIN, HOOKS, *calls, 'attempt("hook", fit(Fails()))']))
+
+
+def test_what_differs_is_an_error_in_all(attempts):
+    first, second = attempts
     for kind, (_, text) in DIFFERS.items():
+        assert first[kind] == second[kind]
         assert first[kind].startswith("ProcessError") and text in first[kind]
 
 
-def test_what_fails_in_a_hook_of_one_is_an_error_in_all():
-    found = run(BEGIN + HOOKS + 'attempt("hook", fit(Fails()))')
-    assert "process 1 of 2 failed" in found[0]["hook"]
-    assert "there: ValueError: mine" in found[0]["hook"]
-    assert found[1]["hook"].startswith("ValueError: mine")
+def test_what_fails_in_a_hook_of_one_is_an_error_in_all(attempts):
+    first, second = attempts
+    assert "process 1 of 2 failed" in first["hook"]
+    assert "there: ValueError: mine" in first["hook"]
+    assert second["hook"].startswith("ValueError: mine")
 
 
 def test_an_interrupted_process_ends_the_others():

@@ -115,7 +115,7 @@ def of_mesh(parts):
 
 @pytest.mark.long
 @on_devices
-@pytest.mark.longest_cases("LSTM")
+@pytest.mark.longest_cases("LSTM", "gelu", "cross-entropy")
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_on_a_mesh_agree_with_their_plain_forms(case):
     function, (x, *others), tolerance = CASES[case]()

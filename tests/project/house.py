@@ -56,7 +56,7 @@ def module_of(path: Path, root: Path) -> str:
 def root_entries(root: Path) -> list[str]:
     """The public names and rooms in the package's folder."""
     names = {path.name for path in (root / "exburn").iterdir()}
-    return sorted(names - {"__init__.py", "__pycache__", "py.typed"})
+    return sorted(names - {"__init__.py", "__main__.py", "__pycache__", "py.typed"})
 
 
 def imports(root: Path) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def test_every_kind_of_table(script, tmp_path):
     wide = point | {"width": 8, "name": "q", "warm": [1.0]}
     run = {"seconds": 2.0, "parameters": 1000}
     shared = {"batch": 64, "samples_per_s": 3.0, "step_ms": 2.0, "peak": 2**30}
+    lanes = {"epoch_s": 0.75, "models_per_s": 8.0, "models_per_s_with_start": 4.0}
     results = {
         "cold_start": {
             "mlp": {"exburn": [run], "exburn-second": [run], "keras": [run]}
@@ -51,6 +53,23 @@ def test_every_kind_of_table(script, tmp_path):
                 "exburn@1": shared | {"devices": 1},
             }
         },
+        "sweep": {
+            "mlp": {
+                "exburn@256": lanes,
+                "alone@1": lanes | {"models_per_s": 2.0},
+                "optuna@8": {"models_per_s_with_start": 0.5},
+                "bytes": {"bytes": 2e12, "bytes_per_s": 4e12, "seconds": 0.5},
+            }
+        },
+    }
+    answered = {"requests_per_s": 2e3, "p50_ms": 1.0, "p99_ms": 4.0, "p999_ms": 9.0}
+    ours = answered | {"cpu_us": 300.0}
+    ratios = {"ratio": 2.0, "p99_ratio": 0.5, "cpu_ratio": 0.25}
+    results["http_server"] = {
+        "small": {"32": {"exburn": ours, "litserve": ours | ratios}},
+        "overhead": dict.fromkeys(
+            ("request_us", "route_us", "serving_us", "overhead_us"), 90.0
+        ),
     }
     for kind, held in results.items():
         text = json.dumps({"versions": VERSIONS, "results": held})
@@ -64,6 +83,13 @@ def test_every_kind_of_table(script, tmp_path):
         '| mlp | 2 | 64 | ExBurn, `mesh="data"` | 6 | 2.00 | – | 1.00 GiB | – |'
     )
     assert ddp.endswith("| PyTorch, DDP | 3 | 2.00 | – | 1.00 GiB | 2.00 × |")
+    assert "| mlp | 256 | `sweep` | 0.75 | 8 | 4.00 × | 4 |" in made["sweep-h200"]
+    assert "| mlp | 8 | Optuna around `fit` | – | – | – | 0.5 |" in made["sweep-h200"]
+    assert "4.00 TB/s take 0.50 s: 1.50 ×." in made["sweep-h200"]
+    ours, theirs, _, spent, *_ = made["http_server-h200"].splitlines()[2:]
+    assert ours.endswith("| 32 | ExBurn | 2,000 | 1.0 | 4.0 | 9.0 | 300 | – | – | – |")
+    assert theirs.endswith("| 300 | 2.00 × | 0.50 × | 0.25 × |")
+    assert spent.endswith("90 of the server's own.")
     assert all("NVIDIA H200, python 3, jax 0.10." in text for text in made.values())
     report.plot_scaling(results["scaling"], tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
@@ -142,3 +168,30 @@ def test_a_batch_of_runs_goes_on_where_it_ended(script, tmp_path, monkeypatch, c
     }
     said = capsys.readouterr().out
     assert "good: finished before" in said and "long: left out" in said
+
+
+ECHO = """
+import asyncio, sys
+async def main():
+    async def answer(reader, writer):
+        while True:
+            await reader.readuntil(b"ask")
+            writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 3\\r\\n\\r\\nyes")
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_clients_count_and_time_their_requests(script):
+    load = script("http_load")
+    words = [sys.executable, "-c", ECHO]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline())
+        found = load.load(port, load.request("/", b"ask"), 4, 0.5)
+        process.kill()
+    assert found["failed"] == 0 and found["answered"] >= found["requests"] > 10
+    assert found["requests_per_s"] == found["requests"] / 0.5
+    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["p999_ms"] < 500

@@ -70,7 +70,7 @@ def checkout(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def expected(checkout) -> set[str]:
     """The files of the package, as they must be installed."""
-    found = {"exburn/py.typed"}
+    found = {"exburn/py.typed", "exburn/serving/http/page.html"}
     for folder in (checkout / "exburn", *(checkout / "exburn" / n for n in LINKS)):
         found |= {p.relative_to(checkout).as_posix() for p in folder.rglob("*.py")}
     return found
@@ -150,3 +150,4 @@ def test_installed_package_works_outside_the_checkout(
     paths = [Path(line) for line in printed.splitlines()]
     assert len(paths) == 5
     assert all(path.is_relative_to(home.resolve()) for path in paths)
+    assert "serve" in run(fresh.parent / "exburn", "--help", cwd=tmp_path)

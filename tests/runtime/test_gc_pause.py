@@ -24,6 +24,15 @@ def test_no_garbage_is_looked_for_until_a_program_was_compiled(monkeypatch, froz
         assert gc.isenabled()
 
 
+def test_a_frozen_heap_thaws_unless_someone_else_froze_it():
+    with gc_pause.frozen_heap():
+        assert gc.get_freeze_count() > 1000
+        with gc_pause.frozen_heap():
+            pass
+        assert gc.get_freeze_count() > 1000
+    assert gc.get_freeze_count() == 0
+
+
 def test_a_collector_that_the_user_has_switched_off_stays_off(monkeypatch):
     monkeypatch.setattr(gc_pause, "_started", False)
     gc.disable()

@@ -103,3 +103,27 @@ def test_a_serving_that_is_dropped_ends_its_threads():
         print(threads(), type(future.exception(1)).__name__)
     """
     assert run(code) == "[] ServingClosedError"
+
+
+def test_probes_reach_every_partition_ahead_of_what_waits(mlp, rows):
+    with Serving(mlp, batch_size=8, batch_timeout="10 min") as serving:
+        waiting = serving.submit(rows(3))
+        (seconds,) = (probe.result(10) for probe in serving.send_probes())
+        assert 0 < seconds < 10 and not waiting.done()
+        statistics = serving.statistics()
+        assert (statistics.batches, statistics.requests["answered"]) == (0, 0)
+        serving.close()
+        assert waiting.result(10).shape == (3, 3)
+        with pytest.raises(ServingClosedError):
+            serving.send_probes()
+
+
+def test_a_probe_tells_that_a_device_fails(mlp, monkeypatch):
+    with Serving(mlp, batch_size=1, batch_timeout=0) as serving:
+
+        def fail(*args, **options):
+            raise RuntimeError("the device is gone")
+
+        monkeypatch.setattr(serving._partitions[0], "time", fail)
+        (probe,) = serving.send_probes()
+        assert "the device is gone" in str(probe.exception(10))

@@ -418,3 +418,36 @@ def test_data_come_to_a_step_as_keras_packs_them(given, packed):
     several = "x, x" in packed
     assert (len(unpacked[0]) if several else unpacked[0].shape[1]) == 2
     assert (unpacked[1] is None) == ("y" not in packed)
+
+
+@pytest.mark.parametrize("updates", [True, False])
+def test_a_step_that_logs_its_batch_alone_has_the_metrics_of_the_epoch(updates):
+    class Net(Line):
+        def __init__(self):
+            super().__init__()
+            self.tracker = keras.metrics.Mean(name="loss")
+
+        @property
+        def metrics(self):
+            return [self.tracker]
+
+        def train_step(self, state, data):
+            *rest, metrics = state
+            loss = jnp.mean(data[0])
+            if updates:
+                metrics = self.tracker.stateless_update_state(metrics, loss)
+            return {"loss": loss}, (*rest, metrics)
+
+        def test_step(self, state, data):
+            *rest, metrics = state
+            loss = jnp.mean(data[0])
+            if updates:
+                metrics = self.tracker.stateless_update_state(metrics, loss)
+            return {"loss": loss}, (*rest, metrics)
+
+    model = Net()
+    model.compile("sgd")
+    x = np.repeat(np.float32([1, 2, 6]), 4)[:, None]  # Keras: the mean of batches, 3
+    history = model.fit(x, x, batch_size=4, epochs=2, shuffle=False, verbose=0)
+    assert history.history["loss"] == ([3, 3] if updates else [6, 6])
+    assert model.evaluate(x, x, batch_size=4, verbose=0) == (3 if updates else 6)

@@ -12,6 +12,7 @@ from exburn.tuning.space import Space, log_uniform, random, uniform, when
 
 NAN = float("nan")
 NO_OPTUNA = importlib.util.find_spec("optuna") is None
+needs_optuna = pytest.mark.skipif(NO_OPTUNA, reason="pip install 'exburn[optuna]'")
 OVER = {
     "lr": log_uniform(1e-4, 1e-1),
     "act": ["relu", "tanh", "gelu"],
@@ -34,7 +35,7 @@ def lanes_of(score, sign=1):
     [
         "forest",
         *(
-            pytest.param(one, marks=pytest.mark.skipif(NO_OPTUNA, reason="no Optuna"))
+            pytest.param(one, marks=[pytest.mark.long, needs_optuna])
             for one in ("fanova", "ped_anova")
         ),
     ],

@@ -1,36 +1,27 @@
 """Chunks for lanes: the rows of each lane's own fit, in its order."""
 
 import numpy as np
-import pytest
 
-import exburn
 from exburn.data import ArrayDataset
-from exburn.models.fit_data import prepare_for_fit, read_fit_data
-from exburn.training.feed.array_feed import row_order
+from exburn.training.feed.array_feed import ArrayFeed, row_order
 from exburn.tuning.lane_feed import LaneFeed
 
+X = np.arange(11, dtype=np.float32)[:, None]
 
-@pytest.fixture(scope="module")
-def prepared():
-    model = exburn.Sequential([exburn.Input((1,)), exburn.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    x = np.arange(11, dtype=np.float32)[:, None]
-    data = read_fit_data(
-        model,
-        x,
-        x,
-        None,
-        batch_size=4,
-        validation_split=0.0,
-        validation_data=None,
-        shuffle=True,
-        class_weight=None,
-        steps_per_epoch=None,
-        validation_steps=None,
-        validation_batch_size=None,
-    )
-    prepare_for_fit(model, data)
-    return model._run.value.trainer.preparer, data.dataset
+
+def lane_feed(seeds, rows=None, shuffle=True, made=None):
+    """Over eleven rows in batches of four, after two epochs of an earlier run."""
+    dataset = ArrayDataset(X, X)
+
+    def make(count, _):
+        part = dataset if count is None else dataset.rows(0, count)
+        options = {"shuffle": shuffle, "resident": True, "earlier": 2}
+        feed = ArrayFeed(part, 4, 2, **options)
+        if made is not None:
+            made.append(feed)
+        return feed
+
+    return LaneFeed(make, seeds, rows, shuffle=shuffle)
 
 
 def seen(feed, epoch, lanes):
@@ -50,36 +41,34 @@ def seen(feed, epoch, lanes):
     return found
 
 
-def test_each_lane_has_the_order_of_its_own_fit(prepared):
-    options = {"training": True, "shuffle": True, "earlier": 2}
-    feed = LaneFeed(*prepared, 4, seeds=[7, 8, 7], **options)
+def test_each_lane_has_the_order_of_its_own_fit():
+    feed = lane_feed([7, 8, 7])
     assert feed.own_rows
     for epoch in (0, 1):
         wanted = [row_order(11, 4, True, s, epoch + 2).tolist() for s in (7, 8, 7)]
         assert seen(feed, epoch, 3) == wanted
 
 
-def test_lanes_of_one_seed_share_their_rows(prepared):
-    feed = LaneFeed(*prepared, 4, seeds=[7, 7], training=True, shuffle=True)
+def test_lanes_of_one_seed_share_their_rows():
+    feed = lane_feed([7, 7])
     assert not feed.own_rows
-    assert seen(feed, 1, 2) == [row_order(11, 4, True, 7, 1).tolist()] * 2
+    assert seen(feed, 1, 2) == [row_order(11, 4, True, 7, 3).tolist()] * 2
 
 
-def test_lanes_of_other_rows_have_all_of_them_once_however_many_they_are(prepared):
+def test_lanes_of_other_rows_have_all_of_them_once_however_many_they_are():
     rows = [np.array([0, 2, 4, 6, 8, 10]), np.arange(1, 9), np.array([3, 5, 7])]
-    options = {"training": True, "shuffle": True}
-    feed = LaneFeed(*prepared, 4, seeds=[1, 1, 2], rows=rows, **options)
-    for lane, (found, seed) in enumerate(zip(seen(feed, 0, 3), (1, 1, 2), strict=True)):
-        own = rows[lane]
-        assert found == own[row_order(len(own), 4, True, seed, 0)].tolist()
-    held_out = LaneFeed(*prepared, 4, seeds=[1, 1, 2], rows=rows, training=False)
+    found = seen(lane_feed([1, 1, 2], rows), 0, 3)
+    for own, rows_of_lane, seed in zip(found, rows, (1, 1, 2), strict=True):
+        order = row_order(len(rows_of_lane), 4, True, seed, 2)
+        assert own == rows_of_lane[order].tolist()
+    held_out = lane_feed([1, 1, 2], rows, shuffle=False)
     assert seen(held_out, 0, 3) == [own.tolist() for own in rows]
 
 
-def test_the_data_stay_on_the_device_until_it_is_closed(prepared):
-    preparer, dataset = prepared
-    assert isinstance(dataset, ArrayDataset)
-    feed = LaneFeed(preparer, dataset, 4, seeds=[1, 2], training=True, shuffle=True)
+def test_the_data_are_on_the_device_once():
+    made = []
+    feed = lane_feed([1, 2], made=made)
     chunks = [*feed.epoch(0, last=False), *feed.epoch(1)]
     assert all(chunk.data is chunks[0].data for chunk in chunks)
-    feed.close()
+    for one in made:
+        one.close()

@@ -52,7 +52,7 @@ def test_a_lane_in_turn_is_what_it_is_among_others():
         jax.tree.map(np.testing.assert_array_equal, alone(*args), together(*args))
 
 
-def test_a_lane_whose_loss_is_not_finite_keeps_its_state_for_good():
+def test_a_lane_whose_loss_is_not_finite_keeps_its_weights_for_good():
     of = jax.jit(Lanes().over(step, KINDS))
     item = np.array([0]), None, 0
     new = of(state_of([1.0, -9.0], [0.0, 0.0]), DATA, item)

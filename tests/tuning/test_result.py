@@ -6,9 +6,11 @@ import sys
 import numpy as np
 import pandas
 import pytest
+from tests.tuning.models import X, Y, make_model
 
-from exburn import Input, Sequential, layers
+from exburn import Input, Sequential, layers, load_model
 from exburn.errors import ArgumentError, FileFormatError, LoadError
+from exburn.tuning import Halving, sweep
 from exburn.tuning.folds import confidence_interval
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.result import SweepResult
@@ -142,3 +144,43 @@ def test_what_cannot_be_a_result():
     none = result_of([({"rate": 1}, NAN)], build=lambda number: None)
     with pytest.raises(ArgumentError, match="no lane has a loss that is a number"):
         none.best_model()
+
+
+@pytest.mark.long
+def test_a_halved_sweep_and_the_committee_of_its_best(tmp_path):
+    over = {"seed": range(2), "learning_rate": [0.3, 0.1, 0.03, 1e-4]}
+    found = sweep(
+        make_model(loss="cross_entropy"),
+        *(X, Y),
+        over=over,
+        epochs=4,
+        validation_data=(X, Y),
+        halving=Halving(2),
+        verbose=0,
+    )
+    # What sequential halving keeps of the scores that were logged.
+    left, ends = list(range(8)), {1: 8, 2: 4, 4: 2}
+    for epochs, lanes in ends.items():
+        assert len(left) == lanes
+        assert all(found.records[i].epochs >= epochs for i in left)
+        scores = [found.records[i].history["val_loss"][epochs - 1] for i in left]
+        left = [
+            left[k] for k in sorted(np.argsort(scores, kind="stable")[: lanes // 2])
+        ]
+    ways = [record.status for record in found.records]
+    assert (ways.count("finished"), ways.count("stopped")) == (2, 6)
+    # A lane's score is that of the model which is built of it.
+    best = found.best_model()
+    assert best.evaluate(X, Y, verbose=0, return_dict=True)["loss"] == pytest.approx(
+        found.best_score, rel=1e-5
+    )
+    committee = found.ensemble(top=3)
+    logits = np.stack([m.predict(X, verbose=0) for m in found.models(3)], 1)
+    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(committee.predict(X, verbose=0), p.mean(1), rtol=1e-4)
+    committee.save(tmp_path / "committee.exburn")
+    again = load_model(tmp_path / "committee.exburn")
+    np.testing.assert_array_equal(
+        again.predict(X, verbose=0), committee.predict(X, verbose=0)
+    )
+    assert found.plot().axes and len(found.table()) == 8

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.tuning.models import X, Y, make_model
 
-from exburn.tuning import Halving, SweepCallback, sweep
+from exburn.tuning import PBT, Halving, SweepCallback, sweep
 
 FIT = {"batch_size": 8, "validation_split": 0.25, "verbose": 0}
 
@@ -93,3 +93,16 @@ def test_groups_of_lanes_are_as_all_of_them_together():
     model = apart._build(4)
     assert model.history.history == apart.records[4].history
     assert model.history.epoch == [0, 1]
+
+
+@pytest.mark.long
+def test_the_worst_lane_goes_on_from_the_best_with_values_near_its():
+    over = {"learning_rate": [0.1, 0.0]}
+    options = {"epochs": 2, "scheduler": PBT(fraction=0.5, resample=0.0), **FIT}
+    result = sweep(make_plain(), X, Y, over=over, **options)
+    best, worst = result.records
+    assert best.trial == {"learning_rate": 0.1}
+    assert worst.history["loss"][0] > best.history["loss"][0]
+    assert worst.trial == {"learning_rate": 0.0}  # one step along the list
+    assert worst.history["val_loss"][1] == best.history["val_loss"][0]
+    assert result._build(1).optimizer.learning_rate == 0.0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from exburn.errors import ArgumentError
-from exburn.tuning.schedulers import PBT, Halving, Hyperband, lane_epochs
-from exburn.tuning.space import Space, integers, log_uniform, uniform
+from exburn.tuning.schedulers import PBT, Halving, Hyperband, OfFolds, lane_epochs
+from exburn.tuning.space import Space, integers, log_uniform, uniform, when
 
 NAN = float("nan")
 
@@ -149,6 +149,41 @@ def test_explored_values_stay_in_their_domain():
     drawn = [again.exploit([1, 2], [trial] * 2, rng, "min", space)[1][1]["lr"]]
     drawn += [again.exploit([1, 2], [trial] * 2, rng, "min", space)[1][1]["lr"]]
     assert drawn[0] != drawn[1] and all(0.01 <= value <= 0.1 for value in drawn)
+
+
+def test_explored_values_keep_their_conditions():
+    over = {"lr": [0.1, 1.0], "slope": when("lr", 1.0, uniform(2, 3))}
+    space, rng = Space.of(over), np.random.default_rng(0)
+    pbt = PBT(fraction=0.5, resample=0.0)
+    from_low = pbt.exploit([1, 2], [{"lr": 0.1}] * 2, rng, "min", space)[1][1]
+    assert from_low in ({"lr": 0.1}, {"lr": 1.0, "slope": from_low.get("slope")})
+    both = [{"lr": 1.0, "slope": 2.5}] * 2
+    found = [pbt.exploit([1, 2], both, rng, "min", space)[1][1] for _ in range(20)]
+    assert {("slope" in t) for t in found if t["lr"] == 1.0} == {True}
+    assert {("slope" in t) for t in found if t["lr"] == 0.1} == {False}
+    # Without the domains what is no number stays.
+    named = PBT(fraction=0.5, explore=["act", "lr"])
+    trials = [{"act": "relu", "lr": 1.0}] * 2
+    assert named.exploit([1, 2], trials, rng)[1][1]["act"] == "relu"
+
+
+def test_folds_of_a_trial_go_on_together():
+    rng = np.random.default_rng(0)
+    scores = rng.random((27, 3))  # of trials in their folds
+    scores[5, 1] = NAN
+    for inner in (Halving(3), Hyperband(3)):
+        folded = OfFolds(inner, 3)
+        plain, rungs = inner.plan(27, 9), folded.plan(81, 9)
+        assert [3 * r.lanes for r in plain] == [r.lanes for r in rungs]
+        kept = folded.keep(scores.ravel(), "min", rungs[0], np.arange(81))
+        best = inner.keep(scores.mean(1), "min", plain[0], np.arange(27))
+        assert kept.tolist() == [3 * t + k for t in best for k in range(3)]
+    # A trial of which a lane has gone is not kept.
+    lanes = np.delete(np.arange(9), 4)
+    kept = OfFolds(Halving(2), 3).keep(np.arange(8)[::-1], "min", None, lanes)
+    assert kept.tolist() == [5, 6, 7]
+    with pytest.raises(ArgumentError, match="positions are needed"):
+        OfFolds(Halving(2), 3).keep([1.0], "min")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -365,6 +365,16 @@ class Layer(nnx.Module, metaclass=LayerType):
     def _builds_itself(self) -> bool:
         own = type(self).build_from_config is not Layer.build_from_config
         return own and type(self).get_build_config is not Layer.get_build_config
+
+    def _flatten_layers(
+        self, include_self: bool = True, recursive: bool = True
+    ) -> Iterator[Layer]:
+        """The layers in this one. Packages written for Keras call it by this name."""
+        below = iter_modules(self) if recursive else children(self)
+        found = (module for _, module in below if isinstance(module, Layer))
+        if include_self:
+            yield self
+        yield from (layer for layer in found if layer is not self)
 
     # ------------------------------------------------------------------ weights
     @property

@@ -227,7 +227,8 @@ def trained(make):
     return [*model.get_weights(), model.predict(x, verbose=0)]
 
 
-@pytest.mark.long_cases("dilated-sequence-last", "dilated-sequence-first")
+@pytest.mark.long_cases("dilated-sequence-first")
+@pytest.mark.longest_cases("dilated-sequence-last")
 @pytest.mark.parametrize("data", ["last", "first"])
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_values_and_gradients_are_those_of_xla(case, data):

@@ -1,0 +1,141 @@
+"""Clients of an HTTP server: requests per second, and how long each of them took.
+
+Each client has one connection and asks again when it has its answer. All of them are in
+one process of their own, so that they take no turns of the server's interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+__all__ = ["load", "request"]
+
+
+def request(path: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
+    """A POST as it is sent."""
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Content-Length: {len(body)}",
+        *(f"{k}: {v}" for k, v in (headers or {}).items()),
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def load(port: int, asked: bytes, clients: int, seconds: float) -> dict[str, float]:
+    """What a number of clients saw, in a process of their own.
+
+    Returns:
+        ``requests_per_s``, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``requests``,
+        ``failed`` (those of them that another status than 200 answered), and
+        ``answered``, with those before the clock started.
+    """
+    words = [sys.executable, __file__, str(port), str(clients), str(seconds)]
+    done = subprocess.run(
+        words, input=asked, capture_output=True, timeout=60 + 10 * seconds
+    )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.decode()[-2000:])
+    return json.loads(done.stdout)
+
+
+class Client(asyncio.Protocol):
+    """One connection.
+
+    Args:
+        asked: The request.
+        clock: When measuring begins and ends.
+        times: Seconds of each request that began and ended between.
+    """
+
+    def __init__(self, asked: bytes, clock: list[float], times: list[float]):
+        self.asked, self.clock, self.times = asked, clock, times
+        self.buffer, self.wanted = b"", 0
+        self.failed = self.answered = 0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        self.ask()
+
+    def ask(self) -> None:
+        self.buffer, self.wanted = b"", 0
+        self.began = time.perf_counter()
+        self.transport.write(self.asked)
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer = self.buffer + data if self.buffer else data
+        if self.wanted == 0:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = self.buffer[:end].lower()
+            at = head.find(b"content-length:")
+            if at < 0:
+                self.done.set_exception(RuntimeError(f"no length: {head!r}"))
+                self.transport.close()
+                return
+            self.wanted = end + 4 + int(head[at + 15 :].split(b"\r\n", 1)[0])
+        if len(self.buffer) < self.wanted:
+            return
+        now = time.perf_counter()
+        begin, end = self.clock
+        self.answered += 1
+        if self.began >= begin and now <= end:
+            self.times.append(now - self.began)
+            self.failed += not self.buffer.startswith(b"HTTP/1.1 200")
+        if now < end:
+            self.ask()
+        else:
+            self.transport.close()
+            if not self.done.done():
+                self.done.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(error or ConnectionError("closed by the server"))
+
+
+async def run(port: int, asked: bytes, clients: int, seconds: float) -> dict:
+    warm = min(1.0, seconds / 3)
+    now = time.perf_counter()
+    clock, times = [now + warm, now + warm + seconds], []
+    loop, protocols = asyncio.get_running_loop(), []
+    for _ in range(clients):
+        make = lambda: Client(asked, clock, times)  # noqa: E731
+        _, protocol = await loop.create_connection(make, "127.0.0.1", port)
+        protocols.append(protocol)
+    await asyncio.gather(*(protocol.done for protocol in protocols))
+    found = {
+        "requests": len(times),
+        "answered": sum(protocol.answered for protocol in protocols),
+        "failed": sum(protocol.failed for protocol in protocols),
+        "requests_per_s": len(times) / seconds,
+    }
+    if len(times) > 1:
+        cuts = statistics.quantiles(times, n=1000, method="inclusive")
+        for name, at in (("p50_ms", 499), ("p99_ms", 989), ("p999_ms", 998)):
+            found[name] = cuts[at] * 1e3
+    return found
+
+
+def main() -> None:
+    port, clients, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    asked = sys.stdin.buffer.read()
+    try:
+        import uvloop
+
+        runner = uvloop.run
+    except ImportError:
+        runner = asyncio.run
+    print(json.dumps(runner(run(port, asked, clients, seconds))))
+
+
+if __name__ == "__main__":
+    main()

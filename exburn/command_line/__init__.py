@@ -1,0 +1,1 @@
+"""The command ``exburn``: one module for each of its commands, and ``main``."""

@@ -1,0 +1,89 @@
+"""What a server is told about a model beside the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from exburn.errors import ArgumentError, DTypeError
+from exburn.serving.http.datatypes import BYTES, DATATYPES
+from exburn.serving.http.images import Images
+from exburn.serving.server import Serving
+
+__all__ = ["Endpoint"]
+
+
+class Endpoint:
+    """A model for a ``Server``, with what cannot be seen in it.
+
+    Args:
+        model: What ``Server`` takes; ``None`` for what only generates.
+        images: Inputs that clients may send as PNG or JPEG files: ``{name: Images()}``,
+            or ``Images()`` for all that have an image's shape. A model that begins with
+            ``layers.Rescaling`` takes them unless this is ``False``.
+        inputs: ``{name: (datatype, shape)}``, where a ``Serving`` has a
+            ``preprocessing`` of its own, so that its inputs are not the model's:
+            ``{"text": ("BYTES", (-1,))}``. It is called with the array, or with a dict
+            of several.
+        stream: What generates: ``f(request)``, which yields dicts or texts; or an
+            object with such a method ``stream``. See docs/server.md.
+
+    Raises:
+        ArgumentError: Nothing is served, or a datatype or shape is not allowed.
+
+    Example:
+        >>> def count(request):
+        ...     yield from (f"{i} " for i in range(request.get("up_to", 3)))
+        >>> Endpoint(stream=count).stream is count
+        True
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        images: Images | Mapping[str, Images] | bool | None = None,
+        inputs: Mapping[str, tuple[str, Sequence[int]]] | None = None,
+        stream: Any = None,
+    ):
+        self.model, self.images = model, Images() if images is True else images
+        self.inputs = None if inputs is None else dict(inputs)
+        self.stream: Callable[[dict[str, Any]], Any] | None = None
+        if stream is not None:
+            self.stream = getattr(stream, "stream", stream)
+            if not callable(self.stream):
+                raise DTypeError(
+                    "Endpoint",
+                    "stream must be a function that generates, or an object with a "
+                    f"method stream, received {type(stream).__name__}",
+                )
+        if model is None and stream is None:
+            raise ArgumentError("Endpoint", "a model or a stream is needed")
+        for name, (datatype, shape) in (self.inputs or {}).items():
+            sizes = [n for n in shape if isinstance(n, int) and n >= -1]
+            known = datatype in (*DATATYPES, BYTES)
+            if not known or len(sizes) != len(shape) or list(shape[:1]) != [-1]:
+                raise ArgumentError(
+                    "Endpoint",
+                    f"the input {name!r} must have a datatype and a shape that begins "
+                    f"with -1, received {datatype!r} and {shape!r}",
+                    hint='As in {"text": ("BYTES", (-1,))}.',
+                )
+
+    @classmethod
+    def of(cls, model: Any) -> Endpoint:
+        """The endpoint of what a server is given.
+
+        What has a method ``stream`` generates, and is served beside that if it can be.
+        """
+        if isinstance(model, cls):
+            return model
+        if isinstance(model, Serving) or not callable(getattr(model, "stream", None)):
+            return cls(model)
+        return cls(model if callable(model) else None, stream=model)
+
+    def of_model(self, model: Any) -> Endpoint:
+        """The same for another model: that of a file."""
+        return Endpoint(
+            model, images=self.images, inputs=self.inputs, stream=self.stream
+        )

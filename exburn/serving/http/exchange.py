@@ -1,0 +1,65 @@
+"""What is known of one request while it is answered."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Exchange"]
+
+
+@dataclasses.dataclass(slots=True)
+class Exchange:
+    """A request and its answer, for logs, metrics and traces.
+
+    Attributes:
+        id: The request's.
+        method, path, headers: Of the request.
+        caller: The key's short name, or the client's address.
+        route: What is asked for; empty where nothing is found.
+        model, version: What answers.
+        rows: Rows of the request.
+        received, sent: Bytes of the bodies.
+        read: Whether the whole body has come.
+        status: Of the answer; 499 for a client that left.
+        error: What failed, if that is a fault of the server.
+    """
+
+    id: str
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    caller: str = ""
+    route: str = ""
+    model: str = ""
+    version: str = ""
+    rows: int = 0
+    received: int = 0
+    sent: int = 0
+    read: bool = False
+    status: int = 499
+    error: BaseException | None = None
+    began: float = dataclasses.field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken until now."""
+        return time.perf_counter() - self.began
+
+    def fields(self) -> dict[str, Any]:
+        """What a log says of it."""
+        return {
+            "request_id": self.id,
+            "method": self.method,
+            "path": self.path[:200],
+            "status": self.status,
+            "ms": round(self.seconds * 1e3, 3),
+            "model": self.model,
+            "version": self.version,
+            "rows": self.rows,
+            "received": self.received,
+            "sent": self.sent,
+            "caller": self.caller,
+        }

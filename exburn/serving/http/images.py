@@ -1,0 +1,168 @@
+"""Images as files: PNG and JPEG, made into what a model takes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exburn.errors import ArgumentError, ExBurnError
+from exburn.layers.core.identity import Rescaling
+from exburn.module.graph import Ref
+from exburn.serving.http.failures import RequestFailure
+from exburn.serving.http.tensor import Tensor
+from exburn.utils.images import in_8_bits, pillow, resize
+
+__all__ = [
+    "Images",
+    "begins_with_rescaling",
+    "decode_base64",
+    "decode_images",
+    "is_image",
+]
+
+_MODES = {1: "grayscale", 3: "rgb", 4: "rgba"}
+_MOST_PIXELS = 1 << 24  # 50 MB of a coloured one, however small its file is
+_FORMATS = ["PNG", "JPEG"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+    """How the image files that a client sends become numbers.
+
+    They are decoded and resized as ``image_dataset_from_directory`` does: 0 … 255.
+
+    Args:
+        scale, offset: ``pixel * scale + offset`` is what the model gets.
+        interpolation: Of the resizing: ``"bilinear"``, ``"nearest"``, ``"bicubic"`` …
+        crop: Whether an image of other proportions is cropped, not distorted.
+
+    Example:
+        >>> Images(scale=1 / 255).scale < 1
+        True
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+    interpolation: str = "bilinear"
+    crop: bool = False
+
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raises if an input cannot be an image.
+
+        Raises:
+            ArgumentError: Its shape is no image's.
+            MissingDependencyError: Pillow is not installed.
+        """
+        fits = len(shape) == 4 and shape[3] in _MODES and -1 not in shape[1:]
+        if not fits:
+            raise ArgumentError(
+                "Endpoint",
+                f"the input {name!r} of shape {list(shape)} is no image",
+                hint="An image is [rows, height, width, channels], of 1, 3 or 4.",
+            )
+        pillow("Endpoint")
+
+
+def begins_with_rescaling(model: Any, index: int) -> bool:
+    """Whether a model scales an input itself: then it takes pixels as they are.
+
+    Other layers that work on images may come first.
+
+    Args:
+        model: A model.
+        index: The place of the input.
+    """
+    graph, at = getattr(model, "graph", None), Ref(-1, index)
+    while graph is not None:
+        users = [i for i, node in enumerate(graph.nodes) if at in node.leaves]
+        if len(users) != 1 or not isinstance(graph.nodes[users[0]].target, str):
+            return False
+        layer = model.nodes[graph.nodes[users[0]].target]
+        if isinstance(layer, Rescaling):
+            return True
+        if not type(layer).__module__.startswith("exburn.layers.preprocessing."):
+            return False
+        at = Ref(users[0], 0)
+    return False
+
+
+def decode_base64(name: str, texts: np.ndarray) -> np.ndarray:
+    """The files that base64 texts of JSON hold.
+
+    Raises:
+        RequestFailure: A text is no base64.
+    """
+    flat = texts.reshape(-1)
+    for i, text in enumerate(flat):
+        try:
+            flat[i] = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            message = f"input {name!r}: image {i} is no base64"
+            raise RequestFailure(400, message) from None
+    return texts
+
+
+def is_image(body: bytes) -> bool:
+    """Whether bytes begin as PNG and JPEG files do.
+
+    Example:
+        >>> is_image(b"\\x89PNG and more"), is_image(b"0.5")
+        (True, False)
+    """
+    return body.startswith((b"\x89PNG", b"\xff\xd8\xff"))
+
+
+def decode_images(
+    tensor: Tensor,
+    files: np.ndarray,
+    images: Images,
+    reserve: Callable[[int], None],
+) -> np.ndarray:
+    """The images in some files, as one array.
+
+    Args:
+        tensor: The input: [rows, height, width, channels].
+        files: Their bytes.
+        images: How.
+        reserve: Takes the memory of the array: files may be much smaller.
+
+    Raises:
+        RequestFailure: A file is no PNG and no JPEG, is damaged, or too large.
+    """
+    flat, shape, name = files.reshape(-1), tensor.shape, tensor.name
+    reserve(len(flat) * math.prod(shape[1:]) * tensor.dtype.itemsize)
+    array = np.empty((len(flat), *shape[1:]), tensor.dtype)
+    for i, file in enumerate(flat):
+        try:
+            pixels = _decode(file, shape, images)
+        except RequestFailure as failure:
+            message = f"input {name!r}: image {i} {failure.message}"
+            raise RequestFailure(failure.status, message) from None
+        if images.scale != 1 or images.offset:
+            pixels = pixels * np.float32(images.scale) + np.float32(images.offset)
+        array[i] = pixels.reshape(shape[1:])
+    return array
+
+
+def _decode(file: bytes, shape: tuple[int, ...], images: Images) -> np.ndarray:
+    mode, size = _MODES[shape[3]], shape[1:3]
+    try:
+        image = pillow("Server").open(io.BytesIO(file), formats=_FORMATS)
+    except Exception:  # Pillow raises what it likes
+        raise RequestFailure(400, "is neither PNG nor JPEG") from None
+    if image.width * image.height > _MOST_PIXELS:
+        raise RequestFailure(413, f"has more than {_MOST_PIXELS:,} pixels")
+    try:
+        image = in_8_bits(image, "an image", mode)
+        return np.asarray(resize(image, size, images.interpolation, crop=images.crop))
+    except ExBurnError:
+        raise
+    except Exception:
+        raise RequestFailure(400, "is damaged") from None

@@ -1,0 +1,199 @@
+"""Who may ask, how much, and how often."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from exburn.core.checks import check_number
+from exburn.errors import ArgumentError
+from exburn.saving.shards import byte_count
+from exburn.serving.http.failures import RequestFailure
+
+__all__ = ["Keys", "Memory", "Rate", "Reservation", "size_in_bytes"]
+
+_SHORTEST = 16  # characters of a key, so that nobody finds it by trying
+_MOST_CALLERS = 10_000  # whose rates are known at once
+# Memory that a byte of a body takes while it is read, in the worst case: Python's list
+# of short numbers has 32 bytes for two, and one of empty lists 64 for three.
+_TIMES = 24
+
+
+def size_in_bytes(op: str, name: str, size: Any) -> int:
+    """A number of bytes, from ``"8 MB"`` or a number.
+
+    Example:
+        >>> size_in_bytes("Server", "max_body", "8 MB")
+        8000000
+    """
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        return size
+    try:
+        if isinstance(size, str) and (count := byte_count(size, op)):
+            return count
+    except ArgumentError:
+        pass
+    raise ArgumentError(op, f"{name} must be a size such as '8 MB', received {size!r}")
+
+
+class Keys:
+    """The API keys of a server; without any, everybody may ask.
+
+    A key comes as ``Authorization: Bearer <key>`` or ``X-API-Key: <key>``. Digests of
+    equal length are compared in constant time, with all keys: how long that takes tells
+    neither how much of a key is right nor which one it is.
+
+    Args:
+        keys: The keys.
+
+    Raises:
+        ArgumentError: A key is no text of 16 characters or more, in ASCII.
+    """
+
+    def __init__(self, keys: Iterable[str]):
+        keys = [keys] if isinstance(keys, str) else list(keys)
+        for key in keys:
+            fits = isinstance(key, str) and key.isascii() and len(key) >= _SHORTEST
+            if not fits or key != key.strip():
+                raise ArgumentError(
+                    "Server",
+                    f"an API key must have {_SHORTEST} ASCII characters or more",
+                    hint="python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+                )
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, headers: Mapping[bytes, bytes]) -> str:
+        """Short name of the key that the headers hold; nothing of it can be told by it.
+
+        Raises:
+            RequestFailure: 401, it is none of ours.
+        """
+        given = headers.get(b"x-api-key")
+        if given is None:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer":
+                given = b""
+        digest, found = _digest(given.strip()), None
+        for known in self._digests:
+            if hmac.compare_digest(digest, known):
+                found = known
+        if found is None:
+            raise RequestFailure(
+                401, "a valid API key is needed", {"www-authenticate": "Bearer"}
+            )
+        return found.hex()[:8]
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class Rate:
+    """Requests per second of each caller: a token bucket each.
+
+    Args:
+        rate: Requests per second, in the long run.
+        burst: Requests that may come at once; as many as come in a second by default.
+    """
+
+    def __init__(self, rate: float, burst: int | None = None):
+        self.rate = float(check_number("Server", "rate", rate))
+        if self.rate <= 0:
+            raise ArgumentError("Server", f"rate must be above 0, received {rate}")
+        self.burst = float(burst or max(math.ceil(self.rate), 1))
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> None:
+        """Counts a request of a caller.
+
+        Raises:
+            RequestFailure: 429, with the seconds after which the next one is taken.
+        """
+        now = time.monotonic()
+        tokens, at = self._buckets.pop(caller, (self.burst, now))
+        tokens = min(self.burst, tokens + (now - at) * self.rate)
+        allowed = tokens >= 1
+        self._buckets[caller] = (tokens - allowed, now)
+        if len(self._buckets) > _MOST_CALLERS:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            seconds = math.ceil((1 - tokens) / self.rate)
+            raise RequestFailure(
+                429,
+                f"{self.rate:g} requests per second are allowed",
+                {"retry-after": str(max(seconds, 1))},
+            )
+
+
+class Memory:
+    """Host memory for the requests that are under way.
+
+    Args:
+        most: Bytes for all of them.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.used = most, 0
+        self._lock = threading.Lock()
+
+    def reserve(self) -> Reservation:
+        """The part of one request, to be used in a ``with`` block."""
+        return Reservation(self)
+
+    def change(self, size: int) -> None:
+        """Takes memory, or gives some back.
+
+        Raises:
+            RequestFailure: 503, others have it; 413, there will never be so much.
+        """
+        if size > self.most:
+            raise RequestFailure(413, "the request needs more memory than there is")
+        with self._lock:
+            if size > 0 and self.used + size > self.most:
+                raise RequestFailure(
+                    503,
+                    "there is no memory for this request now",
+                    {"retry-after": "1"},
+                )
+            self.used += size
+
+
+class Reservation:
+    """Memory of one request, which grows as its body comes."""
+
+    __slots__ = ("_memory", "_size")
+
+    def __init__(self, memory: Memory):
+        self._memory, self._size = memory, 0
+
+    def grow(self, body: int) -> None:
+        """Keeps what the reading of further bytes of a body may take in the worst case.
+
+        Raises:
+            RequestFailure: 503, others have it; 413, there will never be so much.
+        """
+        self.take(body * _TIMES)
+
+    def take(self, size: int) -> None:
+        """Keeps so many bytes.
+
+        Raises:
+            RequestFailure: As ``grow``.
+        """
+        self._memory.change(size)
+        self._size += size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._memory.change(-self._size)

@@ -1,0 +1,227 @@
+"""The routes of the Open Inference Protocol, and those beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from exburn.serving.http.exchange import Exchange
+from exburn.serving.http.failures import RequestFailure
+from exburn.serving.http.health import Health
+from exburn.serving.http.inference import Inference
+from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
+from exburn.serving.http.openapi import describe_api
+from exburn.serving.http.page import read_page
+from exburn.serving.http.registry import Entry, Registry
+from exburn.serving.http.streaming import (
+    Generation,
+    read_request,
+    write_events,
+)
+
+__all__ = ["Routes"]
+
+EXTENSIONS = ["binary_tensor_data"]
+
+
+class Routes:
+    """What each route does.
+
+    Args:
+        registry: The models.
+        inference: Answers requests.
+        generation: Runs what generates.
+        health: Of the server.
+        metrics: Of the server.
+        version: ExBurn's.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        inference: Inference,
+        generation: Generation,
+        health: Health,
+        metrics: Metrics,
+        version: str,
+    ):
+        self._registry, self._inference = registry, inference
+        self._generation, self._page = generation, read_page()
+        self._health, self._metrics, self._version = health, metrics, version
+
+    def all(self) -> list[Route]:
+        """All of them; the one that is asked most comes first."""
+        model = "/v2/models/{model}"
+        version = model + "/versions/{version}"
+        return [
+            *self._both("/infer", _Infer(self._registry, self._inference), "POST"),
+            *self._both("/generate_stream", self.generate, "POST"),
+            Route("/v2/health/live", self.live),
+            Route("/v2/health/ready", self.ready),
+            Route("/v2", self.describe_server),
+            *self._both("/ready", self.model_ready),
+            Route(model, self.describe_model),
+            Route(version, self.describe_model),
+            Route("/metrics", self.write_metrics),
+            Route("/", self.show_page),
+            Route("/openapi.json", self.describe_api),
+        ]
+
+    @staticmethod
+    def _both(end: str, endpoint: Callable, method: str = "GET") -> list[Route]:
+        """A route of the model, and of a version of it."""
+        return [
+            Route("/v2/models/{model}" + part + end, endpoint, methods=[method])
+            for part in ("", "/versions/{version}")
+        ]
+
+    async def generate(self, request: Request) -> Response:
+        """The parts of an answer, as server-sent events."""
+        entry = self._entry(request, "generate_stream")
+        exchange = request.scope["exburn.exchange"]
+        if entry.stream is None:
+            raise RequestFailure(400, "this model does not generate")
+        with self._inference.memory.reserve() as reservation:
+            body = await self._inference.read(
+                exchange.headers, request.receive, reservation
+            )
+            parts = self._generation.parts(entry.stream, read_request(body))
+        names = {"model_name": entry.name, "model_version": entry.version}
+        events = write_events(parts, names)
+        try:
+            first = await anext(events, b"")  # what it raises has a status of its own
+        except BaseException:
+            await parts.aclose()
+            raise
+
+        async def all_events() -> AsyncIterator[bytes]:
+            async with contextlib.aclosing(parts), contextlib.aclosing(events):
+                yield first
+                async for event in events:
+                    yield event
+
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        return StreamingResponse(
+            all_events(), headers=headers, media_type="text/event-stream"
+        )
+
+    # ------------------------------------------------------------------ health
+    async def live(self, request: Request) -> Response:
+        """Whether the process should go on."""
+        _exchange(request, "live")
+        live = self._health.is_live()
+        return _json({"live": live}, 200 if live else 503)
+
+    async def ready(self, request: Request) -> Response:
+        """Whether requests to every model are answered."""
+        _exchange(request, "ready")
+        self._health.start()
+        ready = self._health.all_ready()
+        return _json({"ready": ready}, 200 if ready else 503)
+
+    async def model_ready(self, request: Request) -> Response:
+        """Whether requests to a model are answered."""
+        entry = self._entry(request, "model_ready")
+        self._health.start()
+        ready = self._health.is_ready(entry)
+        return _json({"name": entry.name, "ready": ready}, 200 if ready else 503)
+
+    # ------------------------------------------------------------------ descriptions
+    async def describe_server(self, request: Request) -> Response:
+        """Name, version and extensions."""
+        _exchange(request, "server")
+        return _json(
+            {
+                "name": "exburn",
+                "version": self._version,
+                "extensions": EXTENSIONS,
+                "models": self._registry.names(),
+            }
+        )
+
+    async def describe_model(self, request: Request) -> Response:
+        """Inputs, outputs and versions of a model."""
+        entry = self._entry(request, "model")
+        generates = {} if entry.stream is None else {"generates": True}
+        return _json(
+            {
+                "name": entry.name,
+                "versions": self._registry.versions(entry.name),
+                "platform": "exburn_jax",
+                "inputs": entry.signature.describe_inputs(),
+                "outputs": [t.describe() for t in entry.signature.outputs.values()],
+                **generates,
+            }
+        )
+
+    async def describe_api(self, request: Request) -> Response:
+        """The OpenAPI description of what is served now."""
+        _exchange(request, "openapi")
+        return _json(describe_api(self._registry, self._version))
+
+    async def show_page(self, request: Request) -> Response:
+        """The page on which a model is tried by hand."""
+        _exchange(request, "page")
+        page, headers = self._page
+        return Response(page, headers=headers)
+
+    async def write_metrics(self, request: Request) -> Response:
+        """The metrics, for Prometheus."""
+        _exchange(request, "metrics")
+        return Response(self._metrics.write(), headers={"content-type": CONTENT_TYPE})
+
+    def _entry(self, request: Request, route: str) -> Entry:
+        exchange = _exchange(request, route)
+        entry = self._registry.get(*_names(request))
+        exchange.model, exchange.version = entry.name, entry.version
+        return entry
+
+
+class _Infer:
+    """The route for inference, as an ASGI application.
+
+    Starlette's requests and responses would take a sixth of a small request's time.
+    """
+
+    def __init__(self, registry: Registry, inference: Inference):
+        self._registry, self._inference = registry, inference
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the outputs for the inputs in the body."""
+        exchange: Exchange = scope["exburn.exchange"]
+        name = scope["path_params"]["model"]
+        version = scope["path_params"].get("version")
+        entry = self._registry.get(name, version)
+        exchange.route, exchange.model, exchange.version = "infer", name, entry.version
+        result = await self._inference.answer(name, version, exchange.headers, receive)
+        exchange.version, exchange.rows = result.version, result.rows
+        headers = [(b"content-length", str(len(result.body)).encode())]
+        if result.json_length is None:
+            headers.append((b"content-type", b"application/json"))
+        else:
+            headers.append((b"content-type", b"application/octet-stream"))
+            length = str(result.json_length).encode()
+            headers.append((b"inference-header-content-length", length))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": result.body})
+
+
+def _names(request: Request) -> tuple[str, str | None]:
+    return request.path_params["model"], request.path_params.get("version")
+
+
+def _exchange(request: Request, route: str) -> Exchange:
+    exchange = request.scope["exburn.exchange"]
+    exchange.route = route
+    return exchange
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")

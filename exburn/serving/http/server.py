@@ -1,0 +1,364 @@
+"""The server that users make."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import uvicorn
+
+from exburn.core.checks import check_count, check_optional
+from exburn.errors import ArgumentError, BusyError, unknown_name
+from exburn.serving.http.app import make_app
+from exburn.serving.http.connections import WatchedProtocol
+from exburn.serving.http.draining import DrainingServer
+from exburn.serving.http.entrance import ASGIApp
+from exburn.serving.http.health import Health
+from exburn.serving.http.inference import Inference
+from exburn.serving.http.limits import Keys, Memory, Rate, size_in_bytes
+from exburn.serving.http.logs import log_to
+from exburn.serving.http.registry import Registry
+from exburn.serving.http.streaming import Generation
+from exburn.serving.options import seconds
+from exburn.serving.server import Serving
+from exburn.training.memory import free_host_bytes
+
+__all__ = ["Server"]
+
+_OP = "Server"
+_START_SECONDS = 60.0
+
+
+class Server:
+    """Serves models over HTTP, by the Open Inference Protocol (version 2).
+
+    Every model is compiled before the constructor returns, and its requests share
+    batches, as those of ``exburn.Serving`` do. The routes, errors and limits are in
+    docs/server.md.
+
+    Args:
+        models: ``{name: model}``. A model is what ``Serving`` takes, a ``Serving``, the
+            path of a saved model, or an ``Endpoint``, which says more of one of these;
+            or ``{version: model}``, of which the last one is the default.
+        host, port: Where ``run`` listens: only this machine can reach the default host.
+            Port 0 is a free one, see ``url``.
+        api_keys: Keys of which each request must have one, 16 characters or more;
+            without any, everybody may ask.
+        max_body: Most bytes of a body.
+        max_rows: Most rows of a request.
+        rate: Requests per second that each key (without keys: each address) may send.
+        max_queue: Requests to a model that may wait; one more gets 429.
+        max_streams: Answers in parts that are generated at once; one more gets 429.
+        timeout: Longest time for an answer, or a part of one; then it gets 504.
+        read_timeout: Longest time for a request to arrive.
+        drain: How long the server goes on to answer after SIGTERM, while it says that
+            it is not ready, before it stops. Ctrl-C leaves this out.
+        canary: Time within which a batch must come through each partition for the
+            server to be ready.
+        max_memory: Host memory for requests under way: others get 503. By default half
+            of what is free now.
+        batch_size, batch_timeout: As of ``Serving``. A lone request does not wait.
+        ssl_certfile, ssl_keyfile: Files of a certificate and its key, for HTTPS.
+        log_level: Of ``run``: ``"INFO"`` writes a line for each request.
+        **serving: Further options of each ``Serving``.
+
+    Raises:
+        ArgumentError: An option or a name is not allowed, or what ``Serving`` raises.
+
+    Example:
+        >>> import json, urllib.request
+        >>> import exburn
+        >>> twice = exburn.layers.Rescaling(2.0)
+        >>> model = exburn.Sequential([exburn.Input((2,), name="x"), twice])
+        >>> x = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2.5]}
+        >>> with Server({"twice": model}, port=0) as server:
+        ...     url = f"{server.url}/v2/models/twice/infer"
+        ...     body = json.dumps({"inputs": [x]}).encode()
+        ...     answer = json.load(urllib.request.urlopen(url, body))
+        >>> answer["outputs"][0]["data"]
+        [2.0, 5.0]
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        api_keys: Iterable[str] = (),
+        max_body: Any = "8 MB",
+        max_rows: int | None = None,
+        rate: float | None = None,
+        max_queue: int = 1024,
+        max_streams: int = 16,
+        timeout: Any = "2 s",
+        read_timeout: Any = "10 s",
+        drain: Any = "20 s",
+        canary: Any = "5 s",
+        max_memory: Any = None,
+        batch_size: int = 32,
+        batch_timeout: Any = 0,
+        ssl_certfile: str | Path | None = None,
+        ssl_keyfile: str | Path | None = None,
+        log_level: str = "INFO",
+        **serving: Any,
+    ):
+        api_keys = [api_keys] if isinstance(api_keys, str) else list(api_keys)
+        given = locals()
+        names = [*inspect.signature(Server).parameters][1:-1]
+        self._options = {name: given[name] for name in names} | serving
+        if not isinstance(models, Mapping) or not models:
+            raise ArgumentError(
+                _OP,
+                "models must be a dict {name: model}",
+                {"received": type(models).__name__},
+            )
+        known = [*inspect.signature(Serving).parameters][1:]
+        for name in serving:
+            if name not in known:
+                own = inspect.signature(Server).parameters
+                raise unknown_name("option", name, {*known, *own} - {"serving"}, op=_OP)
+        self.host, self._port = host, port
+        self._drain = seconds(_OP, "drain", drain)
+        self._log_level, self._ssl = log_level, (ssl_certfile, ssl_keyfile)
+        if max_memory is None:
+            memory = free_host_bytes() // 2
+        else:
+            memory = size_in_bytes(_OP, "max_memory", max_memory)
+        keys, rates = Keys(api_keys), None if rate is None else Rate(rate)
+        self._registry = Registry(
+            {
+                "batch_size": batch_size,
+                "batch_timeout": batch_timeout,
+                "max_queue": max_queue,
+                **serving,
+            }
+        )
+        self._health = Health(self._registry, seconds(_OP, "canary", canary, most=3600))
+        self._read_timeout = seconds(_OP, "read_timeout", read_timeout, most=3600)
+        self._timeout = seconds(_OP, "timeout", timeout, most=3600)
+        inference = Inference(
+            self._registry,
+            Memory(memory),
+            max_body=size_in_bytes(_OP, "max_body", max_body),
+            max_rows=check_optional(check_count, _OP, "max_rows", max_rows),
+            timeout=self._timeout,
+            read_timeout=self._read_timeout,
+        )
+        streams = check_count(_OP, "max_streams", max_streams)
+        self._generation = Generation(streams, self._timeout)
+        self._app = make_app(
+            self._registry,
+            inference,
+            self._generation,
+            self._health,
+            keys=keys,
+            rate=rates,
+            version=_version(),
+            close=self._close_models,
+        )
+        self._engine: DrainingServer | None = None
+        self._thread: threading.Thread | None = None
+        try:
+            for name, model in models.items():
+                versions = model if isinstance(model, Mapping) else {"1": model}
+                for version, each in versions.items():
+                    self.load(name, each, version=version)
+        except BaseException:
+            self._registry.close(0)
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: these make a server of the same models and options.
+
+        Raises:
+            ArgumentError: It serves a ``Serving``, whose threads and devices are here.
+        """
+        models: dict[str, dict[str, Any]] = {}
+        for entry in self._registry:
+            if isinstance(entry.endpoint.model, Serving):
+                raise ArgumentError(
+                    _OP,
+                    f"the serving of {entry.name!r} stays in this process",
+                    hint="Pass the model itself, and the serving's options to Server.",
+                )
+            versions = models.setdefault(entry.name, {})
+            versions[entry.version] = entry.endpoint
+        return functools.partial(type(self), **self._options), (models,)
+
+    # ------------------------------------------------------------------ models
+    def load(self, name: str, model: Any, *, version: str = "1") -> None:
+        """Serves another model, or another one in the place of one, without a break.
+
+        It is compiled first. Then all requests that come go to it, while the one whose
+        place it takes answers those that it has. It becomes the model's default
+        version.
+
+        Args:
+            name: The model's name in requests.
+            model: As for the constructor.
+            version: The version's name.
+
+        Raises:
+            ArgumentError: The name is not allowed, the server is closed, or what
+                ``Serving`` raises.
+        """
+        self._registry.load(name, model, version)
+
+    def unload(self, name: str, *, version: str | None = None) -> None:
+        """Serves a model, or a version of it, no more; it answers what it has.
+
+        Raises:
+            ArgumentError: There is none.
+        """
+        self._registry.unload(name, version)
+
+    @property
+    def models(self) -> dict[str, list[str]]:
+        """The versions of each model; the last one is its default."""
+        names = self._registry.names()
+        return {name: self._registry.versions(name) for name in names}
+
+    # ------------------------------------------------------------------ running
+    def asgi(self) -> ASGIApp:
+        """The application, for any ASGI host.
+
+        The host's lifespan closes the models. Draining before that is the host's part,
+        or that of who sends it no more requests.
+        """
+        return self._app
+
+    def run(self) -> None:
+        """Serves until SIGTERM or Ctrl-C, drains, and returns.
+
+        Raises:
+            ArgumentError: The address cannot be used, or an event loop runs in this
+                thread.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ArgumentError(
+                _OP,
+                "run() needs a thread without an event loop, as a notebook's has",
+                hint="Use server.start() and server.close(), or another host for "
+                "server.asgi().",
+            )
+        log_to(level=self._log_level)
+        engine, listening = self._listen()
+        try:
+            engine.run(sockets=[listening])
+        finally:
+            self._end()
+
+    def start(self) -> Self:
+        """Serves in a thread, and returns when it listens: for notebooks and tests.
+
+        Raises:
+            ArgumentError: The address cannot be used.
+        """
+        engine, listening = self._listen()
+        self._thread = threading.Thread(
+            target=engine.run, args=([listening],), name="exburn-http", daemon=True
+        )
+        self._thread.start()
+        for _ in range(int(_START_SECONDS * 100)):
+            if engine.started or not self._thread.is_alive():
+                break
+            self._thread.join(0.01)
+        if not engine.started:
+            self._end()
+            raise ArgumentError(_OP, "the server did not start; its log says why")
+        return self
+
+    def close(self, *, drain: Any = 0) -> None:
+        """Ends what ``start`` began; requests that are under way are answered.
+
+        Args:
+            drain: As of the constructor.
+        """
+        if self._engine is not None and self._thread is not None:
+            self._engine.drain(seconds("close", "drain", drain))
+            self._thread.join()
+        self._end()
+
+    def _listen(self) -> tuple[DrainingServer, socket.socket]:
+        if self._registry.closed:
+            raise ArgumentError(_OP, "the server was closed", hint="Make another one.")
+        if self._engine is not None:
+            raise BusyError(_OP, f"it is serving already, at {self.url}")
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            listening = socket.create_server(
+                (self.host, self._port), family=family, backlog=2048
+            )
+        except OSError as error:
+            raise ArgumentError(
+                _OP,
+                f"cannot listen at {self.host}, port {self._port}: {error.strerror}",
+                hint="Another port: port=8001; port=0 takes a free one.",
+            ) from error
+        self._port = listening.getsockname()[1]
+        protocol = type("Protocol", (WatchedProtocol,), {"seconds": self._read_timeout})
+        config = uvicorn.Config(
+            self._app,
+            http=protocol,
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            ssl_certfile=self._ssl[0],
+            ssl_keyfile=self._ssl[1],
+            # A request that came just now is read and answered within these.
+            timeout_graceful_shutdown=int(self._timeout + self._read_timeout) + 1,
+        )
+        self._engine = DrainingServer(config, listening, self._health, self._drain)
+        return self._engine, listening.dup()
+
+    def _end(self) -> None:
+        self._health.draining = True
+        self._registry.close(self._timeout)
+        self._generation.end()
+        self._engine = self._thread = None
+
+    async def _close_models(self) -> None:
+        self._health.draining = True
+        self._generation.end()
+        await asyncio.to_thread(self._registry.close, self._timeout)
+
+    @property
+    def port(self) -> int:
+        """The port; of a server that listens, the one that it has."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where it listens: ``"http://127.0.0.1:8000"``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = "http" if self._ssl[0] is None else "https"
+        return f"{scheme}://{host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "at " + self.url if self._engine is not None else "not running"
+        return f"<Server of {', '.join(self.models)}, {state}>"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("exburn")

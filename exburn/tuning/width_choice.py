@@ -1,0 +1,206 @@
+"""How many lanes run at once: what memory allows, and on CPUs what is quickest."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+
+import jax
+
+from exburn.core.printing import size_text
+from exburn.errors import OutOfMemoryError
+from exburn.module.building import spec_like
+from exburn.training.memory import Footprint, free_bytes, state_specs
+from exburn.tuning.groups import Group, Rows
+from exburn.tuning.records import Trial
+from exburn.tuning.variants import Variant
+
+_SHARE = 0.9  # of the free memory that lanes may take
+_SURE = 0.25  # of it that a rough estimate may come to, without a closer look
+_STEP = 4  # times as many lanes are tried next
+_FIRST = 8  # lanes that are tried first
+_BETTER = 0.95  # of the time of fewer lanes is worth a program of its own
+_GAIN = 0.5  # of the time: what a wider program may spare, at most
+
+
+@dataclasses.dataclass
+class Memory:
+    """What lanes need of a device, in bytes.
+
+    Attributes:
+        state: Weights, optimizer state and totals of a lane.
+        lane: All that a lane takes while it trains, its state among it.
+        data: What lies on the device beside the lanes.
+        available: What there is.
+        measured: Whether ``lane`` is XLA's figure, and no estimate.
+    """
+
+    state: int
+    lane: int
+    data: int
+    available: int
+    measured: bool
+
+    @property
+    def most(self) -> int:
+        """How many lanes fit at once."""
+        left = int(self.available * _SHARE) - self.data
+        return max(0, left // max(1, self.lane))
+
+
+def look_at_memory(variant: Variant, lanes: int, exactly: bool = False) -> Memory:
+    """What the lanes of a variant need; compiles a step only if that is close.
+
+    Args:
+        variant: The variant.
+        lanes: How many there are.
+        exactly: Whether a step is compiled in any case.
+    """
+    preparer, data = variant.preparer, variant.data
+    state = state_specs(preparer, "train")
+    of_state = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    nbytes = getattr(data.dataset, "nbytes", 0)
+    nbytes += getattr(data.validation, "nbytes", 0)
+    devices = variant.placement.devices
+    free = free_bytes(variant.placement.local_devices) * 1
+    cost = preparer.first_cost(data.batch_size)
+    activations = 0 if cost is None else int(4 * cost.elements)
+    rough = 2 * of_state + 3 * activations  # with gradients, and what is passed back
+    each = math.ceil(lanes / devices)
+    if not exactly and rough * each + nbytes < _SURE * free:
+        return Memory(of_state, rough, nbytes, free, False)
+    batch = jax.tree.map(spec_like, preparer.batch_specs["train"])
+    exact = preparer.exact_rows(True)
+    found = Footprint.of(preparer.programs, "train", state, batch, exact)
+    return Memory(of_state, found.peak_bytes, nbytes, free, True)
+
+
+def check_memory(memory: Memory, lanes: int) -> None:
+    """Raises if so many lanes do not fit.
+
+    Raises:
+        OutOfMemoryError: They do not.
+    """
+    if lanes <= memory.most:
+        return
+    raise OutOfMemoryError(
+        "sweep",
+        f"{lanes:,} lanes at once do not fit into the device's memory",
+        {
+            "a lane": size_text(memory.lane),
+            "data": size_text(memory.data),
+            "available": size_text(memory.available),
+            "lanes that fit": memory.most,
+        },
+        hint="Leave lanes= out, or lower it: others wait for their turn."
+        if memory.most
+        else "Train smaller models, or fewer rows in a step.",
+    )
+
+
+class WidthChoice:
+    """Says how many lanes of a variant run at once.
+
+    On a GPU all that fit. On a CPU a wider program may be slower than the lanes one
+    after the other, and takes seconds to compile: an epoch's chunk is timed with one
+    lane, and with more of them as long as that pays, counting what there is to do.
+
+    Args:
+        asked: How many the user asked for; ``None`` to choose.
+        own_order: As of ``Group``.
+    """
+
+    def __init__(self, asked: int | None, own_order: bool):
+        self._asked, self._own_order = asked, own_order
+        self._memory: dict[Variant, Memory] = {}
+        self._times: dict[Variant, dict[int, _Time]] = {}
+        self.notes: dict[str, None] = {}
+
+    def __call__(
+        self,
+        variant: Variant,
+        trials: Sequence[Trial],
+        rows: Sequence[Rows] | None,
+        epochs: int,
+    ) -> int:
+        """How many of some lanes run at once.
+
+        Args:
+            variant: Whose lanes they are.
+            trials, rows: Of each of them.
+            epochs: How many epochs they are to train.
+        """
+        count, devices = len(trials), variant.placement.devices
+        if variant not in self._memory:
+            memory = self._memory[variant] = look_at_memory(variant, count)
+            wanted = min(self._asked or 1, count)
+            check_memory(memory, math.ceil(wanted / devices))
+        most = min(count, self._memory[variant].most * devices)
+        if 1 in (count, self._asked) or self._in_turn(variant):
+            return 1
+        if self._asked is not None:
+            return min(self._asked, most)
+        if jax.default_backend() != "cpu" or devices > 1:
+            return most
+        return self._quickest(variant, trials, rows, epochs, most)
+
+    def _in_turn(self, variant: Variant) -> bool:
+        """Whether its lanes can only run one after the other."""
+        if why := variant.why_in_turn():
+            self.notes[f"lanes run in turn: {why}"] = None
+        return bool(why)
+
+    def _quickest(
+        self,
+        variant: Variant,
+        trials: Sequence[Trial],
+        rows: Sequence[Rows] | None,
+        epochs: int,
+        most: int,
+    ) -> int:
+        times = self._times.setdefault(variant, {})
+        count = len(trials)
+
+        def measure(width: int) -> _Time:
+            if width not in times:
+                part = None if rows is None else rows[:width]
+                times[width] = self._time(variant, trials[:width], part)
+            return times[width]
+
+        best, width = 1, min(_FIRST, most)
+        one = measure(1)
+        while width > best:
+            left = times[best].seconds / best * count * epochs
+            if width not in times and left * _GAIN < one.compiling:
+                break
+            if measure(width).seconds / width > _BETTER * times[best].seconds / best:
+                break
+            best, width = width, min(width * _STEP, most)
+        # Groups of one width: as many as there would be with the best one.
+        return min(best, most)
+
+    def _time(
+        self, variant: Variant, trials: Sequence[Trial], rows: Sequence[Rows] | None
+    ) -> _Time:
+        """What an epoch of some lanes takes, and to compile it; by its first chunk."""
+        own = self._own_order
+        group = Group(variant, range(len(trials)), trials, rows=rows, own_order=own)
+        start = time.perf_counter()
+        steps = group.try_chunk()
+        compiling, seconds = time.perf_counter() - start, math.inf
+        for _ in range(2):
+            start = time.perf_counter()
+            steps = group.try_chunk()
+            seconds = min(seconds, time.perf_counter() - start)
+        whole = variant.data.known_steps or steps
+        return _Time(seconds * whole / max(steps, 1), compiling)
+
+
+@dataclasses.dataclass
+class _Time:
+    """Seconds of an epoch, and of compiling its program."""
+
+    seconds: float
+    compiling: float

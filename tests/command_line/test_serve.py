@@ -1,0 +1,188 @@
+"""``exburn serve``: its options are the server's, and it serves files until SIGTERM."""
+
+import contextlib
+import importlib.util
+import inspect
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import exburn
+from exburn import layers
+from exburn.command_line.main import main
+
+NEEDED = ("starlette", "uvicorn", "httptools", "orjson", "prometheus_client")
+needs_server = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, NEEDED)), reason="pip install exburn[server]"
+)
+KEY = "k" * 20
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What the command would serve."""
+    calls = []
+
+    class Server:
+        def __init__(self, models, **options):
+            calls.append((models, options))
+
+        def run(self):
+            calls.append("ran")
+
+    monkeypatch.setattr(exburn.serving, "Server", Server, raising=False)
+    return calls
+
+
+def test_files_are_called_by_their_names(served):
+    assert main(["serve", "a/iris.exburn", "mood.keras"]) == 0
+    models, options = served[0]
+    assert models == {
+        "iris": {"1": Path("a/iris.exburn")},
+        "mood": {"1": Path("mood.keras")},
+    }
+    assert options == {"log_level": "INFO"} and served[1] == "ran"
+
+
+def test_names_and_versions(served):
+    files = ["old.exburn", "new.exburn", "b.exburn"]
+    names = ["--name", "iris:1", "--name", "iris:2", "--name", "mood"]
+    assert main(["serve", *files, *names]) == 0
+    assert served[0][0] == {
+        "iris": {"1": Path("old.exburn"), "2": Path("new.exburn")},
+        "mood": {"1": Path("b.exburn")},
+    }
+
+
+def test_options_reach_the_server(served, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\n\n{KEY}2\n")
+    words = f"--host 0.0.0.0 --port 0 --api-key-file {keys} --max-body 2MB --rate 1.5"
+    words += " --timeout 1.5 --drain 5s --max-queue 7 --log-level WARNING --mesh fsdp"
+    assert main(["serve", "m.exburn", *words.split()]) == 0
+    assert served[0][1] == {
+        "host": "0.0.0.0",
+        "port": 0,
+        "api_keys": [KEY, KEY + "2"],
+        "max_body": "2MB",
+        "rate": 1.5,
+        "timeout": 1.5,
+        "drain": "5s",
+        "max_queue": 7,
+        "log_level": "WARNING",
+        "mesh": "fsdp",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a.exburn", "b.exburn", "--name", "a"], "once for each file: 1 for 2"),
+        (["x/a.exburn", "y/a.exburn"], "two models are called 'a', version '1'"),
+        (["a.exburn", "--api-key-file", "EMPTY"], "holds no API key"),
+        (["a.exburn", "--api-key-file", "none"], "No such file"),
+        (["a.exburn", "--import", "no_such_module"], "--import no_such_module"),
+    ],
+)
+def test_what_cannot_be_served_is_said(words, said, served, tmp_path, capsys):
+    (tmp_path / "empty").write_text("\n \n")
+    words = [str(tmp_path / "empty") if word == "EMPTY" else word for word in words]
+    assert main(["serve", *words]) == 1
+    assert said in capsys.readouterr().err and not served
+
+
+def test_sigterm_ends_it_while_it_loads(monkeypatch):
+    def load(models, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(exburn.serving, "Server", load, raising=False)
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "m.exburn"])
+    assert end.value.code == 143 and signal.getsignal(signal.SIGTERM) is before
+
+
+@needs_server
+def test_the_help_tells_the_server_s_own_defaults(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, parameter in inspect.signature(exburn.serving.Server).parameters.items():
+        if name in ("models", "serving", "api_keys"):
+            continue
+        text = re.search(rf"--{name.replace('_', '-')} [^-]*?\(([^)]*)\)", shown)
+        assert text, f"{name} is not told"
+        if parameter.default not in (None, 0):
+            assert str(parameter.default) in text[1], name
+
+
+def ask(url, x, key=KEY):
+    entry = {
+        "name": "x",
+        "datatype": "FP32",
+        "shape": list(x.shape),
+        "data": x.tolist(),
+    }
+    body, headers = json.dumps({"inputs": [entry]}).encode(), {"x-api-key": key}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answer:
+        return np.reshape(json.load(answer)["outputs"][0]["data"], (len(x), -1))
+
+
+@needs_server
+@pytest.mark.slow
+def test_it_serves_files_until_sigterm(tmp_path):
+    """With a layer of one's own that ``--import`` registers."""
+    (tmp_path / "mine.py").write_text(
+        "import exburn\n"
+        "@exburn.saving.register_keras_serializable('mine')\n"
+        "class Twice(exburn.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        return 2 * x\n"
+    )
+    make = f"import sys; sys.path.append({str(tmp_path)!r}); import exburn, mine\n"
+    make += "x = exburn.Input((3,), name='x')\n"
+    make += f"exburn.Model(x, mine.Twice()(x)).save({str(tmp_path / 'own.exburn')!r})"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", make], env=environment, check=True)
+    model = exburn.Sequential([exburn.Input((3,), name="x"), layers.Dense(2)])
+    model.save(tmp_path / "plain.keras")
+    (tmp_path / "keys").write_text(KEY)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    words = "serve own.exburn plain.keras --import mine --api-key-file keys --drain 0"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exburn", *words.split(), "--port", str(port)],
+        env=environment,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    url, until = f"http://127.0.0.1:{port}/v2", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        with contextlib.suppress(urllib.error.URLError):
+            urllib.request.urlopen(f"{url}/health/ready").close()
+            break
+        time.sleep(0.1)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(ask(f"{url}/models/own/infer", x), 2 * x)
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_allclose(ask(f"{url}/models/plain/infer", x), expected, atol=1e-6)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        ask(f"{url}/models/own/infer", x, key="wrong")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert process.returncode == 0
+    assert [line["status"] for line in lines if line.get("model")] == [200, 200]

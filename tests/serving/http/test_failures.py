@@ -1,0 +1,35 @@
+import concurrent.futures
+
+import pytest
+
+from exburn import errors
+from exburn.serving.http.failures import RequestFailure, failure_of
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.ShapeError("serving", "shape"), 400),
+        (errors.DataError("serving", "NaN"), 400),
+        (errors.QueueFullError("serving", "full"), 429),
+        (errors.DeadlineExceededError("serving", "late"), 504),
+        (errors.ServingClosedError("serving", "closed"), 503),
+        (errors.BatchFailedError("serving", "secret"), 500),
+        (errors.OutOfMemoryError("serving", "secret"), 503),
+        (MemoryError("secret"), 503),
+        (concurrent.futures.CancelledError(), 503),
+        (ValueError("secret"), 500),
+        (RequestFailure(418, "teapot"), 418),
+    ],
+)
+def test_each_error_has_its_status_and_tells_nothing_of_the_server(error, status):
+    failure = failure_of(error)
+    assert failure.status == status
+    assert "secret" not in failure.message
+    assert (status in (429, 503)) == ("retry-after" in failure.headers)
+
+
+def test_a_batch_that_ran_out_of_memory_is_no_fault_of_the_model():
+    error = errors.BatchFailedError("serving", "failed")
+    error.__cause__ = RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+    assert failure_of(error).status == 503

@@ -1,0 +1,167 @@
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.serving.http.conftest import FAST, Client
+
+import exburn
+from exburn import layers
+from exburn.serving import Endpoint, Images, Server
+from exburn.serving.http.failures import RequestFailure
+from exburn.serving.http.images import begins_with_rescaling, decode_images, is_image
+from exburn.serving.http.tensor import Tensor
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+PHOTO = Tensor("photo", "FP32", (-1, 4, 6, 3))
+
+
+def file(pixels=PIXELS, kind="PNG", size=None):
+    image = Image.fromarray(pixels)
+    if size is not None:
+        image = image.resize(size, Image.Resampling.NEAREST)
+    stream = io.BytesIO()
+    image.save(stream, kind)
+    return stream.getvalue()
+
+
+def decode(*files, tensor=PHOTO, images=None, reserve=lambda size: None):
+    array = np.empty(len(files), object)
+    array[:] = files
+    return decode_images(tensor, array, images or Images(), reserve)
+
+
+def test_pixels_are_those_of_the_file():
+    both = decode(file(), file(255 - PIXELS))
+    np.testing.assert_array_equal(both, np.stack([PIXELS, 255 - PIXELS]))
+    assert both.dtype == np.float32
+    scaled = decode(file(), images=Images(scale=1 / 255, offset=-0.5))
+    np.testing.assert_allclose(scaled[0], PIXELS / 255 - 0.5, atol=1e-6)
+    assert abs(decode(file(kind="JPEG"))[0] - PIXELS).mean() < 60  # with losses
+
+
+def test_images_are_resized_as_data_sets_do(tmp_path):
+    wide = file(size=(18, 8))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.png").write_bytes(wide)
+    data = exburn.utils.image_dataset_from_directory(
+        tmp_path, image_size=(4, 6), labels=None
+    )
+    (expected,) = [np.asarray(batch) for batch in data]
+    np.testing.assert_array_equal(decode(wide), expected)
+    grey = decode(wide, tensor=Tensor("x", "UINT8", (-1, 2, 2, 1)))
+    assert grey.shape == (1, 2, 2, 1) and grey.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"", 400),
+        (b"no image", 400),
+        (file()[:60], 400),
+        (file(kind="GIF"), 400),
+        (file(np.zeros((5000, 5000), np.uint8)), 413),
+    ],
+    ids=["empty", "text", "cut off", "gif", "bomb"],
+)
+def test_other_files_are_refused(data, status):
+    with pytest.raises(RequestFailure, match="'photo': image 1") as caught:
+        decode(file(), data)
+    assert caught.value.status == status
+
+
+def test_what_they_grow_to_is_taken_from_the_memory():
+    sizes = []
+    decode(file(), file(), reserve=sizes.append)
+    assert sizes == [2 * 4 * 6 * 3 * 4]
+
+
+def classifier(*first, name="photo"):
+    stack = [exburn.Input((4, 6, 3), name=name), *first]
+    return exburn.Sequential([*stack, layers.Flatten(), layers.Dense(2, name="y")])
+
+
+def test_a_model_that_scales_pixels_takes_images():
+    scaling, noise = layers.Rescaling(1 / 255), layers.RandomFlip()
+    assert begins_with_rescaling(classifier(scaling), 0)
+    assert begins_with_rescaling(classifier(noise, layers.Rescaling(1 / 255)), 0)
+    assert not begins_with_rescaling(classifier(), 0)
+    assert not begins_with_rescaling(classifier(layers.ReLU(), scaling), 0)
+    assert not begins_with_rescaling(lambda x: x, 0)
+    assert is_image(file()) and is_image(file(kind="JPEG")) and not is_image(b"GIF8")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"scales": classifier(layers.Rescaling(1 / 255)), "plain": classifier()}
+
+
+@pytest.fixture(scope="module")
+def client(models):
+    told = Endpoint(models["plain"], images={"photo": Images(scale=2)})
+    served = {
+        **models,
+        "told": told,
+        "refuses": Endpoint(models["scales"], images=False),
+    }
+    server = Server(served, max_memory="10 MB", **FAST)
+    yield Client(server.asgi())
+    server.close()
+
+
+def ask(client, model, entry, content=b"", **headers):
+    text = json.dumps({"inputs": [{"name": "photo", "datatype": "BYTES", **entry}]})
+    if content:
+        headers["Inference-Header-Content-Length"] = str(len(text))
+    body = text.encode() + content
+    answer = client("POST", f"/v2/models/{model}/infer", content=body, headers=headers)
+    if answer.status_code != 200:
+        return answer
+    return np.reshape(answer.json()["outputs"][0]["data"], (-1, 2))
+
+
+def test_files_come_as_base64_in_binary_or_alone(client, models):
+    (tensor,) = client("GET", "/v2/models/scales").json()["inputs"]
+    assert tensor["parameters"] == {"content_type": "image"}
+    assert "parameters" not in client("GET", "/v2/models/plain").json()["inputs"][0]
+    x = PIXELS[None].astype(np.float32)
+    expected = models["scales"].predict(x, verbose=0)
+    texts = [base64.b64encode(file()).decode()] * 2
+    answer = ask(client, "scales", {"shape": [2], "data": texts})
+    np.testing.assert_allclose(answer, [*expected] * 2, atol=1e-5)
+    content = len(file()).to_bytes(4, "little") + file()
+    size = {"parameters": {"binary_data_size": len(content)}}
+    answer = ask(client, "scales", {"shape": [1], **size}, content)
+    np.testing.assert_allclose(answer, expected, atol=1e-5)
+    head = {"Inference-Header-Content-Length": "0"}
+    alone = client("POST", "/v2/models/scales/infer", content=file(), headers=head)
+    np.testing.assert_allclose(
+        alone.json()["outputs"][0]["data"], expected[0], atol=1e-5
+    )
+    told = ask(client, "told", {"shape": [1], "data": texts[:1]})
+    expected = models["plain"].predict(2 * x, verbose=0)
+    np.testing.assert_allclose(told, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("entry", "model"),
+    [
+        ({"shape": [1], "data": ["no base64!"]}, "scales"),
+        ({"shape": [1], "data": ["bm8gaW1hZ2U="]}, "scales"),
+        ({"shape": [1, 1], "data": ["bm8gaW1hZ2U="]}, "scales"),
+        ({"shape": [1], "data": [1]}, "scales"),
+        ({"shape": [1], "data": ["bm8gaW1hZ2U="]}, "plain"),
+        ({"shape": [1], "data": ["bm8gaW1hZ2U="]}, "refuses"),
+    ],
+)
+def test_what_is_no_image_is_the_callers_fault(client, entry, model):
+    assert ask(client, model, entry).status_code == 400
+
+
+def test_many_small_files_may_need_more_memory_than_there_is(client):
+    dot = base64.b64encode(file(np.zeros((1, 1), np.uint8))).decode()
+    count = 40_000  # of 288 bytes each
+    entry = {"shape": [count], "data": [dot] * count}
+    assert ask(client, "scales", entry).status_code == 413
