@@ -20,6 +20,7 @@ from exburn.applications.application import (
     preprocessing,
 )
 from exburn.applications.imagenet_utils import decode_predictions
+from exburn.errors import ShapeError
 from exburn.layers import (
     Activation,
     AveragePooling2D,
@@ -171,6 +172,12 @@ def _build(
     pretrained: Pretrained,
 ) -> Model:
     app = Application(*arguments, size=size, pretrained=pretrained, channels_last=True)
+    if None in app.input.shape[1:3]:
+        raise ShapeError(
+            arguments[0],
+            "the cells must know the size of the images, received input_shape="
+            f"{tuple(app.input.shape[1:])}",
+        )
     x = _conv(app.input, stem, "stem_conv1", 3, strides=2, padding="valid")
     x, before = _norm(app, x, "stem_bn1"), None
     for number, width in ((1, filters // 4), (2, filters // 2)):

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 from tests.golden import keras
 
-from exburn import Input, applications, layers, models
+from exburn import Input, applications, config, layers, models
 from exburn.applications import application
-from exburn.errors import ArgumentError, DataError, MissingFileError, ShapeError
+from exburn.errors import (
+    ArgumentError,
+    DataError,
+    LayoutError,
+    MissingFileError,
+    ShapeError,
+)
 
 IMAGE = Input((32, 32, 3))
 SMALL = functools.partial(applications.MobileNetV2, (32, 32, 3), 0.35)
@@ -52,6 +58,12 @@ SMALL = functools.partial(applications.MobileNetV2, (32, 32, 3), 0.35)
             "Pass one of them",
         ),
         (
+            "NASNetLarge",
+            {"weights": None, "include_top": False},
+            ShapeError,
+            "the size",
+        ),
+        (
             "MobileNet",
             {"alpha": 0.3, "include_top": False},
             ArgumentError,
@@ -66,7 +78,7 @@ SMALL = functools.partial(applications.MobileNetV2, (32, 32, 3), 0.35)
     ],
 )
 def test_arguments_that_do_not_go_together(function, given, error, text, monkeypatch):
-    monkeypatch.setattr(layers, "Input", None)  # nothing is built before
+    monkeypatch.setattr(models.Model, "__init__", None)  # nothing is built before
     with pytest.raises(error, match=text):
         getattr(applications, function)(**given)
 
@@ -154,6 +166,23 @@ def test_the_smallest_are_those_of_keras(name, alpha, golden):
     assert 0 < output.std() < 1
     assert [layer.name for layer in model.layers] == names.tolist()
     assert model.count_params() == count
+
+
+@pytest.mark.long
+def test_channels_may_come_first():
+    last = SMALL(weights=None, classes=3)
+    x = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
+    expected = last.predict(x, verbose=0)
+    config.set_image_data_format("channels_first")
+    try:
+        first = applications.MobileNetV2((3, 32, 32), 0.35, weights=None, classes=3)
+        with pytest.raises(LayoutError, match="channels last"):
+            applications.DenseNet121(weights=None)
+    finally:
+        config.set_image_data_format("channels_last")
+    first.set_weights(last.get_weights())
+    own = first.predict(np.moveaxis(x, -1, 1), verbose=0)
+    np.testing.assert_allclose(own, expected, atol=1e-5)
 
 
 @pytest.mark.long
