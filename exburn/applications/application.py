@@ -20,6 +20,7 @@ from exburn.errors import (
     LayoutError,
     MissingFileError,
     ShapeError,
+    require,
     warn,
 )
 from exburn.models import Model
@@ -51,6 +52,7 @@ Raises:
         ``"imagenet"``.
     MissingFileError: There is no such file.
     DataError: The weights are not in the cache, and cannot be downloaded.
+    MissingDependencyError: ``"imagenet"`` needs h5py.
 """
 
 
@@ -256,6 +258,7 @@ class Application:
             raise ArgumentError(
                 self._op, "there are no weights='imagenet' of these widths", hint=_HINT
             )
+        require("h5py", self._op, "weights='imagenet' are HDF5 files", extra="keras")
         path, digest = pretrained.rest, pretrained.rest_digest
         if self.include_top:
             path, digest = pretrained.top, pretrained.top_digest

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import http.server
+import sys
 import threading
 
 import numpy as np
@@ -15,6 +16,7 @@ from exburn.errors import (
     ArgumentError,
     DataError,
     LayoutError,
+    MissingDependencyError,
     MissingFileError,
     ShapeError,
 )
@@ -81,6 +83,12 @@ def test_arguments_that_do_not_go_together(function, given, error, text, monkeyp
     monkeypatch.setattr(models.Model, "__init__", None)  # nothing is built before
     with pytest.raises(error, match=text):
         getattr(applications, function)(**given)
+
+
+def test_imagenet_needs_h5py(monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'exburn\[keras\]'"):
+        applications.VGG16()
 
 
 def test_channels_are_counted():
