@@ -130,8 +130,10 @@ def beside(
     found = {}
     for name, runs in rounds.items():
         failed = sum(run["failed"] for run in runs)
-        if failed or not all("p50_ms" in run for run in runs):
-            print(f"  {name}: {failed} requests failed", flush=True)
+        few = not all("p50_ms" in run for run in runs)
+        if failed or few:
+            what = f"{failed} requests failed" if failed else "hardly an answer"
+            print(f"  {clients:4} clients, {name}: {what}", flush=True)
             continue
         found[name] = {
             kind: statistics.median(run[kind] for run in runs) for kind in FIGURES
@@ -195,7 +197,7 @@ def overhead(args: Any, work: str = "small") -> dict[str, float]:
         times, until = [], time.perf_counter() + args.seconds
         while time.perf_counter() < until:
             began = time.perf_counter()
-            await serving.arun(x)
+            await serving.arun(x, copy=False)
             times.append(time.perf_counter() - began)
         return statistics.median(times) * 1e6
 

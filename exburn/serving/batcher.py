@@ -22,6 +22,7 @@ from exburn.serving.answer import Answer
 from exburn.serving.statistics import Recorder
 
 _WAITING, _RUNNING, _DONE = range(3)
+_HELD = 5e-3  # seconds that a batch waits at most for the others of ``hold``
 
 
 class Request:
@@ -143,10 +144,16 @@ class Batcher:
         self._probes: dict[int, list[Probe]] = {}
         self._idle = 0  # partitions that wait for work
         self._waiting = 0  # requests of which no row is in a batch yet
+        self._held = 0  # requests behind which others come at once
 
     # ------------------------------------------------------------------ callers
-    def put(self, request: Request) -> None:
+    def put(self, request: Request, *, hold: bool = False) -> None:
         """Queues a request.
+
+        Args:
+            request: The request.
+            hold: Whether others come at once, so that only a full batch is to begin
+                before ``release`` is called as often, or ``_HELD`` seconds later.
 
         Raises:
             QueueFullError: Too many wait.
@@ -167,14 +174,25 @@ class Batcher:
             stack = self._stacks[request.key]
             request.arrived = time.monotonic()
             # Only the first request of a stack sets its time, and only one that fills
-            # it makes it due: nobody has to wake up for the others.
-            first, before = not stack.requests, stack.rows
+            # it makes it due: nobody has to wake up for the others. What is held wakes
+            # somebody by its release.
+            first = not hold and (not stack.requests or bool(self._held))
+            before = stack.rows
+            self._held += hold
             stack.requests[id(request)] = request
             stack.rows += request.rows
             self._waiting += 1
             self.recorder.count("accepted")
             if self._idle and (first or before < self.batch_size <= stack.rows):
                 self._changed.notify()
+
+    def release(self) -> None:
+        """Lets what was put with ``hold`` begin, if this was the last hold."""
+        with self._lock:
+            self._held -= 1
+            if not self._held and self._idle:
+                if any(stack.requests for stack in self._stacks.values()):
+                    self._changed.notify()
 
     def expire(self, request: Request) -> None:
         """Fails a request whose deadline has passed."""
@@ -265,16 +283,17 @@ class Batcher:
         """The stack that is due the longest; waits for one, or a probe, if asked to."""
         while not self._probes.get(partition):
             now, wake, best = time.monotonic(), None, None
+            timeout = max(self.timeout, _HELD) if self._held else self.timeout
             for stack in self._stacks.values():
                 if not stack.requests:
                     continue
                 head = next(iter(stack.requests.values())).arrived
                 full = stack.rows >= self.batch_size
-                due = full or self.closing or now >= head + self.timeout
+                due = full or self.closing or now >= head + timeout
                 if due and (full or wait) and (best is None or head < best[0]):
                     best = head, stack
                 elif not due:
-                    at = head + self.timeout
+                    at = head + timeout
                     wake = at if wake is None else min(wake, at)
             if best is not None:
                 # A partition with work leaves the batch to one that has none.

@@ -229,7 +229,29 @@ class Serving(Streams, Lifecycle):
         Cancelling the task drops the request, if none of it is in a batch yet. With
         ``copy=False`` the arrays must not change before the answer is there.
         """
-        return await self.wait_for(self._request(x, key, timeout, copy=copy))
+        answer = self.submit_together(x, key=key, timeout=timeout, copy=copy)
+        return await self.wait_for(answer)
+
+    def submit_together(
+        self,
+        x: Any,
+        *,
+        key: Hashable | None = None,
+        timeout: Any = None,
+        copy: bool = True,
+    ) -> Answer:
+        """As ``submit``, in a coroutine: what a turn of its loop asks begins together.
+
+        Otherwise the first of many requests would begin a batch alone, and the thread
+        that runs it would take turns with the one that reads the others.
+
+        Raises:
+            As ``submit``; RuntimeError: No event loop runs in this thread.
+        """
+        loop = asyncio.get_running_loop()
+        answer = self._request(x, key, timeout, copy=copy, hold=True)
+        loop.call_soon(self._batcher.release)
+        return answer
 
     async def wait_for(self, answer: Answer) -> Any:
         """The result of what ``submit`` returned, for coroutines.
@@ -254,10 +276,12 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool,
         listener: Callable[[str, Any], None] | None = None,
+        hold: bool = False,
     ) -> Answer:
         asked = time.monotonic()
         x, info = self._prepare(x)
-        return self._queue(x, info, key, timeout, asked, copy=copy, listener=listener)
+        how = {"copy": copy, "listener": listener, "hold": hold}
+        return self._queue(x, info, key, timeout, asked, **how)
 
     def _prepare(self, x: Any) -> tuple[Any, Any]:
         """What the program takes, and what postprocessing is told."""
@@ -284,6 +308,7 @@ class Serving(Streams, Lifecycle):
         *,
         copy: bool = True,
         listener: Callable[[str, Any], None] | None = None,
+        hold: bool = False,
     ) -> Answer:
         deadline = None
         if timeout is not None:
@@ -305,7 +330,7 @@ class Serving(Streams, Lifecycle):
         if self._postprocessing is not None:
             finish = functools.partial(_finish, self._postprocessing, info)
         answer = Answer(deadline, finish)
-        self._batcher.put(Request(key, values, answer, listener))
+        self._batcher.put(Request(key, values, answer, listener), hold=hold)
         return answer
 
     def _match(

@@ -30,10 +30,10 @@ def batcher(keys=("a",), size=3, timeout=60.0, most=99, whole=False, partitions=
     )
 
 
-def put(queue, rows, key="a", timeout=None):
+def put(queue, rows, key="a", timeout=None, hold=False):
     deadline = None if timeout is None else time.monotonic() + timeout
     request = Request(key, [np.full((rows, 1), float(rows))], Answer(deadline))
-    queue.put(request)
+    queue.put(request, hold=hold)
     return request
 
 
@@ -275,3 +275,55 @@ def test_a_full_queue_says_so(gate):
         gate.open.set()
         assert waiting.result(20).item() == 2
         assert serving.statistics().requests["refused"] == 1
+
+
+def taken(queue):
+    """What a partition gets that waits in a thread, as soon as it has it."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(queue.take(idle=True)))
+    thread.start()
+    while not queue._idle:
+        time.sleep(0.001)
+    return found, thread
+
+
+def test_what_is_held_begins_together(monkeypatch):
+    monkeypatch.setattr("exburn.serving.batcher._HELD", 60.0)
+    queue = batcher(timeout=0.0)
+    found, thread = taken(queue)
+    put(queue, 1, hold=True)
+    put(queue, 1, hold=True)
+    queue.release()
+    time.sleep(0.02)
+    assert not found and queue._idle == 1
+    queue.release()
+    thread.join(10)
+    assert [batch.rows for batch in found] == [2]
+
+
+def test_a_full_batch_begins_though_it_is_held(monkeypatch):
+    monkeypatch.setattr("exburn.serving.batcher._HELD", 60.0)
+    queue = batcher(timeout=0.0)
+    found, thread = taken(queue)
+    put(queue, 2, hold=True)
+    put(queue, 2, hold=True)
+    thread.join(10)
+    assert [batch.rows for batch in found] == [3]
+
+
+def test_a_loop_that_never_goes_on_holds_up_nobody_for_long():
+    queue = batcher(timeout=0.0)
+    found, thread = taken(queue)
+    put(queue, 1, hold=True)  # its release does not come
+    put(queue, 1)
+    thread.join(10)
+    assert [batch.rows for batch in found] == [2]
+
+
+def test_a_refused_request_holds_nothing():
+    queue = batcher(timeout=0.0, most=1)
+    put(queue, 1, hold=True)
+    with pytest.raises(QueueFullError):
+        put(queue, 1, hold=True)
+    queue.release()
+    assert queue.take(idle=True).rows == 1 and queue._held == 0

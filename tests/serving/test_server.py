@@ -47,6 +47,21 @@ def test_rows_of_many_callers_share_batches(mlp, rows):
         assert (statistics.batches, statistics.rows, statistics.fill) == (1, 8, 1.0)
 
 
+def test_what_coroutines_ask_in_one_turn_shares_a_batch(mlp, rows):
+    async def ask(serving, x):
+        return await asyncio.gather(*(serving.arun(row[None]) for row in x))
+
+    x = rows(7)
+    options = {"padding": [8], "burst": 1}
+    with Serving(mlp, batch_size=8, batch_timeout=0, **options) as serving:
+        answers = asyncio.run(ask(serving, x))
+        statistics = serving.statistics()
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            serving.submit_together(x)
+    close(np.concatenate(answers), mlp.predict(x, verbose=0))
+    assert (statistics.batches, statistics.rows) == (1, 7)
+
+
 def test_a_batch_grows_while_all_partitions_are_busy(gate):
     with Serving(gate, batch_size=4, batch_timeout=0.0, example=gate.row(0)) as serving:
         gate.block(serving)

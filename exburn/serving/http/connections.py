@@ -1,12 +1,53 @@
-"""Connections that do nothing are closed, whatever they should be doing."""
+"""Connections: closed if their clients do nothing, and written to once an answer."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 __all__ = ["WatchedProtocol"]
+
+
+class HeadHolder:
+    """A transport that sends the head of an answer together with its body.
+
+    uvicorn writes one after the other, and so wakes the client twice: with 32 of them
+    beside the server on two cores, answers took 10.4 ms instead of 8.3.
+
+    Args:
+        transport: What it writes to.
+        loop: The event loop.
+    """
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop):
+        self._transport, self._loop, self._head = transport, loop, b""
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Writes, or holds a head until the next write or the loop's next turn."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.writelines((head, data))
+        elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Closes behind what was written."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
 
 
 class WatchedProtocol(HttpToolsProtocol):
@@ -27,6 +68,7 @@ class WatchedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """A connection came: its first headers have so long."""
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, HeadHolder(transport, self.loop))
         self._watch()
 
     def on_message_begin(self) -> None:

@@ -133,9 +133,13 @@ class Inference:
             try:
                 arguments = entry, body, header, reservation
                 if len(body) > _LARGE or (entry.signature.images and len(body) > _FILE):
-                    request, answer = await asyncio.to_thread(self._submit, *arguments)
+                    submit = entry.serving.submit
+                    request, answer = await asyncio.to_thread(
+                        self._submit, submit, *arguments
+                    )
                 else:
-                    request, answer = self._submit(*arguments)
+                    submit = entry.serving.submit_together
+                    request, answer = self._submit(submit, *arguments)
                 return entry, request, await leaving.wait(entry.serving, answer)
             except ServingClosedError:
                 # Unless another model has taken its place meanwhile.
@@ -144,6 +148,7 @@ class Inference:
 
     def _submit(
         self,
+        submit: Callable[..., Answer],
         entry: Entry,
         body: bytes,
         header: str | None,
@@ -156,8 +161,7 @@ class Inference:
         if request.timeout is not None:
             timeout = min(timeout, request.timeout)
         x = entry.signature.pack(request.inputs)
-        assert entry.serving is not None  # asked for above
-        return request, entry.serving.submit(x, timeout=timeout, copy=False)
+        return request, submit(x, timeout=timeout, copy=False)
 
 
 class _Leaving:

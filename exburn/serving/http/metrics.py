@@ -74,17 +74,18 @@ class Metrics:
         key = exchange.model, exchange.version, exchange.route, exchange.status
         series = self._series.get(key)
         if series is None:  # to look labels up takes longer than to count
-            model = key[:2]
+            model, infers = key[:2], key[2] == "infer"
             series = self._series[key] = (
                 self._requests.labels(*model, key[2], str(key[3])),
-                self._seconds.labels(*model) if key[2] == "infer" else None,
-                self._rows.labels(*model) if key[2] == "infer" else None,
+                (self._seconds.labels(*model), self._rows.labels(*model))
+                if infers
+                else None,
             )
-        requests, seconds, rows = series
+        requests, inference = series
         requests.inc()
-        if seconds is not None:
-            seconds.observe(exchange.seconds)
-            rows.inc(exchange.rows)
+        if inference is not None:
+            inference[0].observe(exchange.seconds)
+            inference[1].inc(exchange.rows)
         self._received.inc(exchange.received)
         self._sent.inc(exchange.sent)
 

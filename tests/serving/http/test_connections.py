@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 import time
@@ -8,6 +9,49 @@ import pytest
 from tests.serving.http.conftest import tensor
 
 from exburn.serving import Endpoint, Server
+from exburn.serving.http.connections import HeadHolder
+
+
+class Transport:
+    """Notes what is written, call by call."""
+
+    def __init__(self):
+        self.calls = []
+
+    def write(self, data):
+        self.calls.append(data)
+
+    def writelines(self, parts):
+        self.calls.append(b"".join(parts))
+
+    def close(self):
+        self.calls.append("closed")
+
+    def is_closing(self):
+        return self.calls[-1:] == ["closed"]
+
+    peer = 7
+
+
+def test_a_head_goes_with_its_body_but_never_waits_for_it():
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+
+    async def run():
+        transport = Transport()
+        held = HeadHolder(transport, asyncio.get_running_loop())
+        held.write(head)
+        held.write(b"{}")
+        await asyncio.sleep(0)
+        held.write(head)  # of an answer without a body
+        await asyncio.sleep(0)
+        held.write(b"part")
+        held.write(head)
+        held.close()
+        await asyncio.sleep(0)
+        assert held.is_closing() and held.peer == 7
+        return transport.calls
+
+    assert asyncio.run(run()) == [head + b"{}", head, b"part", head, "closed"]
 
 
 @pytest.fixture(scope="module")
