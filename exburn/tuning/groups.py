@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from exburn.runtime.signals import defer_signals
@@ -148,29 +147,32 @@ def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]
     return found
 
 
-def cut(count: int, width: int, devices: int = 1) -> list[list[int]]:
+def cut(
+    count: int, width: int, devices: int = 1, exactly: bool = False
+) -> list[list[int]]:
     """Positions of ``count`` lanes in groups of one width, at most the given one.
 
     The last position is repeated where it does not come out even, among the devices
     either.
+
+    Args:
+        count: How many lanes there are.
+        width: How many go into a group.
+        devices: Among how many its lanes are divided.
+        exactly: Whether a group is never narrower.
 
     Example:
         >>> cut(5, 4), cut(4, 4)
         ([[0, 1, 2], [3, 4, 4]], [[0, 1, 2, 3]])
         >>> cut(3, 3, devices=2)
         [[0, 1, 2, 2]]
+        >>> cut(3, 4, exactly=True)
+        [[0, 1, 2, 2]]
     """
     groups = math.ceil(count / width)
-    each = math.ceil(math.ceil(count / groups) / devices) * devices
+    each = width if exactly else math.ceil(count / groups)
+    each = math.ceil(each / devices) * devices
     return [
         [min(first + i, count - 1) for i in range(each)]
         for first in range(0, count, each)
     ]
-
-
-def join_states(parts: Sequence[tuple[TrainState, Sequence[int]]]) -> TrainState:
-    """The lanes at some positions of several states, one state after another."""
-    taken = [lanes.gather(state.replace(metrics=None), at) for state, at in parts]
-    if len(taken) == 1:
-        return taken[0]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *taken)

@@ -160,6 +160,29 @@ def _take(tree: Any, positions: Any) -> Any:
     return jax.tree.map(lambda v: v[positions], tree)
 
 
+def join(
+    trees: Sequence[Any], positions: Sequence[Sequence[int]], order: Sequence[int]
+) -> Any:
+    """Lanes of several trees as one tree.
+
+    Args:
+        trees: The trees.
+        positions: Which lanes of each of them.
+        order: The order of all these lanes in the result, maybe some several times.
+    """
+    at = tuple(np.asarray(one, np.int32) for one in positions)
+    return _join(tuple(trees), at, np.asarray(order, np.int32))
+
+
+@jax.jit  # one program: a call for each array compiles as many
+def _join(trees: tuple, positions: tuple, order: Any) -> Any:
+    def joined(*leaves: Any) -> Any:
+        taken = [leaf[at] for leaf, at in zip(leaves, positions, strict=True)]
+        return jnp.concatenate(taken)[order]
+
+    return jax.tree.map(joined, *trees)
+
+
 def scatter(tree: Any, positions: Sequence[int], lanes: Any) -> Any:
     """The tree with other lanes at some positions."""
     return _put(tree, np.asarray(positions, np.int32), lanes)

@@ -19,7 +19,7 @@ from exburn.training.numbers import is_number
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
 from exburn.tuning.callbacks import best_of
-from exburn.tuning.groups import Group, Rows, cut, join_states, read_lanes
+from exburn.tuning.groups import Group, Rows, cut, read_lanes
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.schedulers import PBT, Rung, lane_epochs
 from exburn.tuning.variants import Variant
@@ -269,7 +269,8 @@ class SweepRun:
         trials = [lane.record.trial for lane in own]
         left = self.epochs - max(lane.record.epochs for lane in own)
         width = self._width(variant, trials, rows or None, left)
-        parts = cut(len(numbers), width, variant.placement.devices)
+        exactly = width > 1 and self._width.fills_up(variant)
+        parts = cut(len(numbers), width, variant.placement.devices, exactly)
         return [[numbers[at] for at in part] for part in parts]
 
     def make_group(self, variant: Variant, members: list[int], state: Any) -> Group:
@@ -342,17 +343,14 @@ def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:
 
 def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:
     """The states of lanes of several groups, in the order of the members."""
-    parts, order = [], []
+    states, places, order = [], [], []
     for group in groups:
         found = [n for n in dict.fromkeys(members) if n in group.members]
         if found:
-            parts.append((group.state, [group.members.index(n) for n in found]))
+            states.append(group.state.replace(metrics=None))
+            places.append([group.members.index(n) for n in found])
             order += found
-    joined = join_states(parts)
-    places = [order.index(number) for number in members]
-    if places == list(range(len(order))):
-        return joined
-    return lanes.gather(joined, places)
+    return lanes.join(states, places, [order.index(number) for number in members])
 
 
 def build_model(lane: Lane) -> Model:

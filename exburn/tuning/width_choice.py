@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 import jax
 
@@ -16,6 +17,8 @@ from exburn.training.memory import Footprint, free_bytes, state_specs
 from exburn.tuning.groups import Group, Rows
 from exburn.tuning.records import Trial
 from exburn.tuning.variants import Variant
+
+T = TypeVar("T")
 
 _SHARE = 0.9  # of the free memory that lanes may take
 _SURE = 0.25  # of it that a rough estimate may come to, without a closer look
@@ -105,7 +108,9 @@ class WidthChoice:
 
     On a GPU all that fit. On a CPU a wider program may be slower than the lanes one
     after the other, and takes seconds to compile: an epoch's chunk is timed with one
-    lane, and with more of them as long as that pays, counting what there is to do.
+    lane, and with more of them as long as that pays, counting what there is to do. The
+    widths tried are the same for any number of lanes, so that those which are left
+    after a rung run in programs that are there; the last group is filled up.
 
     Args:
         asked: How many the user asked for; ``None`` to choose.
@@ -142,9 +147,9 @@ class WidthChoice:
             return 1
         if self._asked is not None:
             return min(self._asked, most)
-        if jax.default_backend() != "cpu" or devices > 1:
+        if not _is_slow_to_widen(variant):
             return most
-        return self._quickest(variant, trials, rows, epochs, most)
+        return self._quickest(variant, trials, rows, epochs)
 
     def _in_turn(self, variant: Variant) -> bool:
         """Whether its lanes can only run one after the other."""
@@ -152,34 +157,38 @@ class WidthChoice:
             self.notes[f"lanes run in turn: {why}"] = None
         return bool(why)
 
+    def fills_up(self, variant: Variant) -> bool:
+        """Whether groups have the chosen width whatever the number of lanes."""
+        return self._asked is None and _is_slow_to_widen(variant)
+
     def _quickest(
         self,
         variant: Variant,
         trials: Sequence[Trial],
         rows: Sequence[Rows] | None,
         epochs: int,
-        most: int,
     ) -> int:
         times = self._times.setdefault(variant, {})
-        count = len(trials)
+        count, most = len(trials), self._memory[variant].most
 
-        def measure(width: int) -> _Time:
+        def measure(width: int) -> None:
             if width not in times:
-                part = None if rows is None else rows[:width]
-                times[width] = self._time(variant, trials[:width], part)
-            return times[width]
+                part = None if rows is None else filled(rows, width)
+                times[width] = self._time(variant, filled(trials, width), part)
 
-        best, width = 1, min(_FIRST, most)
-        one = measure(1)
-        while width > best:
-            left = times[best].seconds / best * count * epochs
-            if width not in times and left * _GAIN < one.compiling:
+        def cost(width: int) -> float:
+            return math.ceil(count / width) * times[width].seconds * epochs
+
+        best, width = 1, _FIRST
+        measure(1)
+        while width <= most and width < _STEP * count:
+            if width not in times and cost(best) * _GAIN < times[1].compiling:
                 break
-            if measure(width).seconds / width > _BETTER * times[best].seconds / best:
+            measure(width)
+            if cost(width) > _BETTER * cost(best):
                 break
-            best, width = width, min(width * _STEP, most)
-        # Groups of one width: as many as there would be with the best one.
-        return min(best, most)
+            best, width = width, width * _STEP
+        return min((w for w in times if w <= most), key=cost)
 
     def _time(
         self, variant: Variant, trials: Sequence[Trial], rows: Sequence[Rows] | None
@@ -204,3 +213,17 @@ class _Time:
 
     seconds: float
     compiling: float
+
+
+def _is_slow_to_widen(variant: Variant) -> bool:
+    return jax.default_backend() == "cpu" and variant.placement.devices == 1
+
+
+def filled(values: Sequence[T], count: int) -> list[T]:
+    """The first of some values; the last of them once more where they are too few.
+
+    Example:
+        >>> filled([1, 2, 3], 2), filled([1, 2], 4)
+        ([1, 2], [1, 2, 2, 2])
+    """
+    return [*values[:count], *[values[-1]] * (count - len(values))]

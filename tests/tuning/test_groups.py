@@ -1,12 +1,10 @@
 """Groups of lanes: how they are cut, read, and joined anew."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from exburn.training.objective.readings import Readings
-from exburn.training.state import TrainState
-from exburn.tuning.groups import cut, join_states, read_lanes
+from exburn.tuning.groups import cut, read_lanes
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 17])
@@ -24,14 +22,3 @@ def test_logs_are_read_lane_by_lane_in_the_order_of_the_names():
     found = read_lanes(Readings(numbers, others, ("acc", "loss")), ["loss", "acc"])
     assert found[0] == {"loss": 2.0, "acc": 1.0, "hits": 4}
     assert list(found[1]) == ["loss", "acc", "hits"] and np.isnan(found[1]["loss"])
-
-
-def test_states_of_several_groups_are_joined():
-    def state(*values):
-        arrays = {"w": jnp.asarray(values)}
-        step = jnp.zeros(len(values), jnp.int32)
-        return TrainState(arrays, {}, {}, {}, None, step, jnp.zeros((len(values), 2)))
-
-    joined = join_states([(state(1.0, 2.0, 3.0), [2, 0]), (state(4.0, 5.0), [1])])
-    assert joined.params["w"].tolist() == [3.0, 1.0, 5.0]
-    assert joined.step.shape == (3,)

@@ -81,3 +81,15 @@ def test_numbers_of_lanes_take_part_in_any_precision():
     rates = lanes.numbers_array([0.5, 2])
     half = jax.vmap(lambda rate: rate * jnp.ones(2, jnp.bfloat16))(rates)
     assert half.dtype == jnp.bfloat16 and half[:, 0].tolist() == [0.5, 2.0]
+
+
+def test_states_of_several_groups_are_joined():
+    def state(*values):
+        arrays = {"w": jnp.asarray(values)}
+        step = jnp.zeros(len(values), jnp.int32)
+        return TrainState(arrays, {}, {}, {}, None, step, jnp.zeros((len(values), 2)))
+
+    states = state(1.0, 2.0, 3.0), state(4.0, 5.0)
+    joined = lanes.join(states, [[2, 0], [1]], [2, 0, 1, 1])
+    assert joined.params["w"].tolist() == [5.0, 3.0, 1.0, 1.0]
+    assert joined.step.shape == (4,)
