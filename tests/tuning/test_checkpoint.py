@@ -30,6 +30,7 @@ def same_bits(one, two):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.longest_cases("PBT")
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",

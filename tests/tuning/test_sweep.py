@@ -56,6 +56,7 @@ def test_lanes_accumulate_weigh_and_follow_schedules_as_fit_does():
     equals_its_own_fit(result, 1, make(4), **fit)
 
 
+@pytest.mark.longest_cases("mixed_bfloat16")
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_masked_steps_weighted_rows_and_half_precision(policy):

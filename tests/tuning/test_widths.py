@@ -47,9 +47,12 @@ def convolutional(one=4, two=6, seed=4):
     return model
 
 
+@pytest.mark.longest_cases("filters")
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("make", "x", "key"), [(dense, X, "units"), (convolutional, IMAGES, "filters")]
+    ("make", "x", "key"),
+    [(dense, X, "units"), (convolutional, IMAGES, "filters")],
+    ids=["units", "filters"],
 )
 def test_a_masked_lane_is_the_narrow_model(make, x, key, tmp_path):
     y = Y[: len(x)]
