@@ -390,16 +390,10 @@ def preprocessing(mode: str | None):
             return x
         return imagenet_utils.preprocess_input(x, data_format, mode)
 
-    return describe_preprocessing(preprocess_input, mode)
-
-
-def describe_preprocessing(function, mode: str | None):
-    """The function, with its documentation."""
-    if mode is None:
-        function.__doc__ = "Images as they are: the model begins with what they need."
-    else:
-        function.__doc__ = (
-            "Pixels from 0 to 255 as this network takes them: "
-            f'``imagenet_utils.preprocess_input(x, data_format, mode="{mode}")``.'
-        )
-    return function
+    preprocess_input.__doc__ = (
+        "Images as they are: the model begins with what they need."
+        if mode is None
+        else "Pixels from 0 to 255 as this network takes them: "
+        f'``imagenet_utils.preprocess_input(x, data_format, mode="{mode}")``.'
+    )
+    return preprocess_input

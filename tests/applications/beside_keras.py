@@ -1,6 +1,7 @@
 """An application beside Keras' own: names, numbers of weights, files and outputs."""
 
 import gc
+import warnings
 
 import jax
 import numpy as np
@@ -51,6 +52,9 @@ def check(name, size, folder, suffixes=(".weights.h5",), **settings):
     """The application with weights of Keras' making equals Keras'."""
     import keras
 
+    # pytest forgets these after the test
+    warnings.filterwarnings("ignore", "__array__ implementation")
+    warnings.filterwarnings("ignore", "You are saving your model as an HDF5")
     keras.utils.clear_session()
     settings = {"input_shape": (size, size, 3), **SETTINGS, **settings}
     theirs = getattr(keras.applications, name)(**settings)
