@@ -64,7 +64,7 @@ class Client(asyncio.Protocol):
     Args:
         asked: The request.
         clock: When measuring begins and ends.
-        times: Seconds of each request that began and ended between.
+        times: Seconds of each request that was answered between.
     """
 
     def __init__(self, asked: bytes, clock: list[float], times: list[float]):
@@ -75,7 +75,6 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        self.ask()
 
     def ask(self) -> None:
         self.buffer, self.wanted = b"", 0
@@ -100,7 +99,7 @@ class Client(asyncio.Protocol):
         now = time.perf_counter()
         begin, end = self.clock
         self.answered += 1
-        if self.began >= begin and now <= end:
+        if begin <= now <= end:
             self.times.append(now - self.began)
             self.failed += not self.buffer.startswith(b"HTTP/1.1 200")
         if now < end:
@@ -116,14 +115,16 @@ class Client(asyncio.Protocol):
 
 
 async def run(port: int, asked: bytes, clients: int, seconds: float) -> dict:
-    warm = min(1.0, seconds / 3)
-    now = time.perf_counter()
-    clock, times = [now + warm, now + warm + seconds], []
+    clock, times = [0.0, 0.0], []
     loop, protocols = asyncio.get_running_loop(), []
     for _ in range(clients):
         make = lambda: Client(asked, clock, times)  # noqa: E731
         _, protocol = await loop.create_connection(make, "127.0.0.1", port)
         protocols.append(protocol)
+    begin = time.perf_counter() + min(1.0, seconds / 3)
+    clock[:] = begin, begin + seconds
+    for protocol in protocols:
+        protocol.ask()
     await asyncio.gather(*(protocol.done for protocol in protocols))
     answered = sum(protocol.answered for protocol in protocols)
     failed = sum(protocol.failed for protocol in protocols)
@@ -149,7 +150,7 @@ async def run_triton(port: int, width: int, clients: int, seconds: float) -> dic
             while (began := time.perf_counter()) < end:
                 await server.infer("m", [x], outputs=wanted)
                 now, answered = time.perf_counter(), answered + 1
-                if began >= begin and now <= end:
+                if begin <= now <= end:
                     times.append(now - began)
 
         await asyncio.gather(*(ask() for _ in range(clients)))
