@@ -163,6 +163,9 @@ class Serving(Streams, Lifecycle):
             self._batcher.bursts = compile_bursts(
                 self._computation, self._partitions, burst
             )
+        self._quick: set[Hashable] = set()
+        if not self._hooks and not timeout:
+            self._quick = {k for k in examples if self._partitions[0].is_quick(k)}
         self._hooks.check()
         self._recorder.reset()
         self._start()
@@ -250,8 +253,14 @@ class Serving(Streams, Lifecycle):
         """
         loop = asyncio.get_running_loop()
         answer = self._request(x, key, timeout, copy=copy, hold=True)
-        loop.call_soon(self._batcher.release)
+        loop.call_soon(self._release)
         return answer
+
+    def _release(self) -> None:
+        """Begins what was held; a lone quick request here, where no thread is woken."""
+        request = self._batcher.release(self._quick)
+        if request is not None:
+            self._partitions[0].run_alone(request)
 
     async def wait_for(self, answer: Answer) -> Any:
         """The result of what ``submit`` returned, for coroutines.

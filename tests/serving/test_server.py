@@ -1,6 +1,7 @@
 """What a caller of a serving sees: answers, batches, programs, processing."""
 
 import asyncio
+import threading
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ import exburn
 from exburn import Serving, layers
 from exburn.errors import (
     ArgumentError,
+    BatchFailedError,
     ShapeError,
     UnknownNameError,
 )
@@ -102,3 +104,44 @@ def test_batch_keys_have_programs_of_their_own():
         with pytest.raises(ShapeError, match="none of the batch keys"):
             serving(np.zeros((1, 7, 2)))
         assert set(serving.trace_counts) == {(5, 1), (5, 2), ("long", 1), ("long", 2)}
+
+
+def test_a_lone_quick_request_runs_in_the_loop_that_asks(gate):
+    example, threads = gate.row(0.0), []
+
+    async def ask(serving, *values):
+        answers = [serving.submit_together(gate.row(value)) for value in values]
+        answers[0].add_done_callback(lambda _: threads.append(threading.get_ident()))
+        waited = (serving.wait_for(answer) for answer in answers)
+        return await asyncio.gather(*waited, return_exceptions=True)
+
+    def run(serving, *values):
+        while not serving._batcher._idle:
+            time.sleep(0.001)
+        threads.clear()
+        answers = asyncio.run(ask(serving, *values))
+        return answers, threads == [threading.get_ident()]
+
+    with Serving(gate, batch_size=4, batch_timeout=0, example=example) as serving:
+        serving._quick = {"default"}  # a callback is not quick
+        (answer,), here = run(serving, 3.0)
+        assert answer.tolist() == [[6.0]] and here
+        (failed,), here = run(serving, -1.0)
+        assert isinstance(failed, BatchFailedError) and here
+        both, here = run(serving, 1.0, 2.0)
+        assert [float(a[0, 0]) for a in both] == [2.0, 4.0] and not here
+        serving._quick = set()
+        assert not run(serving, 3.0)[1]
+        assert serving.statistics().requests["answered"] == 4
+        assert serving.statistics().batches == 3
+
+
+def test_only_quick_programs_that_wait_for_nobody_run_there(mlp):
+    with Serving(mlp, batch_size=4, batch_timeout=0) as serving:
+        (partition,) = serving._partitions
+        partition.time = lambda key, size, calls=3: 1e-4
+        assert partition.is_quick("default")
+        partition.time = lambda key, size, calls=3: 1e-2 if calls == 1 else 1e-4
+        assert not partition.is_quick("default")
+    with Serving(mlp, batch_size=4, batch_timeout="1 ms") as serving:
+        assert serving._quick == set()
