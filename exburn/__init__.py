@@ -74,6 +74,7 @@ with starting():
 
 if TYPE_CHECKING:
     from exburn import (
+        applications,
         backend,
         compute,
         config,
@@ -138,9 +139,9 @@ __version__ = "0.1.0"
 
 # Imported when they are first used, so that `import exburn` stays light.
 _LAZY = (
-    "backend compute config distillation distribution dtype_policies export legacy "
-    "mixed_precision ops preprocessing quantizers random saving serving "
-    "tree tuning utils visualization wrappers"
+    "applications backend compute config distillation distribution dtype_policies "
+    "export legacy mixed_precision ops preprocessing quantizers random saving "
+    "serving tree tuning utils visualization wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -173,22 +174,22 @@ __all__ = [
     "Initializer", "Input", "InputSpec", "KerasTensor", "Layer", "Loss", "Metric",
     "Model", "Operation", "Optimizer", "PBT", "Precision", "Quantizer", "Regularizer",
     "RematScope", "Sequential", "Serving", "StatelessScope", "Symbol", "SymbolicScope",
-    "Variable", "activations", "as_keras", "backend", "benchmark", "callbacks",
-    "check_gradients", "choice", "clone", "compute", "compute_gradients",
-    "compute_loss", "config",
-    "configure", "constraints", "cuda_available", "data_loader", "datasets",
-    "default_device", "deserialize_params", "device", "device_info", "device_name",
-    "distillation", "distribution", "doctor", "dtype_policies", "errors", "export",
-    "export_params", "fit_with_accuracy", "fit_with_progress", "fn", "forward",
-    "forward_pattern", "get_matmul_precision", "get_precision", "import_params", "info",
-    "initializers", "key_scope", "layers", "legacy", "load_model", "log_uniform",
-    "losses", "metal_available", "metrics", "mixed_precision", "models", "name_scope",
-    "ops", "optimizers", "parameters", "predict", "preprocessing", "profile_step",
-    "quantizers", "random", "register", "regularizers", "remat", "saving",
-    "serialize_params", "serving", "set_compilation_cache", "set_matmul_precision",
-    "set_precision", "set_random_seed", "smoke_test", "summary", "sweep", "to_device",
-    "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",
-    "version", "visualization", "wrappers",
+    "Variable", "activations", "applications", "as_keras", "backend", "benchmark",
+    "callbacks", "check_gradients", "choice", "clone", "compute", "compute_gradients",
+    "compute_loss", "config", "configure", "constraints", "cuda_available",
+    "data_loader", "datasets", "default_device", "deserialize_params", "device",
+    "device_info", "device_name", "distillation", "distribution", "doctor",
+    "dtype_policies", "errors", "export", "export_params", "fit_with_accuracy",
+    "fit_with_progress", "fn", "forward", "forward_pattern", "get_matmul_precision",
+    "get_precision", "import_params", "info", "initializers", "key_scope", "layers",
+    "legacy", "load_model", "log_uniform", "losses", "metal_available", "metrics",
+    "mixed_precision", "models", "name_scope", "ops", "optimizers", "parameters",
+    "predict", "preprocessing", "profile_step", "quantizers", "random", "register",
+    "regularizers", "remat", "saving", "serialize_params", "serving",
+    "set_compilation_cache", "set_matmul_precision", "set_precision",
+    "set_random_seed", "smoke_test", "summary", "sweep", "to_device", "train_step",
+    "tree", "tuning", "uniform", "update_params", "utils", "vectorize", "version",
+    "visualization", "wrappers",
 ]
 # fmt: on
 

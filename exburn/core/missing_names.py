@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 _INSTEAD = {
-    "exburn": {
-        "applications": "there are no pretrained models; weights of Keras' files are "
-        "read by model.load_weights into the same architecture",
-    },
     "exburn.layers": {
         "TorchModuleWrapper": "rewrite the module as a Layer",
         "TFSMLayer": "there is no TensorFlow; exburn.predict runs ONNX and StableHLO",

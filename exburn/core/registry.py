@@ -48,12 +48,14 @@ _leaving: contextvars.ContextVar[bool] = contextvars.ContextVar(
 # Classes of packages that `import exburn` leaves out, and files may name.
 _LATE = {
     "Cross": "exburn.utils.features",
+    "CustomScaleLayer": "exburn.applications.inception_resnet_v2",
     "Distiller": "exburn.distillation.distiller",
     "Ensemble": "exburn.tuning.ensemble",
     "EnsembleMean": "exburn.tuning.ensemble",
     "Feature": "exburn.utils.features",
     "FeatureDistillation": "exburn.distillation.losses",
     "FeatureSpace": "exburn.utils.feature_space",
+    "LayerScale": "exburn.applications.convnext",
     "LogitsDistillation": "exburn.distillation.losses",
 }
 _PACKAGES = ("activations", "losses", "metrics")  # of functions that need no prefix

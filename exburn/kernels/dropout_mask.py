@@ -28,7 +28,9 @@ _WORDS = 2**32
 _GOLDEN = 0x9E3779B9  # of 2³²: multiples of it are far apart
 
 
-def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array, Any]:
+def keep_mask(
+    key: Any, rate: Any, shape: Any, draw: int = 0, width: Any = None
+) -> tuple[jax.Array, Any]:
     """Booleans that are false at ``rate``, and the share of those that are true.
 
     The share is the exact one, so that scaling by it is unbiased.
@@ -39,6 +41,7 @@ def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array
         shape: Of the mask. It repeats after 2³² entries.
         draw: Tells apart the masks of one key: folding such numbers into keys would
             take a kernel or more for each.
+        width: Of the last axis, where the mask shall begin as one of so many columns.
 
     Example:
         >>> keep, share = keep_mask(jax.random.key(0), 0.25, (300, 400))
@@ -55,16 +58,23 @@ def keep_mask(key: Any, rate: Any, shape: Any, draw: int = 0) -> tuple[jax.Array
     # Both differ from draw to draw, so that no mask is another one, moved.
     one, two = _mix(np.array([draw, draw + 1], np.uint32))
     first, second = words[..., 0] ^ one, words[..., -1] + two
-    keep = exburn_keep_mask(first, second, dropped, shape=tuple(shape))
+    keep = exburn_keep_mask(first, second, dropped, width, shape=tuple(shape))
     return keep, share
 
 
 # Not inlined: by its name ``batch_independence`` knows noise, which may tell rows by
 # number.
 @functools.partial(jax.jit, static_argnames="shape")
-def exburn_keep_mask(first: Any, second: Any, dropped: Any, *, shape: tuple) -> Any:
+def exburn_keep_mask(
+    first: Any, second: Any, dropped: Any, width: Any = None, *, shape: tuple
+) -> Any:
     """The mask of two words, of which a share of ``dropped / 2³²`` is false."""
-    places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
+    if width is None:
+        places = lax.iota(np.uint32, math.prod(shape)).reshape(shape)
+    else:
+        rows = lax.iota(np.uint32, math.prod(shape[:-1])).reshape(*shape[:-1], 1)
+        columns = lax.iota(np.uint32, shape[-1])
+        places = rows * jnp.asarray(width).astype(np.uint32) + columns
     hashed = _mix(_mix(places * np.uint32(_GOLDEN) + first) + second)
     return hashed >= dropped
 

@@ -19,6 +19,7 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_modules
 from exburn.saving.atomic import HDF5, ZIP, Source, path_of, target_of
 from exburn.saving.header import fits, parse_json
+from exburn.saving.keras_config import modernize
 from exburn.saving.model_description import (
     check_numbers,
     describe_model,
@@ -256,7 +257,7 @@ def model_from_json(
     """A model of this architecture, with fresh weights.
 
     Args:
-        json_string: What ``model.to_json()`` returned.
+        json_string: What ``model.to_json()`` returned, here or in Keras 2 or 3.
         custom_objects: Classes and functions by name, besides the registered ones.
 
     Raises:
@@ -275,4 +276,12 @@ def model_from_json(
     if not isinstance(described, dict):
         raise ModelFormatError(op, "the description must be a JSON object")
     with registry.custom_objects(custom_objects):
-        return from_json(described)
+        try:
+            own = "frozen" in described
+            return from_json(described if own else modernize(described))
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise ModelFormatError(
+                op,
+                "the string describes no model",
+                {"cause": f"{type(error).__name__}: {error}"},
+            ) from error

@@ -48,7 +48,7 @@ class Number:
         """
         number = self.slot.read()
         if self._array is None or number is not self._told:
-            self._told, self._array = number, jnp.asarray(float(number))
+            self._told, self._array = number, as_array(number)
         return self._array
 
     def set_raw_value(self, value: Any, **_: Any) -> None:
@@ -57,6 +57,18 @@ class Number:
 
     def get_metadata(self) -> dict[str, Any]:
         return {}
+
+
+def as_array(number: Any) -> jax.Array:
+    """A number as an array without axes; several, as an interval has, with one.
+
+    Example:
+        >>> as_array(1).weak_type, as_array((0.0, 0.5)).shape
+        (True, (2,))
+    """
+    if isinstance(number, tuple | list):
+        return jnp.stack([jnp.asarray(float(value)) for value in number])
+    return jnp.asarray(float(number))
 
 
 @contextlib.contextmanager

@@ -107,6 +107,14 @@ class Place:
         elif self.holder is not None:
             _try_value(self.holder(model), self.key, value)
 
+    def held(self, model: Model, value: Any) -> Any:
+        """What is held of a value: a layer may make an interval of a number."""
+        holder = None if self.holder is None else self.holder(model)
+        if isinstance(holder, Layer) and self.key in (config := holder.get_config()):
+            made = type(holder).from_config(config | {self.key: value})
+            return vars(made).get(self.key, value)
+        return value
+
     def put(self, model: Model, value: Any) -> Model:
         """The model with a value there: itself, or another one with fresh weights.
 
@@ -133,7 +141,7 @@ class Place:
         if isinstance(holder, list):
             _weigh(model, self.key, float(value))
             return
-        setattr(holder, self.key, value)
+        setattr(holder, self.key, self.held(model, value))
         settings, objective = model._run.value.settings, _objective(model)
         if settings is not None and len(objective.terms) == 1:
             if holder is objective.terms[0].given:  # as it would be saved
@@ -278,7 +286,10 @@ def _is_number(value: Any) -> bool:
 
 
 def is_array(values: list[Any]) -> bool:
-    """Whether values could be entries of an array: all of them are numbers."""
+    """Whether values could be entries of an array: numbers, or as many in each."""
+    if all(isinstance(value, tuple | list) for value in values):
+        alike = len(set(map(len, values))) == 1
+        return alike and all(_is_number(v) for value in values for v in value)
     return all(map(_is_number, values))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,7 @@ class LaneFeed:
         self._seeds, self._rows, self._send = list(seeds), rows, send
         self.own_rows = rows is not None or (bool(shuffle) and len(set(seeds)) > 1)
         self.feed = make(None, self.own_rows)
-        self._drawn: tuple[int, np.ndarray] | None = None
+        self._drawn: tuple[int, Future[np.ndarray]] | None = None
         self._of_size: dict[int, ArrayFeed] = {}  # which know the orders of so many
         if self.own_rows:
             for count in {None} if rows is None else set(map(len, rows)):
@@ -65,16 +67,17 @@ class LaneFeed:
             return
         assert isinstance(self.feed, ArrayFeed)
         drawn, self._drawn = self._drawn, None
-        orders = self._draw(epoch) if drawn is None or drawn[0] != epoch else drawn[1]
+        ahead = drawn is not None and drawn[0] == epoch
+        orders = drawn[1].result() if ahead and drawn else self._draw(epoch)
+        if not last:  # while the device works on this epoch
+            self._drawn = epoch + 1, _begin(lambda: self._draw(epoch + 1))
         data, longest = self.feed.resident_data(), max(self._of_size)
         for chunk in self._of_size[longest].places(phase):
             chunk.data, places = data, chunk.index  # places: [steps, rows]
             chunk.count = self._counts(chunk.count, places)
-            chunk.index = orders[:, places].transpose(1, 0, 2)  # [steps, lanes, rows]
+            chunk.index = _rows_at(orders, places)
             chunk.index, chunk.count = self._send((chunk.index, chunk.count))
             yield chunk
-        if not last:  # while the device still works on this epoch
-            self._drawn = epoch + 1, self._draw(epoch + 1)
 
     def _size(self, lane: int) -> int:
         return max(self._of_size) if self._rows is None else len(self._rows[lane])
@@ -83,11 +86,14 @@ class LaneFeed:
         """Numbers of the rows of each lane in their order: ``[lanes, rows]``."""
         longest = self._of_size[max(self._of_size)].samples
         out = np.zeros((len(self._seeds), longest), np.int32)
-        known: dict[tuple[int, int], np.ndarray] = {}
-        for lane, seed in enumerate(self._seeds):
-            key = seed, size = seed, self._size(lane)
-            if key not in known:
-                known[key] = self._of_size[size].order(seed, epoch)
+        keys = [(seed, self._size(lane)) for lane, seed in enumerate(self._seeds)]
+        distinct = list(dict.fromkeys(keys))
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # NumPy lets them run
+            drawn = threads.map(
+                lambda key: self._of_size[key[1]].order(key[0], epoch), distinct
+            )
+            known = dict(zip(distinct, drawn, strict=True))
+        for lane, key in enumerate(keys):
             order = known[key]
             own = order if self._rows is None else self._rows[lane][order]
             out[lane, : len(own)] = own
@@ -106,3 +112,29 @@ class LaneFeed:
         left = np.asarray(sizes)[None] - places[:, :1]  # [steps, lanes]
         real = np.clip(left, 0, np.asarray(full)[:, None]).astype(np.int32)
         return real, real > 0
+
+
+def _rows_at(orders: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Numbers of the rows at some places of each lane's order.
+
+    Args:
+        orders: [lanes, places]
+        places: [steps, rows]
+
+    Returns:
+        [steps, lanes, rows]
+    """
+    first, last = places.flat[0], places.flat[-1]
+    if last - first == places.size - 1:  # without padding they follow one another
+        chosen = orders[:, first : last + 1].reshape(len(orders), *places.shape)
+    else:
+        chosen = orders[:, places]
+    return np.ascontiguousarray(chosen.transpose(1, 0, 2))
+
+
+def _begin(call: Callable[[], np.ndarray]) -> Future[np.ndarray]:
+    """Begins to call a function, in a thread of its own."""
+    threads = ThreadPoolExecutor(1, "exburn-orders")
+    begun = threads.submit(call)
+    threads.shutdown(wait=False)
+    return begun

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from exburn.training.numbers import as_array
 from exburn.training.state import TrainState, seed_data
 
 
@@ -179,9 +180,9 @@ def seeds_data(seeds: Sequence[int]) -> np.ndarray:
     return np.stack([seed_data(seed) for seed in seeds])
 
 
-def numbers_array(values: Sequence[float]) -> jax.Array:
+def numbers_array(values: Sequence[Any]) -> jax.Array:
     """A number of each lane; weakly typed, as the numbers that they stand for."""
-    return jnp.stack([jnp.asarray(float(value)) for value in values])
+    return jnp.stack([as_array(value) for value in values])
 
 
 def fresh_totals(totals: Any, frozen: Sequence[bool]) -> Any:

@@ -55,11 +55,12 @@ class SweepResult:
         build: Returns the trained model of a lane, by its number among the records.
         monitor: The name of the score.
         mode: ``"min"`` or ``"max"``: which scores are better.
+        notes: What ran in turn, and why.
 
     Attributes:
         records: The lanes, in the order in which they were begun: a lane's number is
             its place here.
-        monitor, mode: As given.
+        monitor, mode, notes: As given.
 
     Raises:
         ArgumentError: There are no records, or ``mode`` is none.
@@ -80,12 +81,13 @@ class SweepResult:
         build: Callable[[int], Model] | None,
         monitor: str,
         mode: str,
+        notes: Sequence[str] = (),
     ):
         if not records:
             raise ArgumentError("SweepResult", "there are no lanes")
         self.records = list(records)
         self.monitor, self.mode = monitor, check_mode("SweepResult", mode)
-        self._build = build
+        self._build, self.notes = build, list(notes)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -204,8 +206,10 @@ class SweepResult:
             table.add_column(Text(name), justify="right" if right else "left")
         for row in rows[:_SHOWN]:
             table.add_row(*(Text(_cell(row[name])) for name in names))
-        if len(rows) > _SHOWN:
-            table.caption = f"and {len(rows) - _SHOWN} more: table()"
+        more = len(rows) - _SHOWN
+        lines = [f"and {more} more: table()"] if more > 0 else []
+        if lines or self.notes:
+            table.caption = Text("\n".join([*lines, *self.notes]))
             table.caption_justify = "left"
         return table
 

@@ -252,8 +252,11 @@ class SweepRun:
             sources: The number of each lane, and of that whose state it goes on from.
         """
         old, made = self.groups, []
-        for variant in dict.fromkeys(self.lanes[i].variant for i in sources):
-            own = [i for i in sources if self.lanes[i].variant is variant]
+        alike: dict[tuple, list[int]] = {}
+        for number in sources:
+            lane = self.lanes[number]
+            alike.setdefault((lane.variant, *_sizes(lane)), []).append(number)
+        for (variant, *_), own in alike.items():
             for part in self._parts(variant, own):
                 state = _state_of([sources[i] for i in part], old) if old else None
                 made.append(self.make_group(variant, part, state))
@@ -322,6 +325,14 @@ class SweepRun:
             getattr(callback, hook)(*args)
 
 
+def _sizes(lane: Lane) -> tuple[int, ...]:
+    """What lanes of one group have in common: numbers of rows, if these are exact."""
+    exact = lane.variant.preparer.exact_rows
+    if lane.rows is None or not (exact(True) or exact(False)):
+        return ()
+    return tuple(map(len, lane.rows))
+
+
 def rungs_of(ready: SetUp, lanes: int) -> list[Rung]:
     """The stretches of a sweep of so many lanes between two decisions."""
     if ready.scheduler is None:
@@ -347,21 +358,21 @@ def _state_of(members: Sequence[int], groups: Sequence[Group]) -> TrainState:
 def build_model(lane: Lane) -> Model:
     """The model of a lane, compiled like the sweep's, with all that the lane has."""
     variant, trial = lane.variant, lane.record.trial
-    made = variant.make_model(variant.fixed)
+    made = variant.make_alone(trial)
     prepare_for_fit(made, dataclasses.replace(variant.data))
     for path, value in trial.items():
-        if path not in variant.fixed:
+        if path not in variant.fixed and path not in variant.widths:
             variant.places[path].set(made, value)
     holder = require_trainer(made, "sweep").holder
     assert lane.weights is not None
-    params, frozen, others = lane.weights
+    params, frozen, others = variant.narrow(trial, lane.weights)
     others = {name: v for name, v in others.items() if not is_number(name)}
     opt_state = None
     if lane.opt_state is not None:
-        opt_state = jax.device_put(lane.opt_state)
+        opt_state = jax.device_put(variant.narrow(trial, lane.opt_state))
         optimizer = holder.optimizer
         if optimizer.keeps_average:  # as at the end of a fit
-            params = optimizer.final_params(lane.opt_state, params)
+            params = optimizer.final_params(opt_state, params)
     holder.split.write(*map(jax.device_put, (params, frozen, others)))
     state = {
         "seed": variant.seed(trial),

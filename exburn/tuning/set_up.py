@@ -53,6 +53,7 @@ class SetUp:
         validates: Whether an epoch is followed by a validation.
         callbacks: What is told of it.
         seed: Of what is drawn.
+        known: The variants of earlier rounds, which have their programs.
     """
 
     model: Model
@@ -70,6 +71,7 @@ class SetUp:
     validates: Callable[[int], bool]
     callbacks: list[SweepCallback]
     seed: int
+    known: list[Variant] = dataclasses.field(default_factory=list)
 
     def rounds(self) -> Iterator[list[Trial]]:
         """The trials, in as many rounds as a sampler wants to be told between."""
@@ -89,7 +91,13 @@ class SetUp:
     def make_lanes(self, trials: Sequence[Trial]) -> list[Lane]:
         """A lane for each trial, or for each trial in each fold."""
         variants = make_variants(
-            self.model, self.data, self.places, trials, self.epochs, self.placement
+            self.model,
+            self.data,
+            self.places,
+            trials,
+            self.epochs,
+            self.placement,
+            self.known,
         )
         found = []
         for trial, variant in zip(trials, variants, strict=True):

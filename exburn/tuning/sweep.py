@@ -110,6 +110,7 @@ def sweep(
     ready = set_up(**locals())
     width = WidthChoice(ready.lanes, ready.own_order)
     found: list[Lane] = []
+    said: dict[str, None] = {}
     kept = None
     if checkpoint is not None:
         check_resumable(ready.data.dataset, ready.space.asks)
@@ -122,8 +123,13 @@ def sweep(
             run = SweepRun(own, ready, width, notes)
             run.run(kept)
             found += own
+            said |= dict.fromkeys([*notes, *width.notes])
             ready.space.tell(run.records)
     records = [lane.record for lane in found]
     return SweepResult(
-        records, lambda number: build_model(found[number]), ready.monitor, ready.mode
+        records,
+        lambda number: build_model(found[number]),
+        ready.monitor,
+        ready.mode,
+        list(said),
     )

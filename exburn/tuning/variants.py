@@ -33,6 +33,15 @@ from exburn.tuning.hyperparameters import Place, is_array
 from exburn.tuning.lane_feed import LaneFeed
 from exburn.tuning.lanes import Lanes
 from exburn.tuning.records import Trial
+from exburn.tuning.widths import (
+    MaskedWidths,
+    Unsupported,
+    Width,
+    follow,
+    narrow,
+    narrow_shapes,
+    widen,
+)
 
 _STRUCTURAL = ("optimizer", "batch_size")  # kinds that no array stands for
 
@@ -71,12 +80,19 @@ class Variant:
         self.data = dataclasses.replace(data)
         if "batch_size" in fixed:
             self.data.batch_size = fixed["batch_size"]
-        self.model = self.make_model(fixed)
+        self.constant: dict[str, str] = dict(reasons or {})
+        self.widths = self._follow_widths(trials)
+        if self.constant.keys() - (reasons or {}).keys():
+            return  # it is made anew, for fewer trials
+        most = {path: width.most for path, width in self.widths.items()}
+        self.model = self.make_model({**fixed, **most})
         prepare_for_fit(self.model, self.data)
         self.trainer = require_trainer(self.model, "sweep")
         self.holder, self.preparer = self.trainer.holder, self.trainer.preparer
         self.arrays: dict[str, str] = {}
-        self.constant: dict[str, str] = dict(reasons or {})
+        self._values_held: dict[tuple[str, str], Any] = {}
+        self._of_widths: dict[str, str] = {}  # numbers, and the paths they stand for
+        self._take_widths()
         self._take(trials)
         prepare_for_fit(self.model, self.data)
         self.holder.optimizer.set_epochs(self.data.known_steps, epochs)
@@ -87,7 +103,24 @@ class Variant:
         self._warm: Any = None
         if placement is not None:
             self.holder.placement = placement
-        self._drawn: dict[int, dict[str, np.ndarray]] = {}
+        if self.widths:
+            inner = self.holder.placement
+            self.holder.placement = MaskedWidths(inner, self.widths, self.model)
+        self._drawn: dict[tuple, dict[str, np.ndarray]] = {}
+
+    def takes(self, fixed: Trial, trials: Sequence[Trial]) -> bool:
+        """Whether its programs run other trials, too."""
+        if repr(sorted(fixed.items())) != repr(sorted(self.fixed.items())):
+            return False
+        for path in {path for trial in trials for path in trial}.difference(fixed):
+            values = [trial[path] for trial in trials if path in trial]
+            if path in self.widths:
+                if max(values) > self.widths[path].most:
+                    return False
+            elif self.places[path].kind not in ("seed", "rate"):
+                if path not in self.arrays or not is_array(values):
+                    return False
+        return True
 
     # ------------------------------------------------------------------ the model
     def make_model(self, fixed: Trial) -> Model:
@@ -121,6 +154,53 @@ class Variant:
         """The seed of the model's own ``fit``."""
         return require_trainer(self.source, "sweep").holder.seed
 
+    # ------------------------------------------------------------------ widths
+    def _follow_widths(self, trials: Sequence[Trial]) -> dict[str, Width]:
+        """Widths that differ by lane, by path; notes those that cannot."""
+        found = {}
+        for path, place in self.places.items():
+            values = [t[path] for t in trials if path in t]
+            if place.key not in ("units", "filters") or path in self.fixed:
+                continue
+            if place.layer is None or place.holder is None or not is_array(values):
+                continue
+            layer = place.holder(self.source)
+            own = getattr(layer, place.key)
+            if any(path not in trial for trial in trials):
+                values.append(own)
+            try:
+                width = follow(self.source, path, layer, max(map(int, values)))
+                drawn = redraw(self.source, self.source_seed)
+                if any(axis.weight not in drawn for axis in width.axes):
+                    raise Unsupported("a width of weights that somebody has set")
+                found[path] = width
+            except Unsupported as error:
+                self.constant[path] = str(error)
+        return found
+
+    def _take_widths(self) -> None:
+        """Makes arguments of the programs of the lanes' widths."""
+        for path, width in self.widths.items():
+            slots = width.slots(self.model)
+            self.preparer.take_slots(slots)
+            self._prepare_again()
+            named = {n.slot.place: name for name, n in self.preparer._numbers.items()}
+            for slot in slots:
+                if slot.place not in named:
+                    self.constant[path] = "a width that is needed to compile a step"
+                else:
+                    self._of_widths[named[slot.place]] = path
+
+    def units(self, trial: Trial) -> dict[str, int]:
+        """The units of a lane, by the paths of the widths that differ."""
+        found = {}
+        for path in self.widths:
+            place = self.places[path]
+            assert place.holder is not None
+            own = getattr(place.holder(self.source), place.key)
+            found[path] = int(trial.get(path, own))
+        return found
+
     # ------------------------------------------------------------------ numbers
     def _take(self, trials: Sequence[Trial]) -> None:
         """Makes arguments of the programs of the numbers that differ, if it can be."""
@@ -129,13 +209,17 @@ class Variant:
             values = [t[path] for t in trials if path in t]
             if path in self.fixed or not values or place.kind in ("seed", "rate"):
                 continue
+            if path in self.widths:
+                continue
             slot = place.slot(self.model)
+            if slot is not None:
+                values = [self._held(path, value) for value in values]
             if slot is None or not is_array(values):
                 self.constant[path] = "values that are no numbers of one attribute"
                 continue
-            if not is_array([slot.read()]) and all(path in t for t in trials):
-                slot.write(float(values[0]))
-            if not is_array([slot.read()]):
+            if slot.read() is None and all(path in t for t in trials):
+                slot.write(values[0])
+            if not is_array([slot.read(), values[0]]):
                 self.constant[path] = f"the model's own, which is {slot.read()!r}"
                 continue
             wanted[path] = slot
@@ -151,6 +235,13 @@ class Variant:
                 self.constant[path] = "a number that no step reads"
             else:
                 self.arrays[path] = name
+
+    def _held(self, path: str, value: Any) -> Any:
+        """What the model holds of a trial's value."""
+        key = path, repr(value)
+        if key not in self._values_held:
+            self._values_held[key] = self.places[path].held(self.model, value)
+        return self._values_held[key]
 
     def _prepare_again(self) -> None:
         """Traces a step of training once more, with other arguments."""
@@ -266,6 +357,32 @@ class Variant:
             feed.close()
         self._feeds = {}
 
+    # ------------------------------------------------------------------ one lane
+    def make_alone(self, trial: Trial) -> Model:
+        """The model of one trial, of its own widths, before it is trained."""
+        return self.make_model({**self.fixed, **self.units(trial)})
+
+    def narrow(self, trial: Trial, tree: Any) -> Any:
+        """The arrays of a lane as its own model has them, which may be narrower.
+
+        Args:
+            trial: The lane's.
+            tree: Arrays by the names of weights, maybe deep in another structure.
+        """
+        if not self.widths:
+            return tree
+        units = self.units(trial)
+        shapes = {p: w.get_raw_value().shape for p, w, _ in iter_weights(self.model)}
+
+        def one(path: tuple, leaf: Any) -> Any:
+            for key in reversed(path):
+                name: Any = getattr(key, "key", None)
+                if name in shapes and shapes[name] == np.shape(leaf):
+                    return narrow(self.widths, units, name, leaf)
+            return leaf
+
+        return jax.tree_util.tree_map_with_path(one, tree)
+
     # ------------------------------------------------------------------ states
     def seed(self, trial: Trial) -> int:
         """The seed of a lane."""
@@ -275,13 +392,14 @@ class Variant:
         """The state that the lanes of some trials begin with."""
         count, seeds = len(trials), [self.seed(trial) for trial in trials]
         groups = [dict(group) for group in self.holder.split.read()]
-        drawn = {seed: self._draw(seed) for seed in set(seeds) if self._redraws(trials)}
+        redraws = bool(self.widths) or any("seed" in trial for trial in trials)
+        drawn = [self._draw(trial) for trial in trials] if redraws else [{}]
         for group in groups:
             for name, value in group.items():
                 if is_number(name):
                     continue
-                if name in next(iter(drawn.values()), {}):
-                    values = np.stack([drawn[seed][name] for seed in seeds])
+                if name in drawn[0]:
+                    values = np.stack([weights[name] for weights in drawn])
                     group[name] = jax.device_put(values)
                 else:
                     group[name] = lanes.repeat(value, count)
@@ -314,26 +432,33 @@ class Variant:
         )
         return self.placement.state(new)
 
-    def _redraws(self, trials: Sequence[Trial]) -> bool:
-        """Whether weights are drawn anew, as by ``compile(seed=…)``."""
-        return any("seed" in trial for trial in trials)
+    def _draw(self, trial: Trial) -> dict[str, np.ndarray]:
+        """The weights of a lane that nobody has changed, by name."""
+        seed, units = self.seed(trial), self.units(trial)
+        key = seed, *units.values()
+        if key in self._drawn:
+            return self._drawn[key]
+        structural = any(self.places[p].layer is not None for p in self.fixed)
+        of = self.model if structural or self.widths else self.source
+        shapes = {path: w.get_raw_value().shape for path, w, _ in iter_weights(of)}
+        drawn = redraw(of, seed, narrow_shapes(self.widths, units, shapes))
+        self._drawn[key] = {
+            name: widen(self.widths, name, value, shapes[name])
+            for name, value in drawn.items()
+        }
+        return self._drawn[key]
 
-    def _draw(self, seed: int) -> dict[str, np.ndarray]:
-        """The weights of a seed, by name, that nobody has changed."""
-        if seed not in self._drawn:
-            structural = any(self.places[p].layer is not None for p in self.fixed)
-            self._drawn[seed] = redraw(self.model if structural else self.source, seed)
-        return self._drawn[seed]
-
-    def _values(self, name: str, trials: Sequence[Trial]) -> list[float]:
+    def _values(self, name: str, trials: Sequence[Trial]) -> list[Any]:
         """A number in each lane; where it does not vary it is the source's."""
+        if name in self._of_widths:
+            width = self._of_widths[name]
+            return [self.units(trial)[width] for trial in trials]
         path = next((p for p, n in self.arrays.items() if n == name), None)
         if path is None:
-            own = float(self.preparer._numbers[name].slot.read())
-            return [own] * len(trials)
+            return [self.preparer._numbers[name].slot.read()] * len(trials)
         slot = self.places[path].slot(self.source)
         own: Any = None if slot is None else slot.read()
-        return [float(trial.get(path, own)) for trial in trials]
+        return [self._held(path, t[path]) if path in t else own for t in trials]
 
     def _opt_state(self, params: Any, trials: Sequence[Trial]) -> Any:
         optimizer, count = self.holder.optimizer, len(trials)
@@ -398,6 +523,7 @@ def make_variants(
     trials: Sequence[Trial],
     epochs: int,
     placement: OneDevice | None = None,
+    known: list[Variant] | None = None,
 ) -> list[Variant]:
     """The variant of each trial: one for all whose values are arrays of a program.
 
@@ -408,7 +534,10 @@ def make_variants(
         trials: The trials.
         epochs: Epochs of the whole sweep.
         placement: Where lanes lie, if several devices divide them.
+        known: Variants of earlier trials, which have their programs; those that are
+            made here join them.
     """
+    known = [] if known is None else known
     structural = {path for path, p in places.items() if p.kind in _STRUCTURAL}
     reasons: dict[str, str] = {}
     while True:
@@ -421,7 +550,8 @@ def make_variants(
             own = [trials[i] for i in numbers]
             fixed = {p: own[0][p] for p in structural if p in own[0]}
             options = places, fixed, own, epochs, reasons, placement
-            variant = Variant(source, data, *options)
+            variant = next((v for v in known if v.takes(fixed, own)), None)
+            variant = variant or Variant(source, data, *options)
             if variant.constant.keys() - structural:
                 structural |= variant.constant.keys()
                 reasons.update(variant.constant)
@@ -429,4 +559,5 @@ def make_variants(
             for i in numbers:
                 found[i] = variant
         else:
+            known += [v for v in dict.fromkeys(found) if v not in known]
             return found

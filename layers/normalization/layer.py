@@ -119,6 +119,7 @@ class LayerNormalization(Scaled):
 
     _autocast = False  # half a float would overflow before it is normalized
     supports_masking = True
+    _lane_width = None  # of a sweep's lane, which has the first of the features
 
     def __init__(
         self,
@@ -149,7 +150,9 @@ class LayerNormalization(Scaled):
 
     def call(self, inputs):
         axes = _axes(self.axis, inputs.ndim)
-        if self.rms_scaling:
+        if self._lane_width is not None:
+            y = _standardize_first(inputs, self._lane_width, self.epsilon)
+        elif self.rms_scaling:
             x = inputs.astype(jnp.float32)
             y = x * jax.lax.rsqrt(x.var(axes, keepdims=True) + self.epsilon)
         elif axes == (inputs.ndim - 1,) and fits(inputs):
@@ -166,6 +169,16 @@ class LayerNormalization(Scaled):
         gamma, beta = self.gamma, self.beta
         yield jnp.ones(size, wide) if gamma is None else self.cast(gamma, wide)
         yield jnp.zeros(size, wide) if beta is None else self.cast(beta, wide)
+
+
+def _standardize_first(x, width, epsilon):
+    """The first ``width`` features, standardized among themselves; zeros beyond."""
+    x = x.astype(jnp.float32)
+    mask = jnp.arange(x.shape[-1]) < width
+    mean = jnp.where(mask, x, 0).sum(-1, keepdims=True) / width
+    apart = jnp.where(mask, x - mean, 0)
+    variance = (apart * apart).sum(-1, keepdims=True) / width
+    return apart * jax.lax.rsqrt(variance + epsilon)
 
 
 @register_builtin

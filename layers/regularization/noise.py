@@ -84,6 +84,7 @@ class Dropout(Noise):
     """
 
     kept_as = {"rate": lambda v: check_rate("Dropout", "rate", v)}
+    _lane_width = None  # of a sweep's lane, which has the first of the features
 
     def __init__(self, rate, noise_shape=None, seed=None, **kwargs):
         super().__init__(seed, **kwargs)
@@ -97,7 +98,7 @@ class Dropout(Noise):
         if self._has_strength(1):
             return jnp.zeros_like(x)
         shape = self._noise_shape(x)
-        keep, share = self._keep_mask(self.rate, shape, self.seed)
+        keep, share = self._keep_mask(self.rate, shape, self.seed, self._lane_width)
         if isinstance(self.rate, Tracer):
             keep &= self.rate < 1
         return jnp.where(keep, x / share, 0)

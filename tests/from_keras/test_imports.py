@@ -20,7 +20,6 @@ NAMESPACES = (
     "activations datasets ops random"
 ).split()
 ABSENT = {
-    ".": ["applications"],
     "layers": ["TorchModuleWrapper", "TFSMLayer"],
 }
 
@@ -65,7 +64,7 @@ def test_classes_are_registered_with_and_without_parentheses():
         assert library.saving.get_registered_name(decorated) == "pack>ByPosition"
 
 
-@says("Not there are `applications`, and the layers")
+@says("Not there are the layers")
 def test_an_absent_name_tells_what_to_write():
     for namespace, names in ABSENT.items():
         for name in names:
@@ -75,6 +74,19 @@ def test_an_absent_name_tells_what_to_write():
             assert len(str(caught.value).splitlines()) > 1, "no hint"
     with pytest.raises(AttributeError, match="'nothing'$"):
         _ = exburn.nothing
+
+
+@says("`preprocess_input` returns a new array")
+def test_applications_leave_pixels_and_refuse_what_keras_ignores():
+    for library, changed in ((exburn, False), (keras, True)):
+        x = np.ones((2, 2, 3), "float32")
+        library.applications.mobilenet.preprocess_input(x)
+        assert (x[0, 0, 0] < 0) == changed
+    with pytest.raises(ValueError, match="pooling"):
+        exburn.applications.VGG16(weights=None, pooling="sum")
+    symbol = exburn.Input((32, 32, 3))
+    with pytest.raises(ValueError, match="input_shape"):
+        exburn.applications.VGG16(True, None, symbol, (64, 64, 3))
 
 
 @says("`keras.Function` that is called on symbols")

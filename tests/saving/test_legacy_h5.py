@@ -215,3 +215,15 @@ def test_hostile_files_are_refused(attack, tmp_path):
         attack(file)
     with pytest.raises(ModelFormatError):
         exburn.load_model(path)
+
+
+@pytest.mark.parametrize("name", ["stack.h5", "outputs.h5"])
+def test_architecture_and_weights_can_be_read_apart(name):
+    path = FOLDER / name
+    with h5py.File(path) as file:
+        text = file.attrs["model_config"]
+    model = exburn.models.model_from_json(text)
+    model.load_weights(path)
+    whole = exburn.load_model(path)
+    for mine, other in zip(model.weights, whole.weights, strict=True):
+        np.testing.assert_array_equal(mine, other)

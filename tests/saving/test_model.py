@@ -195,3 +195,17 @@ def test_the_floats_of_a_policy_that_jax_shortens(tmp_path):
                 assert int(again.optimizer.iterations) == 2 * int(
                     model.optimizer.iterations
                 )
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ('{"class_name": "Sequential", "config": 3}', "describes no model"),
+        ('{"class_name": "Functional", "config": {"layers": [3]}}', "layers"),
+        ("[]", "a JSON object"),
+        ("{}", "no model"),
+    ],
+)
+def test_a_string_that_is_no_model_is_refused(text, told):
+    with pytest.raises(keras.errors.ExBurnError, match=told):
+        keras.models.model_from_json(text)

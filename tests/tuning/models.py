@@ -33,11 +33,11 @@ def make_model(seed=9, rate=0.3, optimizer=None, **options):
     return model
 
 
-def read_data(model, *, batch_size=8, validation_split=0.25):
+def read_data(model, *, x=X, batch_size=8, validation_split=0.25):
     """What ``fit`` would train on; the model is prepared for it."""
     data = read_fit_data(
         model,
-        X,
+        x,
         Y,
         None,
         batch_size=batch_size,

@@ -95,11 +95,12 @@ def test_folds_are_the_rows_of_the_split():
 
 @pytest.mark.long
 def test_what_no_array_stands_for_is_trained_in_turn_and_said(capsys):
-    over = {"hidden/units": [4, 6], "optimizer": ["sgd", "adam"]}
+    over = {"hidden/activation": ["relu", "tanh"], "optimizer": ["sgd", "adam"]}
     result = sweep(make_model(), X, Y, over=over, **FIT | {"verbose": 1, "epochs": 1})
-    assert result._build(0).get_layer("hidden").units == 4
+    assert result._build(2).get_layer("hidden").activation.__name__ == "tanh"
     assert type(result._build(1).optimizer).__name__ == "Adam"
     assert "4 programs run one after the other" in capsys.readouterr().out
+    assert "hidden/activation: a program for each value" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
         told = []
 
         def ask(self, space, n):
-            return [{"learning_rate": 0.01}] * n if not self.told else []
+            return [{"learning_rate": 0.01}] * n if len(self.told) < 4 else []
 
         def tell(self, records):
             self.told += [record.score for record in records]
@@ -164,6 +165,6 @@ def test_a_sampler_is_asked_in_rounds_and_told_what_they_reached():
     options = {"sampler": sampler, "lanes": 2, "callbacks": Stop()}
     result = sweep(make_model(), X, Y, over=over, **FIT, **options)
     assert sampler.told == [record.score for record in result.records]
-    assert [record.status for record in result.records] == ["stopped"] * 2
+    assert [record.status for record in result.records] == ["stopped"] * 4
     drawn = sweep(make_model(), X, Y, over=over, sampler=random(2), **FIT)
     assert len(drawn.records) == 2

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.tuning.models import make_model, read_data
+from tests.tuning.models import X, make_model, read_data
 
+import exburn
+from exburn import layers
 from exburn.optimizers import SGD
 from exburn.tuning.hyperparameters import find
 from exburn.tuning.variants import make_variants
@@ -72,3 +74,15 @@ def test_a_momentum_that_begins_at_zero_is_varied_all_the_same(trained):
     velocity = [v for v in np.asarray(variant.initial_state(trials).step)]
     assert velocity == [int(trained)] * 2
     assert model.optimizer.momentum == 0.0
+
+
+def test_an_interval_that_a_layer_makes_of_a_number_is_an_array_too():
+    stack = [layers.RandomTranslation(0.2, 0.1, name="move"), layers.Flatten()]
+    model = exburn.Sequential([exburn.Input((5, 1, 1)), *stack, layers.Dense(3)])
+    model.compile("sgd", "cross_entropy", seed=1)
+    data = read_data(model, x=X[:, :, None, None])
+    trials = [{"move/height_factor": 0.1}, {"move/height_factor": (-0.3, 0.0)}]
+    places = {path: find(model, path) for path in trials[0]}
+    variant = make_variants(model, data, places, trials, 1)[0]
+    held = variant.initial_state(trials).others[variant.arrays["move/height_factor"]]
+    np.testing.assert_allclose(held, [[-0.1, 0.1], [-0.3, 0.0]], rtol=1e-6)

@@ -69,12 +69,13 @@ def random_key(self: Layer) -> jax.Array:
 
 
 def draw_keep_mask(
-    self: Layer, rate: float, shape: Any, seed: int | None = None
+    self: Layer, rate: float, shape: Any, seed: int | None = None, width: Any = None
 ) -> Any:
     """The layer's next draw of what dropout keeps at this rate: see ``keep_mask``."""
     ctx, path = _find_place(self)
     key, number = ctx.draw(path)
-    return keep_mask(key, rate, shape, forward_context.path_hash(f"{number} {seed}"))
+    draw = forward_context.path_hash(f"{number} {seed}")
+    return keep_mask(key, rate, shape, draw, width)
 
 
 def _find_place(layer: Any) -> tuple[Context, str]:
