@@ -189,6 +189,7 @@ def test_clients_count_and_time_their_requests(script):
     load = script("http_load")
     words = [sys.executable, "-c", ECHO]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         port = int(process.stdout.readline())
         found = load.load(port, load.request("/", b"ask"), 4, 0.5)
         process.kill()
