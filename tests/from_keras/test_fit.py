@@ -467,20 +467,3 @@ def test_an_interrupted_fit_keeps_weights_and_history(framework, error):
     np.testing.assert_array_equal(model.get_weights()[0], seen[-1])
     assert len(model.history.history["loss"]) == 1
     assert all((a != b).any() for a, b in zip(seen, seen[1:], strict=False))
-
-
-@says("Where a loader raises, the batches that it gave for a chunk not yet run")
-@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
-@pytest.mark.parametrize("framework", BOTH)
-def test_a_loader_that_raises(framework):
-    def batches():
-        yield X[:16], 2 * Y[:16]
-        yield X[16:32], 2 * Y[16:32]
-        raise OSError("the disk is gone")
-
-    model = compiled(framework, run_eagerly=False)
-    model.set_weights(ONES)
-    with pytest.raises(OSError, match="disk"):
-        model.fit(batches(), steps_per_epoch=3, verbose=0)
-    trained = (model.get_weights()[0] != ONES[0]).any()
-    assert trained == (framework is keras)

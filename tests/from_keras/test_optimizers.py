@@ -9,7 +9,7 @@ from tests.from_keras.page import says
 from tests.from_keras.small import BOTH, AtEpoch, X, Y, compiled, evaluate, fit
 
 import exburn
-from exburn.errors import ArgumentError, BusyError
+from exburn.errors import ArgumentError, BusyError, UnknownNameError
 
 keras = pytest.importorskip("keras")
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras'
@@ -243,7 +243,7 @@ def test_lbfgs_minimizes_a_square_in_few_steps():
         {"gradient_accumulation_steps": 2},
         {"use_ema": True},
     ):
-        with pytest.raises(TypeError, match=next(iter(option))):
+        with pytest.raises(UnknownNameError, match=next(iter(option))):
             exburn.optimizers.LBFGS(**option)
 
 
