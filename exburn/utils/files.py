@@ -178,7 +178,10 @@ def _extract(archive: Path, target: Path, kinds: Any) -> None:
             with tarfile.open(archive) as tar:
                 for member in tar.getmembers():
                     _check_member(member.name, folder)
-                tar.extractall(folder, filter="data")
+                if hasattr(tarfile, "data_filter"):
+                    tar.extractall(folder, filter="data")
+                else:  # Python before 3.11.4
+                    tar.extractall(folder, _plain_members(tar))
         elif "zip" in kinds and zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:
                 for name in zipped.namelist():
@@ -202,6 +205,25 @@ def _extract(archive: Path, target: Path, kinds: Any) -> None:
     finally:
         if folder.exists():
             shutil.rmtree(folder)
+
+
+def _plain_members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """The files and folders of an archive, with the rights that new ones have.
+
+    Raises:
+        FileFormatError: There is something else in it, such as a link.
+    """
+    members = tar.getmembers()
+    for member in members:
+        if not (member.isfile() or member.isdir()):
+            raise FileFormatError(
+                "get_file",
+                "a member of the archive is neither a file nor a folder",
+                {"member": member.name},
+                hint="Python 3.11.4 and newer unpack links within the folder.",
+            )
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    return members
 
 
 def _check_member(name: str, folder: Path) -> None:

@@ -11,9 +11,14 @@ Y = _RNG.integers(0, 3, 240).astype(np.int32)
 
 
 def threads():
-    """Names of ExBurn's threads that run, but for the one that starts a GPU."""
+    """Names of the threads that feed and compile, which run.
+
+    A server's, which other tests of the process may have, and the one that starts a
+    GPU, are not among them.
+    """
+    others = "exburn-wake", "exburn-serving", "exburn-http", "exburn-stream"
     names = [t.name for t in threading.enumerate() if t.name.startswith("exburn-")]
-    return [name for name in names if name != "exburn-wake"]
+    return [name for name in names if not name.startswith(others)]
 
 
 class Batches:
