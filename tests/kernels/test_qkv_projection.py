@@ -24,7 +24,7 @@ def test_one_product_for_self_attention_is_three_products():
     assert products == 4  # the projections, scores, values, the output
 
 
-@pytest.mark.long_cases("True")
+@pytest.mark.longest_cases("True")
 @pytest.mark.parametrize("bias", [True, False])
 def test_attentions_gradients_are_joined_by_a_barrier(request, bias):
     rng = np.random.default_rng(0)

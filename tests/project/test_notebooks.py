@@ -1,8 +1,8 @@
 """Every notebook runs from top to bottom, as a reader would run it.
 
 Many train for seconds until they have learned what they show. `.ci/run` shortens those:
-each epoch has two steps, what is asserted of the results is not asked, and programs are
-compiled as quickly as those of other tests.
+each epoch has two steps, a sweep two epochs, what is asserted of the results is not
+asked, and programs are compiled as quickly as those of other tests.
 """
 
 import re
@@ -26,8 +26,10 @@ TRAINING = {  # most of the time
     "10_multi_output",
     "11_transfer_by_freezing",
     "12_gan_two_optimizers",
+    "19_sweep",
 }
 SHORT_EPOCHS = """
+import functools
 import exburn
 
 def shorten(fit):
@@ -36,8 +38,15 @@ def shorten(fit):
         return fit(self, *args, steps_per_epoch=steps, **options)
     return fit_shortly
 
+def shorten_sweep(sweep):
+    @functools.wraps(sweep)
+    def sweep_shortly(*args, epochs=1, **options):
+        return sweep(*args, epochs=min(epochs, 2), **options)
+    return sweep_shortly
+
 exburn.Model.fit = shorten(exburn.Model.fit)
-del exburn, shorten
+exburn.sweep = exburn.tuning.sweep = shorten_sweep(exburn.sweep)
+del exburn, functools, shorten, shorten_sweep
 """
 
 

@@ -95,7 +95,11 @@ def kernel_of_keras(config, kernel, x):
     "kind, options",
     [
         pytest.param("GPTQConfig", {"group_size": -1}, marks=pytest.mark.longest),
-        ("GPTQConfig", {"group_size": 16, "weight_bits": 3}),
+        pytest.param(
+            "GPTQConfig",
+            {"group_size": 16, "weight_bits": 3},
+            marks=pytest.mark.longest,
+        ),
         ("GPTQConfig", {"group_size": -1, "activation_order": True}),
         ("GPTQConfig", {"symmetric": True, "weight_bits": 8}),
         ("AWQConfig", {"group_size": 16}),
