@@ -135,11 +135,6 @@ def _take_first(tree: Any, axis: Any) -> Any:
 
 
 # ---------------------------------------------------------------------- states
-def stack(trees: Sequence[Any]) -> Any:
-    """Trees of equal shapes as one with a leading axis of lanes."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
 def repeat(tree: Any, lanes: int) -> Any:
     """A tree with a leading axis of equal lanes, in memory of its own."""
 
@@ -148,16 +143,6 @@ def repeat(tree: Any, lanes: int) -> Any:
         return jnp.broadcast_to(leaf[None], (lanes, *leaf.shape))
 
     return jax.tree.map(one, tree)
-
-
-def gather(tree: Any, positions: Sequence[int]) -> Any:
-    """The lanes at some positions, in this order; maybe one several times."""
-    return _take(tree, np.asarray(positions, np.int32))
-
-
-@jax.jit
-def _take(tree: Any, positions: Any) -> Any:
-    return jax.tree.map(lambda v: v[positions], tree)
 
 
 def join(
@@ -181,16 +166,6 @@ def _join(trees: tuple, positions: tuple, order: Any) -> Any:
         return jnp.concatenate(taken)[order]
 
     return jax.tree.map(joined, *trees)
-
-
-def scatter(tree: Any, positions: Sequence[int], lanes: Any) -> Any:
-    """The tree with other lanes at some positions."""
-    return _put(tree, np.asarray(positions, np.int32), lanes)
-
-
-@jax.jit
-def _put(tree: Any, positions: Any, lanes: Any) -> Any:
-    return jax.tree.map(lambda v, new: v.at[positions].set(new), tree, lanes)
 
 
 def lane(tree: Any, position: int) -> Any:

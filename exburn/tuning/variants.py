@@ -182,9 +182,7 @@ class Variant:
         """Makes arguments of the programs of the lanes' widths."""
         for path, width in self.widths.items():
             slots = width.slots(self.model)
-            self.preparer.take_slots(slots)
-            self._prepare_again()
-            named = {n.slot.place: name for name, n in self.preparer._numbers.items()}
+            named = self._take_slots(slots)
             for slot in slots:
                 if slot.place not in named:
                     self.constant[path] = "a width that is needed to compile a step"
@@ -226,10 +224,7 @@ class Variant:
         for path, slot in wanted.items():
             if not slot.read():  # zero may stand for nothing, and leave out a slot
                 slot.write(next((float(t[path]) for t in trials if t.get(path)), 0.0))
-            self.preparer.take_slots([slot])
-            self._prepare_again()
-            named = {n.slot.place: name for name, n in self.preparer._numbers.items()}
-            if (name := named.get(slot.place)) is None:
+            if (name := self._take_slots([slot]).get(slot.place)) is None:
                 self.constant[path] = "a number that decides how a step is compiled"
             elif not self._reads(name):
                 self.constant[path] = "a number that no step reads"
@@ -243,8 +238,13 @@ class Variant:
             self._values_held[key] = self.places[path].held(self.model, value)
         return self._values_held[key]
 
-    def _prepare_again(self) -> None:
-        """Traces a step of training once more, with other arguments."""
+    def _take_slots(self, slots: Sequence[Slot]) -> dict[Any, str]:
+        """Makes arguments of a step of what slots hold, if it can be.
+
+        Returns:
+            The names of all numbers that are arguments, by the places of their slots.
+        """
+        self.preparer.take_slots(slots)
         if self.holder.step:
             self.holder.refit_state()
         else:
@@ -252,6 +252,7 @@ class Variant:
         batch = self.preparer.batch_specs["train"]
         names = partial(output_names, self.model)
         self.preparer.prepare(batch, names=names, op="sweep")
+        return {n.slot.place: name for name, n in self.preparer._numbers.items()}
 
     def _reads(self, name: str) -> bool:
         """Whether a step of training computes with a number."""
@@ -404,9 +405,7 @@ class Variant:
                 else:
                     group[name] = lanes.repeat(value, count)
         params, frozen, others = groups
-        for name in others:
-            if is_number(name):
-                others[name] = lanes.numbers_array(self._values(name, trials))
+        others |= self._numbers(others, trials)
         opt_state = self.with_warmup(self._opt_state(params, trials), others)
         return TrainState(
             params,
@@ -420,13 +419,9 @@ class Variant:
 
     def with_values(self, state: TrainState, trials: Sequence[Trial]) -> TrainState:
         """States of lanes with the numbers and seeds of other trials."""
-        others = dict(state.others)
-        for name in others:
-            if is_number(name):
-                others[name] = lanes.numbers_array(self._values(name, trials))
         seeds = [self.seed(trial) for trial in trials]
         new = state.replace(
-            others=others,
+            others={**state.others, **self._numbers(state.others, trials)},
             opt_state=self.with_rates(state.opt_state, trials),
             seed=jax.device_put(lanes.seeds_data(seeds)),
         )
@@ -447,6 +442,14 @@ class Variant:
             for name, value in drawn.items()
         }
         return self._drawn[key]
+
+    def _numbers(self, others: Mapping, trials: Sequence[Trial]) -> dict[str, Any]:
+        """The numbers among some arrays, as the lanes of trials have them."""
+        return {
+            name: lanes.numbers_array(self._values(name, trials))
+            for name in others
+            if is_number(name)
+        }
 
     def _values(self, name: str, trials: Sequence[Trial]) -> list[Any]:
         """A number in each lane; where it does not vary it is the source's."""

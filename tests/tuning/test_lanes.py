@@ -66,11 +66,12 @@ def test_a_lane_whose_loss_is_not_finite_keeps_its_weights_for_good():
     assert alive.params["w"][0] == 3.0  # the same bits beside a lane that is alive
 
 
-def test_lanes_are_stacked_gathered_and_taken_apart():
-    tree = lanes.stack([{"a": jnp.asarray([i, -i])} for i in range(3)])
-    assert lanes.gather(tree, [2, 0, 2])["a"].tolist() == [[2, -2], [0, 0], [2, -2]]
+def test_lanes_are_chosen_and_taken_apart():
+    tree = {"a": jnp.asarray([[0, 0], [1, -1], [2, -2]])}
+    chosen = lanes.join([tree], [[0, 1, 2]], [2, 0, 2])
+    assert chosen["a"].tolist() == [[2, -2], [0, 0], [2, -2]]
     assert lanes.lane(tree, 1)["a"].tolist() == [1, -1]
-    new = lanes.scatter(tree, [1], lanes.gather(tree, [2]))
+    new = lanes.join([tree, tree], [[0, 2], [2]], [0, 1, 2])
     assert new["a"].tolist() == [[0, 0], [2, -2], [2, -2]]
     repeated = lanes.repeat({"b": np.float32(3)}, 2)["b"]
     assert repeated.tolist() == [3, 3]
