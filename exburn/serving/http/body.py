@@ -8,10 +8,12 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import orjson
+
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.limits import Reservation
 
-__all__ = ["MOST_DISCARDED", "ClientLeft", "discard_body", "read_body"]
+__all__ = ["MOST_DISCARDED", "ClientLeft", "discard_body", "parse_object", "read_body"]
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -108,6 +110,21 @@ def _decompress(body: bytes, encoding: str, most: int) -> bytes:
     if not reader.eof or reader.unused_data:
         raise RequestFailure(400, f"the body is cut off, or more than one {encoding}")
     return plain
+
+
+def parse_object(text: bytes) -> dict[str, Any]:
+    """The JSON object in a body.
+
+    Raises:
+        RequestFailure: It is none.
+    """
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise RequestFailure(400, f"the body is no JSON: {error}") from None
+    if type(found) is not dict:
+        raise RequestFailure(400, "the body must be a JSON object")
+    return found
 
 
 async def discard_body(receive: Receive) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 
 from exburn.serving.http.binary import read_tensor, split_body, write_tensor
+from exburn.serving.http.body import parse_object
 from exburn.serving.http.datatypes import BYTES, DATATYPES, datatype_of, kind_of
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.images import decode_base64, decode_images, is_image
@@ -90,12 +91,7 @@ def parse_request(
     if header_length == "0":
         return _parse_raw(body, signature, max_rows, reserve)
     text, tensors = split_body(body, header_length)
-    try:
-        message = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise RequestFailure(400, f"the body is no JSON: {error}") from None
-    if type(message) is not dict:
-        raise RequestFailure(400, "the body must be a JSON object")
+    message = parse_object(text)
     given = message.get("inputs")
     if type(given) is not list or not given:
         raise RequestFailure(400, "'inputs' must be a list of tensors")

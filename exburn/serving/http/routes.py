@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from exburn.serving.http.body import parse_object
 from exburn.serving.http.exchange import Exchange
 from exburn.serving.http.failures import RequestFailure
 from exburn.serving.http.health import Health
@@ -20,11 +21,7 @@ from exburn.serving.http.metrics import CONTENT_TYPE, Metrics
 from exburn.serving.http.openapi import describe_api
 from exburn.serving.http.page import read_page
 from exburn.serving.http.registry import Entry, Registry
-from exburn.serving.http.streaming import (
-    Generation,
-    read_request,
-    write_events,
-)
+from exburn.serving.http.streaming import Generation, write_events
 
 __all__ = ["Routes"]
 
@@ -92,7 +89,7 @@ class Routes:
             body = await self._inference.read(
                 exchange.headers, request.receive, reservation
             )
-            parts = self._generation.parts(entry.stream, read_request(body))
+            parts = self._generation.parts(entry.stream, parse_object(body))
         names = {"model_name": entry.name, "model_version": entry.version}
         events = write_events(parts, names)
         try:
@@ -179,7 +176,8 @@ class Routes:
 
     def _entry(self, request: Request, route: str) -> Entry:
         exchange = _exchange(request, route)
-        entry = self._registry.get(*_names(request))
+        names = request.path_params
+        entry = self._registry.get(names["model"], names.get("version"))
         exchange.model, exchange.version = entry.name, entry.version
         return entry
 
@@ -211,10 +209,6 @@ class _Infer:
             headers.append((b"inference-header-content-length", length))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": result.body})
-
-
-def _names(request: Request) -> tuple[str, str | None]:
-    return request.path_params["model"], request.path_params.get("version")
 
 
 def _exchange(request: Request, route: str) -> Exchange:

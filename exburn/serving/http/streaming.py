@@ -22,24 +22,9 @@ from exburn.errors import DeadlineExceededError
 from exburn.serving.http.failures import RequestFailure, failure_of
 from exburn.serving.http.logs import LOGGER
 
-__all__ = ["Generation", "read_request", "write_events"]
+__all__ = ["Generation", "write_events"]
 
 _END = object()
-
-
-def read_request(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body.
-
-    Raises:
-        RequestFailure: It is none.
-    """
-    try:
-        request = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestFailure(400, f"the body is no JSON: {error}") from None
-    if type(request) is not dict:
-        raise RequestFailure(400, "the body must be a JSON object")
-    return request
 
 
 class Generation:
