@@ -37,16 +37,16 @@ __all__ = [
     "preprocess_input",
 ]
 
-_FILTERS = (64, 128, 256, 512)
-_EPSILON = 1.001e-5
+FILTERS = (64, 128, 256, 512)  # of the stages
+EPSILON = 1.001e-5
 
 
-def stem(app: Application, *, use_bias: bool, normalized: bool) -> Any:
+def stem(app: Application, *, normalized: bool) -> Any:
     """The convolution of 7 × 7 and the pooling that residual networks begin with."""
     x = ZeroPadding2D(3, name="conv1_pad")(app.input)
-    x = Conv2D(64, 7, strides=2, use_bias=use_bias, name="conv1_conv")(x)
+    x = Conv2D(64, 7, strides=2, name="conv1_conv")(x)
     if normalized:
-        x = app.norm(x, "conv1_bn", epsilon=_EPSILON)
+        x = app.norm(x, "conv1_bn", epsilon=EPSILON)
         x = Activation("relu", name="conv1_relu")(x)
     x = ZeroPadding2D(1, name="pool1_pad")(x)
     return MaxPooling2D(3, strides=2, name="pool1_pool")(x)
@@ -63,7 +63,7 @@ def _block(app: Application, x: Any, filters: int, stride: int, name: str) -> An
             padding="same" if kernel > 1 else "valid",
             name=f"{name}_{number}_conv",
         )
-        return app.norm(made(x), f"{name}_{number}_bn", epsilon=_EPSILON)
+        return app.norm(made(x), f"{name}_{number}_bn", epsilon=EPSILON)
 
     first = name.endswith("block1")
     shortcut = conv(x, 0, 4 * filters, 1, stride) if first else x
@@ -75,8 +75,8 @@ def _block(app: Application, x: Any, filters: int, stride: int, name: str) -> An
 
 def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
     app = Application(*arguments, size=224, pretrained=pretrained)
-    x = stem(app, use_bias=True, normalized=True)
-    for stage, (filters, depth) in enumerate(zip(_FILTERS, depths, strict=True), 2):
+    x = stem(app, normalized=True)
+    for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):
         for number in range(1, depth + 1):
             stride = 2 if number == 1 and stage > 2 else 1
             x = _block(app, x, filters, stride, f"conv{stage}_block{number}")

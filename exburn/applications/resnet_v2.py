@@ -18,7 +18,7 @@ from exburn.applications.application import (
     variant,
 )
 from exburn.applications.imagenet_utils import decode_predictions
-from exburn.applications.resnet import stem
+from exburn.applications.resnet import EPSILON, FILTERS, stem
 from exburn.layers import Activation, Add, Conv2D, MaxPooling2D, ZeroPadding2D
 from exburn.models import Model
 
@@ -30,9 +30,6 @@ __all__ = [
     "preprocess_input",
 ]
 
-_FILTERS = (64, 128, 256, 512)
-_EPSILON = 1.001e-5
-
 
 def _block(
     app: Application, x: Any, filters: int, stride: int, name: str, projects: bool
@@ -40,7 +37,7 @@ def _block(
     """1 × 1, 3 × 3, 1 × 1 behind an activation; the shortcut goes around all."""
 
     def activate(x: Any, label: str) -> Any:
-        x = app.norm(x, f"{name}_{label}_bn", epsilon=_EPSILON)
+        x = app.norm(x, f"{name}_{label}_bn", epsilon=EPSILON)
         return Activation("relu", name=f"{name}_{label}_relu")(x)
 
     before = activate(x, "preact")
@@ -57,14 +54,14 @@ def _block(
 
 def _build(arguments: tuple, depths: tuple[int, ...], pretrained: Pretrained) -> Model:
     app = Application(*arguments, size=224, pretrained=pretrained)
-    x = stem(app, use_bias=True, normalized=False)
-    for stage, (filters, depth) in enumerate(zip(_FILTERS, depths, strict=True), 2):
+    x = stem(app, normalized=False)
+    for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 2):
         for number in range(1, depth + 1):
             # The last block of a stage makes the map smaller, in all but the last one.
             stride = 2 if number == depth and stage < 5 else 1
             name = f"conv{stage}_block{number}"
             x = _block(app, x, filters, stride, name, projects=number == 1)
-    x = app.norm(x, "post_bn", epsilon=_EPSILON)
+    x = app.norm(x, "post_bn", epsilon=EPSILON)
     return app.end(Activation("relu", name="post_relu")(x))
 
 
