@@ -31,7 +31,7 @@ def request(path: str, body: bytes, headers: dict[str, str] | None = None) -> by
 def load(
     port: int, asked: bytes | int, clients: int, seconds: float
 ) -> dict[str, float]:
-    """What a number of clients saw, in a process of their own.
+    """Loads a server with a number of clients, in a process of their own.
 
     Args:
         port: Of the server.
@@ -132,7 +132,7 @@ async def run(port: int, asked: bytes, clients: int, seconds: float) -> dict:
 
 
 async def run_triton(port: int, width: int, clients: int, seconds: float) -> dict:
-    """The same by Triton's client, which sends and asks for binary tensors."""
+    """Loads a server by Triton's client, which sends and asks for binary tensors."""
     import numpy as np
     import tritonclient.http.aio as triton
 
@@ -160,7 +160,7 @@ async def run_triton(port: int, width: int, clients: int, seconds: float) -> dic
 def summary(
     times: list[float], seconds: float, answered: int, failed: int
 ) -> dict[str, float]:
-    """What is told of the seconds that requests took."""
+    """Rate and quantiles of requests, by the seconds that each took."""
     found = {
         "requests": len(times),
         "answered": answered,

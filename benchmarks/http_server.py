@@ -87,7 +87,7 @@ def started(peer: str, work: str, python: str) -> Iterator[int]:
 
 
 def answers(process: subprocess.Popen, port: int, one: bytes) -> bool:
-    """Whether a request is answered as it should be; waits until it is."""
+    """Waits until a request is answered as it should be; says if it ever was."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError):

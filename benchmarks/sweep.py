@@ -92,7 +92,7 @@ def run_alone(work: str, x, y) -> list[float]:
 
 
 def run_vmap(work: str, x, y, lanes: int) -> list[float]:
-    """What a JAX user writes: one scan over an epoch, its step mapped over lanes."""
+    """Trains as a JAX user would write it: a scan over a step mapped over lanes."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -138,7 +138,7 @@ def run_vmap(work: str, x, y, lanes: int) -> list[float]:
 
 
 def run_torch(work: str, x, y, lanes: int) -> list[float]:
-    """The same with ``torch.func``: stacked parameters, gradients mapped over lanes."""
+    """Trains with ``torch.func``: stacked parameters, gradients mapped over lanes."""
     import torch
     from torch.func import functional_call, grad_and_value, stack_module_state, vmap
     from torch_loop import torch_device

@@ -94,7 +94,7 @@ class WarmUp(Callback):
             print(f"Learning rate from {start:.6g} to {target:.6g} in {steps} steps")
 
     def hyperparameters(self, target: Any) -> dict[str, Any]:
-        """What it sets in an optimizer.
+        """The hyperparameters that the warm-up sets in an optimizer.
 
         Args:
             target: The rate to reach where none was given; or one for each of several

@@ -163,7 +163,7 @@ def _identity(run: SweepRun) -> dict[str, Any]:
 
 
 def _digest(tree: Any) -> str:
-    """Of weights, in the order of their names."""
+    """A digest of weights, in the order of their names."""
     found = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         found.update(_as_bytes(leaf).tobytes())

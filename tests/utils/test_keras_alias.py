@@ -97,7 +97,7 @@ def test_it_is_refused_once_keras_itself_is_there():
     assert not any(isinstance(f, keras_alias._Finder) for f in sys.meta_path)
 
 
-def test_masks_go_with_arrays_and_symbols_by_keras_private_functions():
+def test_masks_go_with_arrays_by_keras_private_functions():
     mask = jnp.array([[True, False, True]])
 
     class Passes(exburn.layers.Layer):
