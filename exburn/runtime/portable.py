@@ -99,8 +99,8 @@ def layer_of(stack: Any) -> str:
         >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("")
         ('block/dense', '')
     """
-    before, _, rest = str(stack).rpartition(_OPEN)
-    return rest.partition(_CLOSE)[0] if before or rest else ""
+    _, found, rest = str(stack).rpartition(_OPEN)
+    return rest.partition(_CLOSE)[0] if found else ""
 
 
 def unrolls() -> bool:
