@@ -410,6 +410,30 @@ class Graph:
         return self.add("Where", condition, a, b, shape=shape, dtype=a.dtype)
 
 
+def prune(graph: Graph) -> None:
+    """Removes the nodes that no output depends on, and initializers that none reads."""
+    wanted = {tensor.name for tensor in graph.outputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            kept.append(node)
+            wanted |= _names_read(node)
+    graph.nodes = kept[::-1]
+    unread = graph.initializers.keys() - wanted
+    for name in unread:
+        del graph.initializers[name]
+
+
+def _names_read(node: Node) -> set[str]:
+    """What a node reads, in its bodies too."""
+    names = set(node.inputs)
+    for body in node.attributes.values():
+        if isinstance(body, Graph):
+            names |= {tensor.name for tensor in body.outputs}
+            names |= set().union(*map(_names_read, body.nodes))
+    return names
+
+
 def broadcast(a: Shape, b: Shape) -> Shape:
     """The shape of two that are broadcast together.
 
