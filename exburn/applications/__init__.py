@@ -1,8 +1,8 @@
-"""Networks for images that Keras has, with its names, layers and weights.
+"""Networks for images that Keras has, with its names, layers and weights; and decoders.
 
 Each is a function that makes a model; ``weights="imagenet"`` downloads Keras' file. The
 families are modules: ``applications.resnet`` has ``preprocess_input`` and
-``decode_predictions`` of its own.
+``decode_predictions`` of its own. ``GPT2`` and ``Llama`` write texts: docs/text.md.
 
 Example:
     >>> model = MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=10)
@@ -15,9 +15,11 @@ from exburn.applications import (
     densenet,
     efficientnet,
     efficientnet_v2,
+    gpt2,
     imagenet_utils,
     inception_resnet_v2,
     inception_v3,
+    llama,
     mobilenet,
     mobilenet_v2,
     mobilenet_v3,
@@ -60,12 +62,14 @@ from exburn.applications.efficientnet_v2 import (
     EfficientNetV2M,
     EfficientNetV2S,
 )
+from exburn.applications.gpt2 import GPT2
 from exburn.applications.inception_resnet_v2 import (
     InceptionResNetV2,
 )
 from exburn.applications.inception_v3 import (
     InceptionV3,
 )
+from exburn.applications.llama import Llama
 from exburn.applications.mobilenet import (
     MobileNet,
 )
@@ -124,8 +128,10 @@ __all__ = [
     "EfficientNetV2L",
     "EfficientNetV2M",
     "EfficientNetV2S",
+    "GPT2",
     "InceptionResNetV2",
     "InceptionV3",
+    "Llama",
     "MobileNet",
     "MobileNetV2",
     "MobileNetV3Large",
@@ -145,9 +151,11 @@ __all__ = [
     "densenet",
     "efficientnet",
     "efficientnet_v2",
+    "gpt2",
     "imagenet_utils",
     "inception_resnet_v2",
     "inception_v3",
+    "llama",
     "mobilenet",
     "mobilenet_v2",
     "mobilenet_v3",

@@ -23,6 +23,7 @@ from exburn.module.layer import Layer
 from exburn.module.traversal import iter_weights
 from exburn.module.variable import own_copy
 from exburn.runtime.device import device_of
+from exburn.text import Tokenizer
 
 if TYPE_CHECKING:
     from exburn.models.model import Model
@@ -240,6 +241,15 @@ def set_training_state(model: Model, state: Mapping[str, Any]) -> None:
         int(state.get("epochs", 0)),
     )
     trainer.holder.opt_state = state.get("opt_state")
+
+
+def tokenizer_state(model: Model) -> dict[str, Any] | None:
+    """What makes the model's tokenizer again."""
+    return None if model.tokenizer is None else model.tokenizer.state_dict()
+
+
+def set_tokenizer_state(model: Model, state: Mapping[str, Any]) -> None:
+    model.tokenizer = Tokenizer.from_state(state)
 
 
 def _warmup_config(warmup: WarmUp | None) -> dict[str, Any] | None:

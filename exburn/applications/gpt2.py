@@ -1,0 +1,168 @@
+"""GPT-2: a decoder with learned positions and normalization in front of each part.
+
+Source: Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019.
+
+Example:
+    >>> model = GPT2(vocabulary_size=50, layers=2, width=16, heads=2, positions=32)
+    >>> model.output_shape
+    (None, None, 50)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from exburn import ops
+from exburn.applications.decoder import (
+    INITIALIZER,
+    Decoder,
+    check_config,
+    check_heads,
+    check_sizes,
+    check_weights,
+    tokens,
+)
+from exburn.core.registry import register_builtin
+from exburn.layers import (
+    Add,
+    Dense,
+    Dropout,
+    LayerNormalization,
+    MultiHeadAttention,
+    PositionEmbedding,
+    ReversibleEmbedding,
+)
+
+__all__ = ["GPT2"]
+
+
+@register_builtin
+class GPT2(Decoder):
+    """The GPT-2 network; by default the one of 124 million parameters.
+
+    Token numbers in, scores of the next token out: ``fit`` trains it on sequences and
+    the same one token later, with ``SparseCategoricalCrossentropy(from_logits=True)``,
+    and ``generate`` writes.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        layers: Number of blocks.
+        width: Number of features.
+        heads: Number of heads, which divide them.
+        mlp_width: Number of features between a block's dense layers; 4 × ``width`` if
+            None.
+        positions: Number of tokens that a text may have.
+        dropout: Share of features that is dropped in training.
+        epsilon: Of the normalizations.
+        weights: A file with weights; ``None`` for random ones.
+        name: Name of the model.
+        dtype: Precision policy.
+
+    Shape:
+        x: [batch, time] of integers → [batch, time, vocabulary_size]
+
+    Raises:
+        ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
+        MissingFileError: There is no such file.
+
+    Example:
+        >>> GPT2(10, layers=1, width=24, heads=3).count_params()
+        32088
+
+    Source: Radford et al., *Language Models are Unsupervised Multitask Learners*, 2019.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int = 50257,
+        layers: int = 12,
+        width: int = 768,
+        heads: int = 12,
+        mlp_width: int | None = None,
+        positions: int = 1024,
+        dropout: float = 0.1,
+        epsilon: float = 1e-5,
+        weights: Any = None,
+        name: str | None = "gpt2",
+        dtype: Any = None,
+    ):
+        op = "GPT2"
+        sizes = {"vocabulary_size": vocabulary_size, "layers": layers, "width": width}
+        check_sizes(op, **sizes, heads=heads, positions=positions)
+        check_heads(op, width, heads, heads)
+        if mlp_width is not None:
+            check_sizes(op, mlp_width=mlp_width)
+        check_weights(op, weights)
+        inputs = tokens()
+        embedding = ReversibleEmbedding(
+            vocabulary_size,
+            width,
+            embeddings_initializer=INITIALIZER,
+            name="token_embedding",
+        )
+        x = embedding(inputs)
+        places = PositionEmbedding(
+            positions, initializer=INITIALIZER, name="position_embedding"
+        )(x)
+        x = Add(name="embedding")([x, places])
+        x = Dropout(dropout, name="embedding_dropout")(x)
+        mlp_width = 4 * width if mlp_width is None else mlp_width
+        for number in range(layers):
+            x = _block(x, f"block_{number}", heads, mlp_width, dropout, epsilon)
+        x = LayerNormalization(epsilon=epsilon, name="norm")(x)
+        self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
+
+    @classmethod
+    def arguments_of(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The constructor's arguments that a ``config.json`` describes.
+
+        Args:
+            config: The content of the file, of Hugging Face's ``transformers``.
+
+        Raises:
+            ArgumentError: It describes what the network does not compute.
+
+        Example:
+            >>> GPT2.arguments_of({"n_embd": 8, "n_head": 2})["width"]
+            8
+        """
+        wanted = {
+            "activation_function": "gelu_new",
+            "scale_attn_weights": True,
+            "scale_attn_by_inverse_layer_idx": False,
+            "add_cross_attention": False,
+            "tie_word_embeddings": True,
+        }
+        check_config("GPT2", config, wanted)
+        return {
+            "vocabulary_size": config.get("vocab_size", 50257),
+            "layers": config.get("n_layer", 12),
+            "width": config.get("n_embd", 768),
+            "heads": config.get("n_head", 12),
+            "mlp_width": config.get("n_inner"),
+            "positions": config.get("n_positions", 1024),
+            "dropout": config.get("resid_pdrop", 0.1),
+            "epsilon": config.get("layer_norm_epsilon", 1e-5),
+        }
+
+
+def _block(
+    x: Any, name: str, heads: int, mlp_width: int, dropout: float, epsilon: float
+) -> Any:
+    width = x.shape[-1]
+    h = LayerNormalization(epsilon=epsilon, name=f"{name}_attention_norm")(x)
+    h = MultiHeadAttention(
+        heads,
+        width // heads,
+        kernel_initializer=INITIALIZER,
+        name=f"{name}_attention",
+    )(h, h, use_causal_mask=True)
+    h = Dropout(dropout, name=f"{name}_attention_dropout")(h)
+    x = Add(name=f"{name}_attention_add")([x, h])
+    h = LayerNormalization(epsilon=epsilon, name=f"{name}_mlp_norm")(x)
+    h = Dense(mlp_width, kernel_initializer=INITIALIZER, name=f"{name}_mlp_in")(h)
+    h = ops.gelu(h, approximate=True)
+    h = Dense(width, kernel_initializer=INITIALIZER, name=f"{name}_mlp_out")(h)
+    h = Dropout(dropout, name=f"{name}_mlp_dropout")(h)
+    return Add(name=f"{name}_mlp_add")([x, h])
