@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         tuning,
         utils,
         visualization,
+        weights,
         wrappers,
     )
     from exburn.compute import vectorize
@@ -141,7 +142,7 @@ __version__ = "0.1.0"
 _LAZY = (
     "applications backend compute config distillation distribution dtype_policies "
     "export legacy mixed_precision ops preprocessing quantizers random saving "
-    "serving tree tuning utils visualization wrappers"
+    "serving tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -189,7 +190,7 @@ __all__ = [
     "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "to_device", "train_step",
     "tree", "tuning", "uniform", "update_params", "utils", "vectorize", "version",
-    "visualization", "wrappers",
+    "visualization", "weights", "wrappers",
 ]
 # fmt: on
 
