@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         tuning,
         utils,
         visualization,
+        weights,
         wrappers,
     )
     from exburn.compute import vectorize
@@ -142,7 +143,7 @@ __version__ = "0.1.0"
 _LAZY = (
     "applications backend compute config distillation distribution dtype_policies "
     "export legacy mixed_precision ops preprocessing quantizers random saving "
-    "serving text tree tuning utils visualization wrappers"
+    "serving text tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -190,7 +191,7 @@ __all__ = [
     "set_compilation_cache", "set_matmul_precision", "set_precision",
     "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",
     "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",
-    "version", "visualization", "wrappers",
+    "version", "visualization", "weights", "wrappers",
 ]
 # fmt: on
 
