@@ -33,8 +33,43 @@ from exburn.layers import (
     PositionEmbedding,
     ReversibleEmbedding,
 )
+from exburn.weights import Rules, rules, split, split_heads
 
 __all__ = ["GPT2"]
+
+_PARTS = [f"block_{{1}}_attention/{part}/" for part in ("query", "key", "value")]
+_BODY = [
+    (r"wte.weight", "token_embedding/embeddings"),
+    (r"wpe.weight", "position_embedding/embeddings"),
+    (r"h.(\d+).ln_1.weight", "block_{1}_attention_norm/gamma"),
+    (r"h.(\d+).ln_1.bias", "block_{1}_attention_norm/beta"),
+    (
+        r"h.(\d+).attn.c_attn.weight",
+        tuple(f"{part}kernel" for part in _PARTS),
+        split >> split_heads,
+    ),
+    (
+        r"h.(\d+).attn.c_attn.bias",
+        tuple(f"{part}bias" for part in _PARTS),
+        split >> split_heads,
+    ),
+    (
+        r"h.(\d+).attn.c_proj.weight",
+        "block_{1}_attention/attention_output/kernel",
+        split_heads(axis=0),
+    ),
+    (r"h.(\d+).attn.c_proj.bias", "block_{1}_attention/attention_output/bias"),
+    (r"h.(\d+).ln_2.weight", "block_{1}_mlp_norm/gamma"),
+    (r"h.(\d+).ln_2.bias", "block_{1}_mlp_norm/beta"),
+    (r"h.(\d+).mlp.c_fc.weight", "block_{1}_mlp_in/kernel"),
+    (r"h.(\d+).mlp.c_fc.bias", "block_{1}_mlp_in/bias"),
+    (r"h.(\d+).mlp.c_proj.weight", "block_{1}_mlp_out/kernel"),
+    (r"h.(\d+).mlp.c_proj.bias", "block_{1}_mlp_out/bias"),
+    (r"ln_f.weight", "norm/gamma"),
+    (r"ln_f.bias", "norm/beta"),
+    (r"h\.\d+\.attn\.(masked_)?bias", None),  # the causal mask
+]
+_TIED = [(r"lm_head\.weight", None)]  # the table of the tokens
 
 
 @register_builtin
@@ -145,6 +180,11 @@ class GPT2(Decoder):
             "dropout": config.get("resid_pdrop", 0.1),
             "epsilon": config.get("layer_norm_epsilon", 1e-5),
         }
+
+    def weight_rules(self, style: str = "transformers") -> Rules:
+        """Which tensor of a file of Hugging Face's is which weight."""
+        body = rules(_BODY, prefix="transformer.", write_prefix=True)
+        return body + rules(_TIED)
 
 
 def _block(

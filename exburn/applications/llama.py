@@ -36,8 +36,40 @@ from exburn.layers import (
     RMSNormalization,
     RotaryEmbedding,
 )
+from exburn.weights import Rules, rules, split_heads, transpose
 
 __all__ = ["Llama"]
+
+_BODY = [
+    (r"embed_tokens.weight", "token_embedding/embeddings"),
+    (
+        r"layers.(\d+).self_attn.q_proj.weight",
+        "block_{1}_attention/query/kernel",
+        transpose >> split_heads,
+    ),
+    (
+        r"layers.(\d+).self_attn.k_proj.weight",
+        "block_{1}_attention/key/kernel",
+        transpose >> split_heads,
+    ),
+    (
+        r"layers.(\d+).self_attn.v_proj.weight",
+        "block_{1}_attention/value/kernel",
+        transpose >> split_heads,
+    ),
+    (
+        r"layers.(\d+).self_attn.o_proj.weight",
+        "block_{1}_attention/attention_output/kernel",
+        transpose >> split_heads(axis=0),
+    ),
+    (r"layers.(\d+).mlp.(gate|up|down)_proj.weight", "block_{1}_{2}/kernel", transpose),
+    (r"layers.(\d+).input_layernorm.weight", "block_{1}_attention_norm/scale"),
+    (r"layers.(\d+).post_attention_layernorm.weight", "block_{1}_mlp_norm/scale"),
+    (r"norm.weight", "norm/scale"),
+    (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq", None),
+]
+_HEAD = [(r"lm_head.weight", "token_embedding/reverse_embeddings", transpose)]
+_TIED = [(r"lm_head\.weight", None)]
 
 
 @register_builtin
@@ -127,6 +159,7 @@ class Llama(Decoder):
             x = Add(name=f"{block}_mlp_add")([x, _gated(h, block, mlp_width)])
         x = RMSNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
+        self.ties = bool(tie_embeddings)
 
     @classmethod
     def arguments_of(cls, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,6 +207,11 @@ class Llama(Decoder):
             "epsilon": config.get("rms_norm_eps", 1e-6),
             "tie_embeddings": config.get("tie_word_embeddings", False),
         }
+
+    def weight_rules(self, style: str = "transformers") -> Rules:
+        """Which tensor of a file of Hugging Face's is which weight."""
+        head = _TIED if self.ties else _HEAD
+        return rules(_BODY, prefix="model.", write_prefix=True) + rules(head)
 
 
 def _gated(x: Any, block: str, mlp_width: int) -> Any:

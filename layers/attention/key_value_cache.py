@@ -71,7 +71,8 @@ class KeyValueCache:
     def _name(self, layer: Any) -> str:
         """The entry of this call."""
         ctx = forward_context.current()
-        path = layer.name if ctx is None else ctx.paths.get(id(layer), layer.name)
+        paths = {} if ctx is None else ctx.paths
+        path = str(paths.get(id(layer), layer.name))
         self._calls[path] += 1
         return f"{path}:{self._calls[path]}"
 

@@ -17,6 +17,8 @@ from exburn.errors import (
     MissingFileError,
     ModelFormatError,
 )
+from exburn.saving.model_reading import ModelReader
+from exburn.saving.shards import TensorFile
 from exburn.text import Tokenizer
 
 LINES = ["The function returns a list.", "A class has methods.", "naïve café 日本"] * 5
@@ -89,6 +91,10 @@ def test_it_is_in_the_file_of_its_model(model, tmp_path):
     assert again.tokenizer == model.tokenizer
     assert again.generate("A class", 8) == model.generate("A class", 8)
     assert model.clone().tokenizer == model.tokenizer
+    with TensorFile(tmp_path / "m.exburn", op="load_model") as file:
+        reader, told = ModelReader(file, None), {"end": None}
+        with pytest.raises(ModelFormatError, match="Tokenizer: it is no JSON"):
+            reader._give_tokenizer(again, told, np.frombuffer(b"{", np.uint8))
     with pytest.raises(ArgumentError, match=r"exburn\.text\.Tokenizer or None"):
         model.tokenizer = "gpt2"
 
@@ -114,19 +120,6 @@ def test_damaged_files_are_errors(tokenizer, tmp_path):
             continue
     with pytest.raises(MissingFileError):
         Tokenizer.load(tmp_path / "none.json")
-    with pytest.raises(ModelFormatError, match="Tokenizer: it is no JSON"):
-        _with_broken_tokenizer(tmp_path)
-
-
-def _with_broken_tokenizer(tmp_path):
-    from exburn.saving import model_reading
-
-    class File:
-        op, path = "load_model", "m"
-
-    reader = model_reading.ModelReader(File(), None)
-    model = GPT2(9, layers=1, width=8, heads=2, positions=8)
-    reader._give_tokenizer(model, {"end": None}, np.frombuffer(b"tokenizer", np.uint8))
 
 
 def test_bad_arguments_are_errors(tokenizer):

@@ -60,21 +60,21 @@ def make_search(memory: Memory) -> Callable:
             seen=None,
         )
         # The beams of a row are alike so far: one of them counts.
-        first = jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)
-        found = Beams(state, jnp.broadcast_to(first, (batch, beams)))
+        alone = jnp.where(jnp.arange(beams) == 0, 0.0, -jnp.inf)
+        found = Beams(state, jnp.broadcast_to(alone, (batch, beams)))
         found = _extend(found, jnp.repeat(scores, beams, 0), stops)
 
         def advance(groups, kept, token, step):
             return memory.advance(groups, kept, token, step, lengths, prompt)
 
-        example = found.state
-        advance = hoist(
-            advance, groups, example.memory, last_token(example), example.step
-        )
+        first = found.state
+        given = first.memory, last_token(first), first.step
+        advance_rest = hoist(advance, groups, *given)
 
         def body(found):
             state = found.state
-            kept, scores = advance(state.memory, last_token(state), state.step - 1)
+            given = state.memory, last_token(state), state.step - 1
+            kept, scores = advance_rest(*given)
             state = dataclasses.replace(state, memory=kept)
             return _extend(dataclasses.replace(found, state=state), scores, stops)
 

@@ -102,16 +102,17 @@ def make_go_on(memory: Memory, stride: int) -> Callable:
     """
 
     def go_on(groups, state, sampler, stops, key, until, prompt: int):
-        kept_state = state
+        lengths = state.lengths
 
         def advance(groups, kept, token, step):
-            return memory.advance(groups, kept, token, step, kept_state.lengths, prompt)
+            return memory.advance(groups, kept, token, step, lengths, prompt)
 
-        token = last_token(state)
-        advance = hoist(advance, groups, state.memory, token, state.step)
+        given = state.memory, last_token(state), state.step
+        advance_rest = hoist(advance, groups, *given)
 
         def one(state, _=None):
-            kept, scores = advance(state.memory, last_token(state), state.step - 1)
+            given = state.memory, last_token(state), state.step - 1
+            kept, scores = advance_rest(*given)
             state = dataclasses.replace(state, memory=kept)
             return _write(state, scores, sampler, stops, key), None
 

@@ -100,6 +100,8 @@ class Run:
         )
         ids, lengths, self._stops = job.arguments()
         self._prompt = ids.shape[1]
+        self._state: Any
+        self._report: Any
         self._state, self._report = begin(
             job.groups, ids, lengths, sampler, self._stops, key, job.most
         )

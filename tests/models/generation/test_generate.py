@@ -255,6 +255,7 @@ def test_models_of_another_form_are_refused():
 
 
 @pytest.mark.longest
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_two_hundred_tokens_with_and_without_a_cache(kind):
     exburn.set_random_seed(5)
