@@ -228,6 +228,7 @@ class BERT(Pretrained):
         self._make(inputs, x, name, weights, dtype)
         self.has_top, self.pools = classes is not None, chosen == "pooler"
         self._labels = None if labels is None else tuple(map(str, labels))
+        self._fill(weights)
 
     # ------------------------------------------------------------------ folders
     @classmethod

@@ -223,6 +223,7 @@ class EfficientNetLite(ImageModel):
         self.has_top = bool(include_top)
         shape = (size, size, 3) if app.shape[0] is None else app.shape
         self._describe(shape, mean, deviation, labels, classes)
+        self._fill(weights)
 
     # ------------------------------------------------------------------ folders
     @classmethod

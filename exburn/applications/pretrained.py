@@ -96,10 +96,13 @@ class Pretrained(Model):
     def _make(
         self, inputs: Any, outputs: Any, name: str | None, weights: Any, dtype: Any
     ) -> None:
-        """Makes the graph of the model, with the weights that the user names."""
+        """Makes the graph of the model; `_fill` comes after it."""
         quiet = nullcontext() if weights is None else registry.reading_file()
         with quiet:  # then no first weights are drawn
             Model.__init__(self, inputs, outputs, name=name, dtype=dtype)
+
+    def _fill(self, weights: Any) -> None:
+        """Takes the weights that the user names, once the model knows all of itself."""
         if weights is not None:
             self.load_pretrained(weights)
             materialize(self)

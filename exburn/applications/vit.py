@@ -262,6 +262,7 @@ class ViT(ImageModel):
         self._make(app.input, x, name, weights, dtype)
         self.has_top = bool(include_top)
         self._describe(app.shape, mean, deviation, labels, classes)
+        self._fill(weights)
 
     # ------------------------------------------------------------------ folders
     @classmethod

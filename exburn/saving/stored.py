@@ -78,7 +78,8 @@ class StoredTensors(Stored):
 
     def __init__(self, file: TensorFile):
         self._file = file
-        self.metadata = file.metadata
+        # An index has none of its own.
+        self.metadata = None if file.path.suffix == ".json" else file.metadata
         self.sequential = not file.has_digests  # then there is nothing to compare
         self.shapes = {
             name: entry.shape

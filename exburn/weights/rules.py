@@ -82,6 +82,13 @@ class _Name:
             return set(range(1, self.pattern.groups + 1))
         return {part for part in self._parts if isinstance(part, int)}
 
+    def may_have(self, groups: Mapping[int, str]) -> bool:
+        """Whether the name with these groups is one that the pattern matches."""
+        if self._parts is None:
+            return True
+        found = self.pattern.fullmatch(self.write(groups))
+        return found is not None and dict(enumerate(found.groups(), 1)) == groups
+
     def write(self, groups: Mapping[int, str]) -> str:
         """The name for these groups.
 
@@ -181,7 +188,9 @@ class _Rule:
         for number, target in enumerate(self.targets):
             if (found := target.pattern.fullmatch(path)) is not None:
                 named = found.groupdict()
-                return number, {int(key[1:]): text for key, text in named.items()}
+                groups = {int(key[1:]): text for key, text in named.items()}
+                if all(source.may_have(groups) for source in self.sources):
+                    return number, groups
         return None
 
     def target_names(self, groups: Mapping[int, str]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def test_a_file_alone_and_older_names(tensors, tmp_path):
     sizes |= {"mlp_width": 24, "positions": 12}
     again = BERT(**sizes, weights=one)
     np.testing.assert_allclose(np.asarray(again(X)), expected, atol=2e-5)
-    with pytest.raises(FileFormatError, match=r"\(32, 16\), in the file"):
+    with pytest.raises(FileFormatError, match=r"\(31, 16\), in the file \(32"):
         BERT(**(sizes | {"vocabulary_size": 31}), weights=one)
 
 

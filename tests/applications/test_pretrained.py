@@ -67,7 +67,7 @@ def test_halves_stay_halves(dtype, tmp_path):
 
 
 def test_several_files_with_an_index(folder, model, tmp_path):
-    index = model.save_pretrained(tmp_path / "parts", max_shard_size=4096 * 16)
+    index = model.save_pretrained(tmp_path / "parts", max_shard_size="8KB")
     assert index.name == "model.safetensors.index.json"
     about = json.loads(index.read_text())
     names = sorted(set(about["weight_map"].values()))
@@ -100,6 +100,7 @@ def test_a_folder_of_pytorch_alone(folder, model, tmp_path):
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.long
 def test_a_model_of_a_folder_is_like_any_other(model, tmp_path):
     x = {"input_ids": IDS, "attention_mask": (IDS != 0).astype(int)}
     expected = np.asarray(model(x))
@@ -112,6 +113,7 @@ def test_a_model_of_a_folder_is_like_any_other(model, tmp_path):
     np.testing.assert_allclose(np.asarray(third(x)), expected, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_new_top_on_old_layers(folder, tmp_path):
     model = BERT.from_pretrained(folder, classes=3)
     assert model.output_shape == (None, 3)
@@ -191,6 +193,7 @@ def test_which_file_of_a_folder(tmp_path):
     assert pretrained_folder.find_weights(tmp_path, "op").name == "a.safetensors"
 
 
+@pytest.mark.long
 def test_weights_of_applications_come_from_folders_too(tmp_path, monkeypatch):
     options = {"input_shape": (32, 32, 3), "alpha": 0.35, "classes": 10}
     model = applications.MobileNetV2(**options, weights=None)
@@ -224,8 +227,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self, body):
         path = self.path.partition("?")[0]
+        files = sorted(os.listdir(folder))
+        if path.startswith("/api/models/user/tiny/tree"):
+            found = [
+                {"type": "file", "path": n, "size": (folder / n).stat().st_size,
+                 "oid": n} for n in files
+            ]
+            return self.send(json.dumps(found).encode(), "application/json", body)
         if path.startswith("/api/models/user/tiny"):
-            names = [{"rfilename": n} for n in sorted(os.listdir(folder))]
+            names = [{"rfilename": n} for n in files]
             about = {"id": "user/tiny", "sha": SHA, "siblings": names}
             return self.send(json.dumps(about).encode(), "application/json", body)
         if path.startswith("/user/tiny/resolve/"):

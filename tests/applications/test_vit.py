@@ -49,7 +49,7 @@ def test_scores_by_names_of_timm(tmp_path):
 
 def test_a_folder_of_timm_tells_the_sizes(tmp_path):
     model = ViTTiny16(classes=3)
-    assert model.count_params() == 5_524_800 + 3 * 193
+    assert model.count_params() == 5_524_416 + 3 * 193
     config = model.config_for("timm")
     assert config["architecture"] == "vit_tiny_patch16_224"
     assert ViT.is_mine(config)

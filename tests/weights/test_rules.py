@@ -59,6 +59,11 @@ def test_the_first_rule_counts():
     assert made.written_as(["norm.gamma"]).save_plan(["n/gamma"])[0].sources == (
         "norm.gamma",
     )
+    made = rules([("b.(0).pw", "{1}/out"), (r"b.([1-9]).pwl", "{1}/out")])
+    assert [m.sources for m in made.save_plan(["0/out", "3/out"])] == [
+        ("b.0.pw",),
+        ("b.3.pwl",),
+    ]
     both = rules([("a", "x")]) + rules([("b", "x")])
     assert both.save_plan(["x"])[0].sources == ("a",) and len(both) == 2
 
