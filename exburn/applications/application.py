@@ -167,8 +167,8 @@ class Application:
         if weights != "imagenet" and not here and not is_hub_name(weights):
             raise MissingFileError(
                 self._op,
-                "weights must be 'imagenet', a file, a folder, 'user/model' on a hub, or "
-                f"None; there is no file {os.fspath(weights)!r}",
+                "weights must be 'imagenet', a file, a folder, 'user/model' on a hub "
+                f"or None; there is no file {os.fspath(weights)!r}",
             )
         if not self.include_top:
             return

@@ -11,6 +11,7 @@ Example:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from exburn.applications.image_model import (
     IMAGENET,
     ImageModel,
     timm_colours,
+    timm_config,
 )
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.pretrained import architecture, label_names
@@ -69,6 +71,10 @@ _SIZES = (
     (1.4, 1.8, 300, 0.3),
 )
 _DROP_RATE = 0.2
+_COLOURS = {
+    "symmetric": IMAGENET,
+    "same": ((127 / 255,) * 3, (128 / 255,) * 3),
+}
 _OP = "EfficientNetLite.from_pretrained"
 _FULL, _DEPTHWISE = transpose(2, 3, 1, 0), transpose(2, 3, 0, 1)
 
@@ -105,6 +111,40 @@ _TIMM = [
     (r"conv_head.weight", "head_conv/kernel", _FULL),
     *_norm(r"bn2", "head_bn"),
 ]
+# Of efficientnet_pytorch, and of what is derived from it: blocks have one number.
+_FLAT = [
+    (r"_conv_stem.weight", "stem_conv/kernel", _FULL),
+    *_norm(r"_bn0", "stem_bn"),
+    (r"_conv_head.weight", "head_conv/kernel", _FULL),
+    *_norm(r"_bn1", "head_bn"),
+]
+_FLAT_TOP = [
+    (r"_fc.weight", "predictions/kernel", transpose),
+    (r"_fc.bias", "predictions/bias"),
+]
+
+
+def _flat_block(number: int, name: str) -> list[tuple]:
+    """Rules for one of these blocks."""
+    start = rf"_blocks.{number}"
+    return [
+        (rf"{start}._expand_conv.weight", f"{name}_expand/kernel", _FULL),
+        *_norm(rf"{start}._bn0", f"{name}_expand_bn"),
+        (rf"{start}._depthwise_conv.weight", f"{name}_depthwise/kernel", _DEPTHWISE),
+        *_norm(rf"{start}._bn1", f"{name}_depthwise_bn"),
+        (rf"{start}._project_conv.weight", f"{name}_project/kernel", _FULL),
+        *_norm(rf"{start}._bn2", f"{name}_project_bn"),
+    ]
+
+
+def _repeats(depth: float) -> list[int]:
+    """The number of blocks of each stage: those of the ends stay."""
+    return [
+        repeats if stage in (0, len(_STAGES) - 1) else math.ceil(repeats * depth)
+        for stage, (_, repeats, *_) in enumerate(_STAGES)
+    ]
+
+
 _TIMM_TOP = [
     (r"classifier.weight", "predictions/kernel", transpose),
     (r"classifier.bias", "predictions/bias"),
@@ -118,7 +158,7 @@ class EfficientNetLite(ImageModel):
     Args:
         include_top: Whether the classifier is part of the model.
         weights: A file, a folder, or the name of a repository on a hub, under the names
-            of ``timm``; ``None`` for random ones.
+            of ``timm`` or ``efficientnet_pytorch``; ``None`` for random ones.
         input_shape: Shape of the images, without the batch.
         pooling: Without the top ``"avg"`` or ``"max"`` over all places, or ``None`` for
             the map itself.
@@ -130,8 +170,12 @@ class EfficientNetLite(ImageModel):
         dropout: Share of the features before the classifier that is dropped.
         padding: Where a convolution of stride 2 has zeros: ``"symmetric"``, as in
             PyTorch, or ``"same"``, as in TensorFlow.
-        mean: Of each channel, of pixels from 0 to 1: for ``preprocess``.
+        mean: Of each channel, of pixels from 0 to 1: for ``preprocess``. By default
+            TensorFlow's 127 / 255 with its padding, and ImageNet's with PyTorch's.
         deviation: The same of their deviations.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``None`` for
+            the whole image, whatever its form.
+        interpolation: ``"bilinear"`` or ``"bicubic"``, for ``preprocess``.
         labels: Names of the classes, for ``decode``; ImageNet's if None.
         name: Name of the model.
         dtype: Precision policy.
@@ -153,7 +197,7 @@ class EfficientNetLite(ImageModel):
     Source: Liu, *Higher accuracy on vision models with EfficientNet-Lite*, 2020.
     """
 
-    styles = ("timm",)
+    styles = ("timm", "efficientnet_pytorch")
     fresh = ("predictions/",)
 
     def __init__(
@@ -169,8 +213,10 @@ class EfficientNetLite(ImageModel):
         size: int = 224,
         dropout: float = 0.2,
         padding: str = "symmetric",
-        mean: Any = IMAGENET[0],
-        deviation: Any = IMAGENET[1],
+        mean: Any = None,
+        deviation: Any = None,
+        crop: float | None = 0.875,
+        interpolation: str = "bicubic",
         labels: Any = None,
         name: str | None = "efficientnet_lite",
         dtype: Any = None,
@@ -196,16 +242,13 @@ class EfficientNetLite(ImageModel):
         x = net.activate(
             net.norm(net.convolve(app.input, 3, 2, "stem_conv", _STEM), "stem_bn")
         )
-        stages = [
-            (repeats if stage in (0, 6) else math.ceil(repeats * depth), *rest)
-            for stage, (_, repeats, *rest) in enumerate(_STAGES)
-        ]
-        total, done = sum(repeats for repeats, *_ in stages), 0
-        for stage, (repeats, filters, expansion, stride) in enumerate(stages):
-            for number in range(repeats):
+        repeats = _repeats(depth)
+        total, done = sum(repeats), 0
+        for stage, (kernel, _, filters, expansion, stride) in enumerate(_STAGES):
+            for number in range(repeats[stage]):
                 x = net.block(
                     x,
-                    _STAGES[stage][0],
+                    kernel,
                     rounded(filters * width, at_least=0.9),
                     expansion,
                     1 if number else stride,
@@ -220,9 +263,12 @@ class EfficientNetLite(ImageModel):
         else:
             x = app.pool(x)
         self._make(app.input, x, name, weights, dtype)
-        self.has_top = bool(include_top)
+        self.has_top, self.depth = bool(include_top), depth
         shape = (size, size, 3) if app.shape[0] is None else app.shape
-        self._describe(shape, mean, deviation, labels, classes)
+        known = _COLOURS[padding]
+        mean = known[0] if mean is None else mean
+        deviation = known[1] if deviation is None else deviation
+        self._describe(shape, mean, deviation, crop, interpolation, labels, classes)
         self._fill(weights)
 
     # ------------------------------------------------------------------ folders
@@ -235,6 +281,7 @@ class EfficientNetLite(ImageModel):
         name = config["architecture"]
         classes = setting(config, "num_classes", int, 1000, _OP)
         width, depth, size, dropout = _SIZES[_NAMES[name]]
+        padding = "same" if name.startswith("tf_") else "symmetric"
         return {
             "include_top": classes > 0,
             "classes": classes or 1000,
@@ -242,13 +289,14 @@ class EfficientNetLite(ImageModel):
             "depth": depth,
             "size": size,
             "dropout": dropout,
-            "padding": "same" if name.startswith("tf_") else "symmetric",
+            "padding": padding,
             "labels": label_names(config, _OP),
-            **timm_colours(config, IMAGENET, _OP),
+            **timm_colours(config, _COLOURS[padding], _OP),
         }
 
     def config_for(self, style: str) -> dict[str, Any]:
         made = self.get_config()
+        mean, deviation = self.colours
         sizes = tuple(made[key] for key in ("width", "depth", "size", "dropout"))
         number = next((n for n, known in enumerate(_SIZES) if known == sizes), None)
         start = "tf_" if made["padding"] == "same" else ""
@@ -261,12 +309,20 @@ class EfficientNetLite(ImageModel):
             "pretrained_cfg": {
                 "input_size": [3, made["size"], made["size"]],
                 "num_classes": classes,
-                "mean": list(made["mean"]),
-                "std": list(made["deviation"]),
+                **timm_config(made | {"mean": mean, "deviation": deviation}),
             },
         }
 
     def weight_rules(self, style: str) -> Rules:
+        if style == "efficientnet_pytorch":
+            names = [
+                f"block_{stage}_{number}"
+                for stage, count in enumerate(_repeats(self.depth))
+                for number in range(count)
+            ]
+            blocks = [_flat_block(i, name) for i, name in enumerate(names)]
+            top = _FLAT_TOP if self.has_top else [(r"_fc\..*", None)]
+            return rules([*_FLAT, *itertools.chain(*blocks), *top])
         top = _TIMM_TOP if self.has_top else [(r"classifier\..*", None)]
         return rules([*_TIMM, *top])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from exburn import ops
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.pretrained import Pretrained
-from exburn.core.checks import check_count
+from exburn.core.checks import check_choice, check_count, check_float
 from exburn.errors import ArgumentError, FileFormatError, ShapeError
+from exburn.saving.pretrained_folder import setting
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean, deviation
 HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -20,17 +22,25 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 class ImageModel(Pretrained):
     """Base of pretrained models for images.
 
-    Subclasses have ``mean``, ``deviation`` and ``labels`` among the arguments of their
-    constructor, and pass them to ``_describe``.
+    Subclasses have ``mean``, ``deviation``, ``crop``, ``interpolation`` and ``labels``
+    among the arguments of their constructor, and pass them to ``_describe``.
     """
 
     def _describe(
-        self, shape: Sequence[Any], mean: Any, deviation: Any, labels: Any, classes: int
+        self,
+        shape: Sequence[Any],
+        mean: Any,
+        deviation: Any,
+        crop: float | None,
+        interpolation: str,
+        labels: Any,
+        classes: int,
     ) -> None:
         """Notes what goes in and comes out.
 
         Raises:
-            ArgumentError: The labels are not as many as the classes.
+            ArgumentError: The labels are not as many as the classes, or a value is out
+                of range.
         """
         op = type(self).__name__
         channels = shape[-1]
@@ -45,7 +55,11 @@ class ImageModel(Pretrained):
             raise ArgumentError(
                 op, f"{len(labels)} labels do not name {classes} classes"
             )
-        self._sides = tuple(shape[:2])
+        check_choice(op, "interpolation", interpolation, ("bilinear", "bicubic"))
+        if crop is not None and not 0 < check_float(op, "crop", crop) <= 1:
+            raise ArgumentError(op, f"crop must be in (0, 1], received {crop!r}")
+        self._sides, self._crop = tuple(shape[:2]), crop
+        self._interpolation = interpolation
         self._colours = (
             tuple(np.broadcast_to(mean, channels).tolist()),
             tuple(np.broadcast_to(deviation, channels).tolist()),
@@ -57,11 +71,17 @@ class ImageModel(Pretrained):
         """Names of the classes, if the folder or the user has told them."""
         return self._labels
 
+    @property
+    def colours(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and deviation of each channel, of pixels from 0 to 1."""
+        return self._colours
+
     def preprocess(self, images: Any) -> np.ndarray:
         """Images as the network was trained on them.
 
-        They are brought to its size (bilinear, and smoothed where they get smaller),
-        and their pixels to ``(x / 255 - mean) / deviation``.
+        They are brought to its size, smoothed where they get smaller: with ``crop``
+        their middle, that share of what fits into the shorter side, else the whole
+        image whatever its form. Their pixels become ``(x / 255 - mean) / deviation``.
 
         Args:
             images: RGB images with pixels from 0 to 255: an array, or a list of arrays
@@ -93,14 +113,36 @@ class ImageModel(Pretrained):
                     f"an image is [height, width, {len(mean)}], received "
                     f"{pixels.shape}",
                 )
-            pixels = pixels.astype("float32")
-            sides = self._sides
-            if None not in sides and pixels.shape[:2] != sides:
-                pixels = ops.image.resize(
-                    pixels, sides, antialias=True, data_format="channels_last"
-                )
-            found.append((np.asarray(pixels) / 255 - mean) / deviation)
+            pixels = self._fit(pixels.astype("float32"))
+            found.append((pixels / 255 - mean) / deviation)
         return np.stack(found).astype("float32")
+
+    def _fit(self, pixels: np.ndarray) -> np.ndarray:
+        """An image in the size of the model's."""
+        sides = self._sides
+        if None in sides or pixels.shape[:2] == sides:
+            return pixels
+        if self._crop is None:
+            return self._resize(pixels, sides)
+        scale = max(
+            math.floor(side / self._crop + 0.5) / length
+            for side, length in zip(sides, pixels.shape, strict=False)
+        )
+        pixels = self._resize(pixels, [round(n * scale) for n in pixels.shape[:2]])
+        top, left = (
+            (n - side) // 2 for n, side in zip(pixels.shape, sides, strict=False)
+        )
+        return pixels[top : top + sides[0], left : left + sides[1]]
+
+    def _resize(self, pixels: np.ndarray, sides: Sequence[int]) -> np.ndarray:
+        resized = ops.image.resize(
+            pixels,
+            tuple(sides),
+            interpolation=self._interpolation,
+            antialias=True,
+            data_format="channels_last",
+        )
+        return np.clip(np.asarray(resized), 0, 255)
 
     def decode(self, predictions: Any, top: int = 5) -> list[list[tuple]]:
         """The likeliest classes of each image, the best first.
@@ -177,7 +219,7 @@ def colours(
 
 
 def timm_colours(config: Mapping[str, Any], default: tuple, op: str) -> dict[str, Any]:
-    """The same of a folder of timm's.
+    """The same of a folder of timm's, and what part of an image counts.
 
     Raises:
         FileFormatError: They are no numbers.
@@ -185,4 +227,20 @@ def timm_colours(config: Mapping[str, Any], default: tuple, op: str) -> dict[str
     about = config.get("pretrained_cfg", {})
     if not isinstance(about, Mapping):
         raise FileFormatError(op, "'pretrained_cfg' must be an object")
-    return colours(about, "mean", "std", default, op)
+    crop = setting(about, "crop_pct", float, 0.875, op)
+    way = about.get("interpolation", "bicubic")
+    return {
+        "crop": crop if 0 < crop <= 1 else None,
+        "interpolation": way if way in ("bilinear", "bicubic") else "bicubic",
+        **colours(about, "mean", "std", default, op),
+    }
+
+
+def timm_config(made: Mapping[str, Any]) -> dict[str, Any]:
+    """What such a folder says of a model's images."""
+    return {
+        "mean": list(made["mean"]),
+        "std": list(made["deviation"]),
+        "crop_pct": made["crop"] or 1.0,
+        "interpolation": made["interpolation"],
+    }

@@ -24,6 +24,7 @@ from exburn.applications.image_model import (
     ImageModel,
     colours,
     timm_colours,
+    timm_config,
 )
 from exburn.applications.imagenet_utils import decode_predictions
 from exburn.applications.pretrained import (
@@ -166,6 +167,9 @@ class ViT(ImageModel):
         epsilon: Of the normalizations.
         mean: Of each channel, of pixels from 0 to 1: for ``preprocess``.
         deviation: The same of their deviations.
+        crop: Share of an image's shorter side that ``preprocess`` keeps; ``None`` for
+            the whole image, whatever its form.
+        interpolation: ``"bilinear"`` or ``"bicubic"``, for ``preprocess``.
         labels: Names of the classes, for ``decode``; ImageNet's if None.
         name: Name of the model.
         dtype: Precision policy.
@@ -212,6 +216,8 @@ class ViT(ImageModel):
         epsilon: float = 1e-6,
         mean: Any = HALF[0],
         deviation: Any = HALF[1],
+        crop: float | None = None,
+        interpolation: str = "bilinear",
         labels: Any = None,
         name: str | None = "vit",
         dtype: Any = None,
@@ -261,7 +267,9 @@ class ViT(ImageModel):
             x = app.classify(x, kernel_initializer="zeros")
         self._make(app.input, x, name, weights, dtype)
         self.has_top = bool(include_top)
-        self._describe(app.shape, mean, deviation, labels, classes)
+        self._describe(
+            *(app.shape, mean, deviation, crop, interpolation, labels, classes)
+        )
         self._fill(weights)
 
     # ------------------------------------------------------------------ folders
@@ -297,6 +305,7 @@ class ViT(ImageModel):
             "activation": activation_of(config, _OP),
             "epsilon": get("layer_norm_eps", float, 1e-12),
             "labels": label_names(config, _OP) if top else None,
+            "interpolation": "bicubic" if about.get("resample") == 3 else "bilinear",
             **colours(about, "image_mean", "image_std", HALF, _OP),
         }
 
@@ -311,8 +320,7 @@ class ViT(ImageModel):
                 "pretrained_cfg": {
                     "input_size": [channels, *made["input_shape"][:2]],
                     "num_classes": made["classes"] if self.has_top else 0,
-                    "mean": list(made["mean"]),
-                    "std": list(made["deviation"]),
+                    **timm_config(made),
                 },
             }
         top = "ViTForImageClassification" if self.has_top else "ViTModel"

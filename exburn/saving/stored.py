@@ -320,7 +320,7 @@ class Renamed(Stored):
                 "rules",
                 f"{move.transform} makes {len(shapes)} arrays of {move.sources}, "
                 f"which are to be {move.targets}",
-                hint="split makes several of one, concat, stack and add one of several.",
+                hint="split makes several of one; concat, stack, add one of several.",
             )
         return shapes
 
