@@ -1,8 +1,10 @@
-"""Networks for images that Keras has, with its names, layers and weights; and decoders.
+"""Networks that others have trained: Keras' for images, and further families.
 
-Each is a function that makes a model; ``weights="imagenet"`` downloads Keras' file. The
-families are modules: ``applications.resnet`` has ``preprocess_input`` and
-``decode_predictions`` of its own. ``GPT2`` and ``Llama`` write texts: docs/text.md.
+Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
+file. EfficientNet-Lite, ViT, BERT, GPT-2 and Llama are classes, whose
+``from_pretrained`` reads a folder of another library; the last two write texts. Families
+are modules: ``applications.resnet`` has ``preprocess_input`` and ``decode_predictions``
+of its own.
 
 Example:
     >>> model = MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=10)
@@ -11,9 +13,11 @@ Example:
 """
 
 from exburn.applications import (
+    bert,
     convnext,
     densenet,
     efficientnet,
+    efficientnet_lite,
     efficientnet_v2,
     gpt2,
     imagenet_utils,
@@ -29,8 +33,10 @@ from exburn.applications import (
     resnet_v2,
     vgg16,
     vgg19,
+    vit,
     xception,
 )
+from exburn.applications.bert import BERT
 from exburn.applications.convnext import (
     ConvNeXtBase,
     ConvNeXtLarge,
@@ -52,6 +58,14 @@ from exburn.applications.efficientnet import (
     EfficientNetB5,
     EfficientNetB6,
     EfficientNetB7,
+)
+from exburn.applications.efficientnet_lite import (
+    EfficientNetLite,
+    EfficientNetLite0,
+    EfficientNetLite1,
+    EfficientNetLite2,
+    EfficientNetLite3,
+    EfficientNetLite4,
 )
 from exburn.applications.efficientnet_v2 import (
     EfficientNetV2B0,
@@ -84,6 +98,7 @@ from exburn.applications.nasnet import (
     NASNetLarge,
     NASNetMobile,
 )
+from exburn.applications.pretrained import Pretrained, from_pretrained
 from exburn.applications.resnet import (
     ResNet50,
     ResNet101,
@@ -100,11 +115,20 @@ from exburn.applications.vgg16 import (
 from exburn.applications.vgg19 import (
     VGG19,
 )
+from exburn.applications.vit import (
+    ViT,
+    ViTBase16,
+    ViTBase32,
+    ViTLarge16,
+    ViTSmall16,
+    ViTTiny16,
+)
 from exburn.applications.xception import (
     Xception,
 )
 
 __all__ = [
+    "BERT",
     "ConvNeXtBase",
     "ConvNeXtLarge",
     "ConvNeXtSmall",
@@ -121,6 +145,12 @@ __all__ = [
     "EfficientNetB5",
     "EfficientNetB6",
     "EfficientNetB7",
+    "EfficientNetLite",
+    "EfficientNetLite0",
+    "EfficientNetLite1",
+    "EfficientNetLite2",
+    "EfficientNetLite3",
+    "EfficientNetLite4",
     "EfficientNetV2B0",
     "EfficientNetV2B1",
     "EfficientNetV2B2",
@@ -138,6 +168,7 @@ __all__ = [
     "MobileNetV3Small",
     "NASNetLarge",
     "NASNetMobile",
+    "Pretrained",
     "ResNet101",
     "ResNet101V2",
     "ResNet152",
@@ -146,11 +177,20 @@ __all__ = [
     "ResNet50V2",
     "VGG16",
     "VGG19",
+    "ViT",
+    "ViTBase16",
+    "ViTBase32",
+    "ViTLarge16",
+    "ViTSmall16",
+    "ViTTiny16",
     "Xception",
+    "bert",
     "convnext",
     "densenet",
     "efficientnet",
+    "efficientnet_lite",
     "efficientnet_v2",
+    "from_pretrained",
     "gpt2",
     "imagenet_utils",
     "inception_resnet_v2",
@@ -165,5 +205,6 @@ __all__ = [
     "resnet_v2",
     "vgg16",
     "vgg19",
+    "vit",
     "xception",
 ]
