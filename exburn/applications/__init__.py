@@ -2,9 +2,9 @@
 
 Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
 file. EfficientNet-Lite, ViT, BERT, GPT-2 and Llama are classes, whose
-``from_pretrained`` reads a folder of another library; the last two write texts. Families
-are modules: ``applications.resnet`` has ``preprocess_input`` and ``decode_predictions``
-of its own.
+``from_pretrained`` reads a folder of another library; the last two write texts.
+Families are modules: ``applications.resnet`` has ``preprocess_input`` and
+``decode_predictions`` of its own.
 
 Example:
     >>> model = MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=10)

@@ -1,43 +1,58 @@
-"""What decoders of text share: checks, and how the model is made."""
+"""What decoders of text share: their folders have a tokenizer, too."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
-from exburn.core import registry
+from exburn.applications.pretrained import Pretrained
 from exburn.core.checks import check_count
-from exburn.errors import ArgumentError, MissingFileError
+from exburn.errors import ArgumentError, FileFormatError
 from exburn.layers import Input
-from exburn.models import Model
-from exburn.module.layer.configuration import given_arguments
+from exburn.saving.pretrained_folder import local_source
+from exburn.text import Tokenizer
 
-INITIALIZER = {
-    "class_name": "RandomNormal",
-    "config": {"mean": 0.0, "stddev": 0.02},
-}
+_TOKENIZER = "tokenizer.json"
 
 
-class Decoder(Model):
+class Decoder(Pretrained):
     """Base of models that are given tokens and score the next one."""
 
-    def _make(
-        self, inputs: Any, outputs: Any, name: str | None, weights: Any, dtype: Any
-    ) -> None:
-        """Makes the graph of the model, with the weights that the user names."""
-        Model.__init__(self, inputs, outputs, name=name, dtype=dtype)
-        if weights is not None:
-            self.load_weights(weights)
+    @classmethod
+    def from_pretrained(cls, source: Any, *, dtype: Any = None, **changes: Any) -> Self:
+        """The model of a folder with ``config.json`` and weights, and its tokenizer.
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, without the file of the weights."""
-        meta = self._meta.value
-        config = given_arguments(self, type(self), meta.args, meta.kwargs)
-        with registry.leaving_functions():
-            return registry.serialize(
-                {k: v for k, v in config.items() if k != "weights"}
-            )
+        Args: as of ``Pretrained.from_pretrained``.
+
+        Raises:
+            FileFormatError: The folder is of another family, damaged, or lacks weights.
+            MissingFileError: There is no such folder, or a file is missing in it.
+            DataError: The hub does not have it, or cannot be reached.
+        """
+        folder = Path(local_source(source, f"{cls.__name__}.from_pretrained"))
+        model = super().from_pretrained(folder, dtype=dtype, **changes)
+        if (path := folder / _TOKENIZER).is_file():
+            model.tokenizer = Tokenizer.load(path, lazy=True)
+        return model
+
+    def save_pretrained(
+        self, folder: Any, *, style: str | None = None, max_shard_size: Any = "5GB"
+    ) -> Path:
+        """Writes ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
+
+        Args: as of ``Pretrained.save_pretrained``.
+
+        Raises:
+            ArgumentError: The model has weights that no rule is for, as adapters.
+            SaveError: The system refuses.
+        """
+        file = super().save_pretrained(
+            folder, style=style, max_shard_size=max_shard_size
+        )
+        if self.tokenizer is not None:
+            self.tokenizer.save(Path(folder, _TOKENIZER))
+        return file
 
 
 def check_sizes(op: str, **sizes: Any) -> None:
@@ -76,30 +91,16 @@ def check_heads(op: str, width: int, heads: int, key_value_heads: int) -> int:
     return width // heads
 
 
-def check_weights(op: str, weights: Any) -> None:
-    """Raises unless there is such a file: before anything is built.
-
-    Raises:
-        ArgumentError, MissingFileError: There is not.
-    """
-    if weights is None:
-        return
-    if not isinstance(weights, str | os.PathLike):
-        raise ArgumentError(op, f"weights must be a path or None, received {weights!r}")
-    if not os.path.exists(os.path.expanduser(weights)):
-        raise MissingFileError(op, f"there is no file {os.fspath(weights)!r}")
-
-
 def check_config(op: str, config: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Raises unless a ``config.json`` asks for what the network computes.
 
     Raises:
-        ArgumentError: It asks for something else.
+        FileFormatError: It asks for something else.
     """
     for key, value in wanted.items():
         if config.get(key, value) != value:
-            raise ArgumentError(
-                op, f"{key} must be {value!r}, the file has {config[key]!r}"
+            raise FileFormatError(
+                op, f"{key!r} must be {value!r}, the file has {config[key]!r}"
             )
 
 

@@ -11,18 +11,18 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from exburn import ops
 from exburn.applications.decoder import (
-    INITIALIZER,
     Decoder,
     check_config,
     check_heads,
     check_sizes,
-    check_weights,
     tokens,
 )
+from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
 from exburn.layers import (
     Add,
@@ -33,10 +33,12 @@ from exburn.layers import (
     PositionEmbedding,
     ReversibleEmbedding,
 )
+from exburn.saving.pretrained_folder import setting
 from exburn.weights import Rules, rules, split, split_heads
 
 __all__ = ["GPT2"]
 
+_OP = "GPT2.from_pretrained"
 _PARTS = [f"block_{{1}}_attention/{part}/" for part in ("query", "key", "value")]
 _BODY = [
     (r"wte.weight", "token_embedding/embeddings"),
@@ -90,7 +92,9 @@ class GPT2(Decoder):
         positions: Number of tokens that a text may have.
         dropout: Share of features that is dropped in training.
         epsilon: Of the normalizations.
-        weights: A file with weights; ``None`` for random ones.
+        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
+            these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
+            the folder.
         name: Name of the model.
         dtype: Precision policy.
 
@@ -99,7 +103,8 @@ class GPT2(Decoder):
 
     Raises:
         ArgumentError: A size is no integer >= 1, or the heads do not divide the width.
-        MissingFileError: There is no such file.
+        FileFormatError: The weights are of another model.
+        MissingFileError: There is no such file or folder.
 
     Example:
         >>> GPT2(10, layers=1, width=24, heads=3).count_params()
@@ -128,17 +133,16 @@ class GPT2(Decoder):
         check_heads(op, width, heads, heads)
         if mlp_width is not None:
             check_sizes(op, mlp_width=mlp_width)
-        check_weights(op, weights)
         inputs = tokens()
         embedding = ReversibleEmbedding(
             vocabulary_size,
             width,
-            embeddings_initializer=INITIALIZER,
+            embeddings_initializer=start(),
             name="token_embedding",
         )
         x = embedding(inputs)
         places = PositionEmbedding(
-            positions, initializer=INITIALIZER, name="position_embedding"
+            positions, initializer=start(), name="position_embedding"
         )(x)
         x = Add(name="embedding")([x, places])
         x = Dropout(dropout, name="embedding_dropout")(x)
@@ -147,21 +151,18 @@ class GPT2(Decoder):
             x = _block(x, f"block_{number}", heads, mlp_width, dropout, epsilon)
         x = LayerNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
+        self._fill(weights)
+
+    # ------------------------------------------------------------------ folders
+    @classmethod
+    def is_mine(cls, config: Mapping[str, Any]) -> bool:
+        return config.get("model_type") == "gpt2"
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments that a ``config.json`` describes.
+    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        def get(key: str, kind: type, default: Any) -> Any:
+            return setting(config, key, kind, default, _OP)
 
-        Args:
-            config: The content of the file, of Hugging Face's ``transformers``.
-
-        Raises:
-            ArgumentError: It describes what the network does not compute.
-
-        Example:
-            >>> GPT2.arguments_of({"n_embd": 8, "n_head": 2})["width"]
-            8
-        """
         wanted = {
             "activation_function": "gelu_new",
             "scale_attn_weights": True,
@@ -169,20 +170,37 @@ class GPT2(Decoder):
             "add_cross_attention": False,
             "tie_word_embeddings": True,
         }
-        check_config("GPT2", config, wanted)
+        check_config(_OP, config, wanted)
+        inner = config.get("n_inner")
         return {
-            "vocabulary_size": config.get("vocab_size", 50257),
-            "layers": config.get("n_layer", 12),
-            "width": config.get("n_embd", 768),
-            "heads": config.get("n_head", 12),
-            "mlp_width": config.get("n_inner"),
-            "positions": config.get("n_positions", 1024),
-            "dropout": config.get("resid_pdrop", 0.1),
-            "epsilon": config.get("layer_norm_epsilon", 1e-5),
+            "vocabulary_size": get("vocab_size", int, 50257),
+            "layers": get("n_layer", int, 12),
+            "width": get("n_embd", int, 768),
+            "heads": get("n_head", int, 12),
+            "mlp_width": None if inner is None else get("n_inner", int, inner),
+            "positions": get("n_positions", int, 1024),
+            "dropout": get("resid_pdrop", float, 0.1),
+            "epsilon": get("layer_norm_epsilon", float, 1e-5),
         }
 
-    def weight_rules(self, style: str = "transformers") -> Rules:
-        """Which tensor of a file of Hugging Face's is which weight."""
+    def config_for(self, style: str) -> dict[str, Any]:
+        made = self.get_config()
+        return {
+            "activation_function": "gelu_new",
+            "architectures": ["GPT2LMHeadModel"],
+            "layer_norm_epsilon": made["epsilon"],
+            "model_type": "gpt2",
+            "n_embd": made["width"],
+            "n_head": made["heads"],
+            "n_inner": made["mlp_width"],
+            "n_layer": made["layers"],
+            "n_positions": made["positions"],
+            "resid_pdrop": made["dropout"],
+            "tie_word_embeddings": True,
+            "vocab_size": made["vocabulary_size"],
+        }
+
+    def weight_rules(self, style: str) -> Rules:
         body = rules(_BODY, prefix="transformer.", write_prefix=True)
         return body + rules(_TIED)
 
@@ -195,14 +213,14 @@ def _block(
     h = MultiHeadAttention(
         heads,
         width // heads,
-        kernel_initializer=INITIALIZER,
+        kernel_initializer=start(),
         name=f"{name}_attention",
     )(h, h, use_causal_mask=True)
     h = Dropout(dropout, name=f"{name}_attention_dropout")(h)
     x = Add(name=f"{name}_attention_add")([x, h])
     h = LayerNormalization(epsilon=epsilon, name=f"{name}_mlp_norm")(x)
-    h = Dense(mlp_width, kernel_initializer=INITIALIZER, name=f"{name}_mlp_in")(h)
+    h = Dense(mlp_width, kernel_initializer=start(), name=f"{name}_mlp_in")(h)
     h = ops.gelu(h, approximate=True)
-    h = Dense(width, kernel_initializer=INITIALIZER, name=f"{name}_mlp_out")(h)
+    h = Dense(width, kernel_initializer=start(), name=f"{name}_mlp_out")(h)
     h = Dropout(dropout, name=f"{name}_mlp_dropout")(h)
     return Add(name=f"{name}_mlp_add")([x, h])

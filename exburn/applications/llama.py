@@ -14,19 +14,18 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from exburn.applications.decoder import (
-    INITIALIZER,
     Decoder,
     check_config,
     check_heads,
     check_sizes,
-    check_weights,
     tokens,
 )
+from exburn.applications.transformer import start
 from exburn.core.registry import register_builtin
-from exburn.errors import ArgumentError
 from exburn.layers import (
     Add,
     Dense,
@@ -36,10 +35,12 @@ from exburn.layers import (
     RMSNormalization,
     RotaryEmbedding,
 )
+from exburn.saving.pretrained_folder import setting
 from exburn.weights import Rules, rules, split_heads, transpose
 
 __all__ = ["Llama"]
 
+_OP = "Llama.from_pretrained"
 _BODY = [
     (r"embed_tokens.weight", "token_embedding/embeddings"),
     (
@@ -91,7 +92,9 @@ class Llama(Decoder):
         sliding_window: A token sees only those less than this many steps away.
         epsilon: Of the normalizations.
         tie_embeddings: Whether the scores come from the table of the embeddings.
-        weights: A file with weights; ``None`` for random ones.
+        weights: A file, a folder, or the name of a repository on a hub, whose sizes are
+            these; ``None`` for random ones. ``from_pretrained`` takes the sizes from
+            the folder.
         name: Name of the model.
         dtype: Precision policy.
 
@@ -100,7 +103,8 @@ class Llama(Decoder):
 
     Raises:
         ArgumentError: A size is no integer >= 1, or they do not divide each other.
-        MissingFileError: There is no such file.
+        FileFormatError: The weights are of another model.
+        MissingFileError: There is no such file or folder.
 
     Example:
         >>> Llama(10, layers=1, width=8, heads=2, mlp_width=16).count_params()
@@ -131,13 +135,12 @@ class Llama(Decoder):
         sizes |= {"heads": heads, "key_value_heads": groups}
         check_sizes(op, **sizes, mlp_width=mlp_width)
         head_size = check_heads(op, width, heads, groups)
-        check_weights(op, weights)
         inputs = tokens()
         embedding = ReversibleEmbedding(
             vocabulary_size,
             width,
             tie_weights=tie_embeddings,
-            embeddings_initializer=INITIALIZER,
+            embeddings_initializer=start(),
             name="token_embedding",
         )
         x = embedding(inputs)
@@ -150,7 +153,7 @@ class Llama(Decoder):
                 groups,
                 use_bias=False,
                 sliding_window=sliding_window,
-                kernel_initializer=INITIALIZER,
+                kernel_initializer=start(),
                 rotary=RotaryEmbedding(max_wavelength=rope_base),
                 name=f"{block}_attention",
             )(h, h, use_causal_mask=True)
@@ -160,56 +163,68 @@ class Llama(Decoder):
         x = RMSNormalization(epsilon=epsilon, name="norm")(x)
         self._make(inputs, embedding(x, reverse=True), name, weights, dtype)
         self.ties = bool(tie_embeddings)
+        self._fill(weights)
+
+    # ------------------------------------------------------------------ folders
+    @classmethod
+    def is_mine(cls, config: Mapping[str, Any]) -> bool:
+        return config.get("model_type") in ("llama", "mistral")
 
     @classmethod
-    def arguments_of(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments that a ``config.json`` describes.
+    def arguments_of(cls, config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        def get(key: str, kind: type, default: Any) -> Any:
+            return setting(config, key, kind, default, _OP)
 
-        Args:
-            config: The content of the file, of Hugging Face's ``transformers``.
-
-        Raises:
-            ArgumentError: It describes what the network does not compute.
-
-        Example:
-            >>> config = {"hidden_size": 8, "num_attention_heads": 2}
-            >>> Llama.arguments_of(config)["width"]
-            8
-        """
-        op = "Llama"
         wanted = {
             "hidden_act": "silu",
             "attention_bias": False,
             "mlp_bias": False,
             "rope_scaling": None,
         }
-        check_config(op, config, wanted)
-        width = config.get("hidden_size", 4096)
-        heads = config.get("num_attention_heads", 32)
-        if config.get("head_dim") not in (None, width // heads):
-            raise ArgumentError(
-                op,
-                f"head_dim must be {width // heads}, the features of each head, the "
-                f"file has {config['head_dim']}",
-            )
+        check_config(_OP, config, wanted)
+        width = get("hidden_size", int, 4096)
+        heads = get("num_attention_heads", int, 32)
+        size = width // max(heads, 1)
+        if config.get("head_dim") is not None:
+            check_config(_OP, config, {"head_dim": size})
         rope = config.get("rope_parameters") or {}  # where newer files have the base
-        check_config(op, rope, {"rope_type": "default"})
-        base = config.get("rope_theta", 10000.0)
+        check_config(_OP, rope, {"rope_type": "default"})
+        base = get("rope_theta", float, 10000.0)
+        window = config.get("sliding_window")
+        groups = config.get("num_key_value_heads") or heads
         return {
-            "vocabulary_size": config.get("vocab_size", 32000),
-            "layers": config.get("num_hidden_layers", 32),
+            "vocabulary_size": get("vocab_size", int, 32000),
+            "layers": get("num_hidden_layers", int, 32),
             "width": width,
             "heads": heads,
-            "key_value_heads": config.get("num_key_value_heads"),
-            "mlp_width": config.get("intermediate_size", 11008),
-            "rope_base": rope.get("rope_theta", base),
-            "sliding_window": config.get("sliding_window"),
-            "epsilon": config.get("rms_norm_eps", 1e-6),
-            "tie_embeddings": config.get("tie_word_embeddings", False),
+            "key_value_heads": get("num_key_value_heads", int, groups),
+            "mlp_width": get("intermediate_size", int, 11008),
+            "rope_base": setting(rope, "rope_theta", float, base, _OP),
+            "sliding_window": window and get("sliding_window", int, window),
+            "epsilon": get("rms_norm_eps", float, 1e-6),
+            "tie_embeddings": get("tie_word_embeddings", bool, False),
         }
 
-    def weight_rules(self, style: str = "transformers") -> Rules:
-        """Which tensor of a file of Hugging Face's is which weight."""
+    def config_for(self, style: str) -> dict[str, Any]:
+        made = self.get_config()
+        window = made["sliding_window"]
+        kind = "llama" if window is None else "mistral"
+        return {
+            "architectures": [f"{kind.title()}ForCausalLM"],
+            "hidden_act": "silu",
+            "hidden_size": made["width"],
+            "intermediate_size": made["mlp_width"],
+            "model_type": kind,
+            "num_attention_heads": made["heads"],
+            "num_hidden_layers": made["layers"],
+            "num_key_value_heads": made["key_value_heads"] or made["heads"],
+            "rms_norm_eps": made["epsilon"],
+            "rope_theta": made["rope_base"],
+            "tie_word_embeddings": made["tie_embeddings"],
+            "vocab_size": made["vocabulary_size"],
+        } | ({} if window is None else {"sliding_window": window})
+
+    def weight_rules(self, style: str) -> Rules:
         head = _TIED if self.ties else _HEAD
         return rules(_BODY, prefix="model.", write_prefix=True) + rules(head)
 
@@ -219,7 +234,7 @@ def _gated(x: Any, block: str, mlp_width: int) -> Any:
 
     Source: Shazeer, *GLU Variants Improve Transformer*, 2020.
     """
-    options = {"use_bias": False, "kernel_initializer": INITIALIZER}
+    options = {"use_bias": False, "kernel_initializer": start()}
     gate = Dense(mlp_width, "silu", name=f"{block}_gate", **options)(x)
     up = Dense(mlp_width, name=f"{block}_up", **options)(x)
     h = Multiply(name=f"{block}_gated")([gate, up])

@@ -98,12 +98,15 @@ class Tokenizer:
         return cls(made.to_str(), end)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, end: str | None = None) -> Tokenizer:
+    def load(
+        cls, path: str | os.PathLike, end: str | None = None, *, lazy: bool = False
+    ) -> Tokenizer:
         """Reads a ``tokenizer.json``, or that of a folder.
 
         Args:
             path: The file or the folder.
             end: The token that ends a text; found by its usual names if ``None``.
+            lazy: Whether the package reads the text when it is first used.
 
         Raises:
             MissingFileError: There is none.
@@ -121,7 +124,8 @@ class Tokenizer:
         except UnicodeDecodeError as error:
             raise FileFormatError(op, f"{path} is not text: {error}") from None
         made = cls(text, end)
-        made._tokens()
+        if not lazy:
+            made._tokens()
         return made
 
     def save(self, path: str | os.PathLike) -> None:

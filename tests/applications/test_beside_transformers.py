@@ -1,12 +1,10 @@
 """Decoders beside Hugging Face's ``transformers``, in an environment that has it."""
 
-import json
-
 import numpy as np
 import pytest
 
+from exburn import applications
 from exburn.applications import GPT2, Llama
-from exburn.module.traversal import iter_weights
 
 CONFIGS = {
     GPT2: ("GPT2", "GPT2LMHeadModel", {"n_layer": 3, "n_embd": 48, "n_head": 4}),
@@ -39,9 +37,11 @@ def test_scores_and_texts_are_those_of_transformers(family, tmp_path):
         for weight in peer.parameters():
             weight.copy_(0.3 * torch.randn_like(weight))
     peer.save_pretrained(tmp_path)
-    told = json.loads((tmp_path / "config.json").read_text())
-    model = family(**family.arguments_of(told))
-    fill(model, tmp_path / "model.safetensors")
+    model = applications.from_pretrained(tmp_path)
+    assert type(model) is family
+    model.save_pretrained(tmp_path / "again")
+    files = [tmp_path / folder / "model.safetensors" for folder in (".", "again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
     ids = np.random.default_rng(0).integers(0, 60, (3, 17))
     with torch.no_grad():
         expected = peer(torch.from_numpy(ids)).logits.numpy()
@@ -61,20 +61,3 @@ def test_scores_and_texts_are_those_of_transformers(family, tmp_path):
         )
         found = np.stack(model.generate(prompts, 20, **options))
         np.testing.assert_array_equal(found, written[:, 9:].numpy())
-
-
-def fill(model, path):
-    """Gives a model the weights of a file, by its rules."""
-    import jax
-    from safetensors.numpy import load_file
-
-    stored, own = load_file(path), {p: w for p, w, _ in iter_weights(model)}
-    plan = model.weight_rules().load_plan(stored)
-    assert not plan.unknown
-    assert {t for move in plan.moves for t in move.targets} == own.keys()
-    for move in plan.moves:
-        arrays = tuple(stored[name] for name in move.sources)
-        shapes = tuple(tuple(own[t].shape) for t in move.targets)
-        loaded = move.transform.load(arrays, shapes)
-        for target, array in zip(move.targets, loaded, strict=True):
-            own[target].set_raw_value(jax.device_put(array))

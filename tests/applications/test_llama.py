@@ -6,7 +6,7 @@ from tests.applications.test_gpt2 import random_weights, softmax
 
 import exburn
 from exburn.applications import Llama
-from exburn.errors import ArgumentError
+from exburn.errors import ArgumentError, FileFormatError
 
 SIZES = {"vocabulary_size": 13, "layers": 2, "width": 16, "heads": 4, "mlp_width": 20}
 
@@ -78,5 +78,5 @@ def test_bad_arguments_are_errors(options, text):
 
 def test_a_configuration_of_another_computation_is_refused():
     for told in ({"rope_scaling": {"type": "linear"}}, {"head_dim": 7}):
-        with pytest.raises(ArgumentError, match="must be"):
-            Llama.arguments_of(told)
+        with pytest.raises(FileFormatError, match="must be"):
+            Llama.arguments_of(told, None)
