@@ -90,10 +90,12 @@ if TYPE_CHECKING:
         random,
         saving,
         serving,
+        text,
         tree,
         tuning,
         utils,
         visualization,
+        weights,
         wrappers,
     )
     from exburn.compute import vectorize
@@ -141,7 +143,7 @@ __version__ = "0.1.0"
 _LAZY = (
     "applications backend compute config distillation distribution dtype_policies "
     "export legacy mixed_precision ops preprocessing quantizers random saving "
-    "serving tree tuning utils visualization wrappers"
+    "serving text tree tuning utils visualization weights wrappers"
 ).split()
 _LAZY_NAMES = {
     name: module
@@ -187,9 +189,9 @@ __all__ = [
     "predict", "preprocessing", "profile_step", "quantizers", "random", "register",
     "regularizers", "remat", "saving", "serialize_params", "serving",
     "set_compilation_cache", "set_matmul_precision", "set_precision",
-    "set_random_seed", "smoke_test", "summary", "sweep", "to_device", "train_step",
-    "tree", "tuning", "uniform", "update_params", "utils", "vectorize", "version",
-    "visualization", "wrappers",
+    "set_random_seed", "smoke_test", "summary", "sweep", "text", "to_device",
+    "train_step", "tree", "tuning", "uniform", "update_params", "utils", "vectorize",
+    "version", "visualization", "weights", "wrappers",
 ]
 # fmt: on
 
