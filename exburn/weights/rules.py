@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -81,6 +82,13 @@ class _Name:
             return set(range(1, self.pattern.groups + 1))
         return {part for part in self._parts if isinstance(part, int)}
 
+    def may_have(self, groups: Mapping[int, str]) -> bool:
+        """Whether the name with these groups is one that the pattern matches."""
+        if self._parts is None:
+            return True
+        found = self.pattern.fullmatch(self.write(groups))
+        return found is not None and dict(enumerate(found.groups(), 1)) == groups
+
     def write(self, groups: Mapping[int, str]) -> str:
         """The name for these groups.
 
@@ -149,7 +157,7 @@ class _Rule:
         self.ignores = targets is None
         texts = [] if targets is None else _several(targets)
         self.targets = [_Name.of_path(text) for text in texts]
-        self._prefix, self._writes = prefix, write_prefix
+        self.prefix, self._writes = prefix, write_prefix
         for target in self.targets:
             for source in self.sources:
                 if target.groups != source.groups:
@@ -160,9 +168,15 @@ class _Rule:
                         {"pattern": sources, "target": targets},
                     )
 
+    def writing(self, prefix: bool) -> _Rule:
+        """The same rule, whose names are written with the prefix, or without."""
+        other = copy.copy(self)
+        other._writes = prefix
+        return other
+
     def match_source(self, name: str) -> tuple[int, tuple[str, ...]] | None:
         """Which of the sources a name is, and its groups."""
-        bare = name.removeprefix(self._prefix)
+        bare = name.removeprefix(self.prefix)
         for number, source in enumerate(self.sources):
             for text in dict.fromkeys((name, bare)):
                 if (found := source.pattern.fullmatch(text)) is not None:
@@ -174,14 +188,16 @@ class _Rule:
         for number, target in enumerate(self.targets):
             if (found := target.pattern.fullmatch(path)) is not None:
                 named = found.groupdict()
-                return number, {int(key[1:]): text for key, text in named.items()}
+                groups = {int(key[1:]): text for key, text in named.items()}
+                if all(source.may_have(groups) for source in self.sources):
+                    return number, groups
         return None
 
     def target_names(self, groups: Mapping[int, str]) -> tuple[str, ...]:
         return tuple(target.write(groups) for target in self.targets)
 
     def source_names(self, groups: Mapping[int, str]) -> tuple[str, ...]:
-        start = self._prefix if self._writes else ""
+        start = self.prefix if self._writes else ""
         return tuple(start + source.write(groups) for source in self.sources)
 
 
@@ -217,6 +233,13 @@ class Rules:
         both._rules = [*self._rules, *other._rules]
         return both
 
+    def _match(self, name: str) -> tuple[int, int, tuple[str, ...]] | None:
+        """The number of the first rule for a name, which source it is, its groups."""
+        for number, rule in enumerate(self._rules):
+            if (found := rule.match_source(name)) is not None:
+                return number, *found
+        return None
+
     def load_plan(self, names: Iterable[str]) -> LoadPlan:
         """Which tensors of a file become which weights.
 
@@ -227,16 +250,13 @@ class Rules:
         unknown: list[str] = []
         groups: dict[tuple[int, tuple], dict[int, str]] = {}
         for name in names:
-            for number, rule in enumerate(self._rules):
-                if (found := rule.match_source(name)) is not None:
-                    break
-            else:
+            if (found := self._match(name)) is None:
                 unknown.append(name)
                 continue
-            if rule.ignores:
+            number, part, values = found
+            if self._rules[number].ignores:
                 ignored.append(name)
                 continue
-            part, values = found
             parts = groups.setdefault((number, values), {})
             if part in parts:  # with the prefix, and without
                 unknown.append(name)
@@ -286,6 +306,25 @@ class Rules:
             done.update(targets)
             moves.append(Move(rule.source_names(found[1]), targets, rule.transform))
         return moves
+
+    def written_as(self, names: Iterable[str]) -> Rules:
+        """The same rules, which write names as these are, where they know them.
+
+        A prefix is written if one of the names has it, and of several rules for a
+        weight the one whose names are among these.
+
+        Args:
+            names: Names in another file of the kind.
+        """
+        used: dict[int, tuple[_Rule, bool]] = {}
+        for name in names:
+            if (found := self._match(name)) is not None:
+                rule = self._rules[found[0]]
+                used[found[0]] = rule, name.startswith(rule.prefix)
+        both = Rules([])
+        both._rules = [rule.writing(prefix) for rule, prefix in used.values()]
+        both._rules += [r for i, r in enumerate(self._rules) if i not in used]
+        return both
 
     def __len__(self) -> int:
         return len(self._rules)
