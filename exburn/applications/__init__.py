@@ -1,8 +1,9 @@
-"""Networks for images that Keras has, with its names, layers and weights.
+"""Networks that others have trained: Keras' for images, and further families.
 
-Each is a function that makes a model; ``weights="imagenet"`` downloads Keras' file. The
-families are modules: ``applications.resnet`` has ``preprocess_input`` and
-``decode_predictions`` of its own.
+Each of Keras' is a function that makes a model; ``weights="imagenet"`` downloads Keras'
+file. EfficientNet-Lite, ViT and BERT are classes, whose ``from_pretrained`` reads a
+folder of another library. Families are modules: ``applications.resnet`` has
+``preprocess_input`` and ``decode_predictions`` of its own.
 
 Example:
     >>> model = MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=10)
@@ -11,9 +12,11 @@ Example:
 """
 
 from exburn.applications import (
+    bert,
     convnext,
     densenet,
     efficientnet,
+    efficientnet_lite,
     efficientnet_v2,
     imagenet_utils,
     inception_resnet_v2,
@@ -27,8 +30,10 @@ from exburn.applications import (
     resnet_v2,
     vgg16,
     vgg19,
+    vit,
     xception,
 )
+from exburn.applications.bert import BERT
 from exburn.applications.convnext import (
     ConvNeXtBase,
     ConvNeXtLarge,
@@ -50,6 +55,14 @@ from exburn.applications.efficientnet import (
     EfficientNetB5,
     EfficientNetB6,
     EfficientNetB7,
+)
+from exburn.applications.efficientnet_lite import (
+    EfficientNetLite,
+    EfficientNetLite0,
+    EfficientNetLite1,
+    EfficientNetLite2,
+    EfficientNetLite3,
+    EfficientNetLite4,
 )
 from exburn.applications.efficientnet_v2 import (
     EfficientNetV2B0,
@@ -80,6 +93,7 @@ from exburn.applications.nasnet import (
     NASNetLarge,
     NASNetMobile,
 )
+from exburn.applications.pretrained import Pretrained, from_pretrained
 from exburn.applications.resnet import (
     ResNet50,
     ResNet101,
@@ -96,11 +110,20 @@ from exburn.applications.vgg16 import (
 from exburn.applications.vgg19 import (
     VGG19,
 )
+from exburn.applications.vit import (
+    ViT,
+    ViTBase16,
+    ViTBase32,
+    ViTLarge16,
+    ViTSmall16,
+    ViTTiny16,
+)
 from exburn.applications.xception import (
     Xception,
 )
 
 __all__ = [
+    "BERT",
     "ConvNeXtBase",
     "ConvNeXtLarge",
     "ConvNeXtSmall",
@@ -117,6 +140,12 @@ __all__ = [
     "EfficientNetB5",
     "EfficientNetB6",
     "EfficientNetB7",
+    "EfficientNetLite",
+    "EfficientNetLite0",
+    "EfficientNetLite1",
+    "EfficientNetLite2",
+    "EfficientNetLite3",
+    "EfficientNetLite4",
     "EfficientNetV2B0",
     "EfficientNetV2B1",
     "EfficientNetV2B2",
@@ -132,6 +161,7 @@ __all__ = [
     "MobileNetV3Small",
     "NASNetLarge",
     "NASNetMobile",
+    "Pretrained",
     "ResNet101",
     "ResNet101V2",
     "ResNet152",
@@ -140,11 +170,20 @@ __all__ = [
     "ResNet50V2",
     "VGG16",
     "VGG19",
+    "ViT",
+    "ViTBase16",
+    "ViTBase32",
+    "ViTLarge16",
+    "ViTSmall16",
+    "ViTTiny16",
     "Xception",
+    "bert",
     "convnext",
     "densenet",
     "efficientnet",
+    "efficientnet_lite",
     "efficientnet_v2",
+    "from_pretrained",
     "imagenet_utils",
     "inception_resnet_v2",
     "inception_v3",
@@ -157,5 +196,6 @@ __all__ = [
     "resnet_v2",
     "vgg16",
     "vgg19",
+    "vit",
     "xception",
 ]
