@@ -163,6 +163,14 @@ class DashboardState:
         (first, before), (last, rows) = self._marks[0], self._marks[-1]
         return (rows - before) / (last - first) if last > first else None
 
+    def summary(self) -> str:
+        """The training in one line."""
+        total = f" of {self.epochs}" if self.epochs else ""
+        parts = [self.title, self.phase, f"epoch {self.epoch}{total}"]
+        parts.append(duration_text(self.elapsed))
+        parts += [f"{name} {value_text(v)}" for name, v in self.logs.items()]
+        return " · ".join(parts)
+
     def panels(self) -> list[Panel]:
         """The curves: one panel for a metric, training and validation together."""
         names = [*self._by_epoch, *self._by_chunk]
@@ -235,6 +243,8 @@ def value_text(value: Any) -> str:
         number = float(value)
         if not math.isfinite(number):
             return str(number)
-        small = number == 0 or 1e-3 <= abs(number) < 1e6
+        if 1000 <= abs(number) < 1e9:
+            return f"{number:,.0f}"
+        small = number == 0 or 1e-3 <= abs(number) < 1000
         return f"{number:.4f}" if small else f"{number:.3e}"
     return str(value)

@@ -58,8 +58,6 @@ class TerminalView:
             lines = self._lines(width, min(height - 1, _MOST_LINES))
             self._stream.write("\n".join(lines) + "\n")
         else:
-            head = draw_frame(self.state, width, 4, plain=self._plain)
-            texts = ("".join(s.text for s in line).strip() for line in head)
-            said = " · ".join(text for text in texts if text)
-            self._stream.write(said + "\n")
+            said = self.state.summary()
+            self._stream.write((ascii(said)[1:-1] if self._plain else said) + "\n")
         self._stream.flush()

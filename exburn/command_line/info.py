@@ -71,7 +71,10 @@ def _model(path: Path) -> tuple[dict[str, Any], str]:
     inputs, outputs = part_names(model)
     if inputs is not None:
         facts["inputs"], facts["outputs"] = list(inputs), list(outputs)
-        facts["input_shapes"] = [list(spec.shape) for spec in model.graph.inputs]
+        facts["input_shapes"] = [
+            [n if isinstance(n, int) else None for n in spec.shape]
+            for spec in model.graph.inputs
+        ]
     lines: list[str] = []
     model.summary(print_fn=lambda text, **_: lines.append(text))
     return facts, "\n".join(lines)

@@ -127,7 +127,7 @@ class Run:
 
     @property
     def best(self) -> dict[str, tuple[float, int]]:
-        """The best value of each name whose direction is known, and its epoch from 1."""
+        """Of each name whose direction is known the best value, and its epoch from 1."""
         found = {}
         for name in self.last:
             points = [(x, y) for x, y in self.curve(name) if y == y and x == int(x)]
