@@ -1,6 +1,6 @@
 """What watching a training costs: dashboard, run directory and logger, and a slow one.
 
-    python benchmarks/observers.py [--seconds 15] [--rounds 3] [--json F]
+    python benchmarks/observers.py [--seconds 30] [--rounds 3] [--json F]
 
 The MLP of the other benchmarks is trained for about so many seconds by each of
 
@@ -9,10 +9,11 @@ The MLP of the other benchmarks is trained for about so many seconds by each of
   thread reads), a run directory, and a logger that gets every chunk's and epoch's logs;
 - ``slow``: with a logger whose receiver sleeps a second a call,
 
-in turn, in one process, with the same compiled program. Printed are samples/s over the
-whole calls of ``fit``, with all that they write at their ends, and what each costs in
-percent of ``plain``; the same for the median epoch. The slow receiver's records are
-counted: taken, left out and waiting ones must be all.
+in turn, in one process, with the same compiled program. Printed are samples/s from the
+end of the first epoch to that of the last, with all that is drawn, written and sent
+meanwhile, and what each costs in percent of ``plain``; the same for whole calls of
+``fit``, with what they write at their ends, and for the median epoch. The slow
+receiver's records are counted: taken, left out and waiting ones must be all.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
     model = keras_like("mlp", exburn, layers, None)
     model.compile("adam", loss="cross_entropy", metrics=["accuracy"])
 
-    def fit(epochs: int, callbacks: list[Any], **options: Any) -> tuple[float, float]:
+    def fit(epochs: int, callbacks: list[Any], **options: Any) -> dict[str, float]:
         clock = Clock()
         began = time.perf_counter()
         model.fit(
@@ -129,23 +130,24 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
         )
         took = time.perf_counter() - began
         gaps = [b - a for a, b in zip(clock.times, clock.times[1:], strict=False)]
-        return took, statistics.median(gaps[1:] or gaps)
+        steady = (clock.times[-1] - clock.times[1]) / (epochs - 1)
+        times = {"steady": steady, "fit": took / epochs}
+        times["epoch"] = statistics.median(gaps[1:])
+        return {what: samples / value for what, value in times.items()}
 
     fit(2, [])
-    epoch = fit(4, [])[1]
-    epochs = max(round(seconds / epoch), 3)
+    epochs = max(round(seconds * fit(4, [])["epoch"] / samples), 3)
     terminal = Terminal()
     found: dict[str, dict[str, list]] = {
-        peer: {"fit": [], "epoch": [], "records": []} for peer in PEERS
+        peer: {"steady": [], "fit": [], "epoch": [], "records": []} for peer in PEERS
     }
     for number in range(rounds):
         for peer in PEERS[number % 3 :] + PEERS[: number % 3]:
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of the slow logger's records
                 watchers, options = observers(peer, folder, terminal)
-                took, middle = fit(epochs, watchers, **options)
-                found[peer]["fit"].append(samples * epochs / took)
-                found[peer]["epoch"].append(samples / middle)
+                for what, rate in fit(epochs, watchers, **options).items():
+                    found[peer][what].append(rate)
                 found[peer]["records"].append(count(watchers))
                 for path in Path(folder).glob("run/report.html"):
                     found[peer]["report_bytes"] = [path.stat().st_size]
@@ -167,7 +169,7 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
                     ),
                     2,
                 )
-                for what in ("fit", "epoch")
+                for what in ("steady", "fit", "epoch")
             }
             for peer in PEERS[1:]
         },
@@ -176,16 +178,15 @@ def measure(seconds: float, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     result = measure(options.seconds, options.rounds)
     for peer, values in result["peers"].items():
-        rate = statistics.median(values["fit"])
-        cost = result["cost_percent"].get(peer)
-        told = "" if cost is None else f"  fit {cost['fit']:+.2f} %"
-        told += "" if cost is None else f"  median epoch {cost['epoch']:+.2f} %"
+        rate = statistics.median(values["steady"])
+        costs = result["cost_percent"].get(peer, {})
+        told = "".join(f"  {what} {cost:+.2f} %" for what, cost in costs.items())
         print(f"{peer:8} {rate:12,.0f} samples/s{told}  {values['records'][-1]}")
     print(f"{result['device']}, {result['epochs']} epochs of {result['samples']} rows")
     if options.json:

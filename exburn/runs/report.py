@@ -28,6 +28,8 @@ _GAUGES = {
     "device_bytes": "device memory in use (MB)",
     "host_bytes": "host memory (MB)",
 }
+# In the first epoch programs are compiled, beside which the others would all look alike.
+_SLOW_AT_FIRST = ("samples_per_second", "epoch_seconds")
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -121,7 +123,8 @@ def _page(run: Run, state: str, most_panels: int, most_text: int) -> str:
     model = run.config.get("model", {})
     if summary := model.get("summary"):
         parts.append(f"<h2>Model</h2><pre>{_text(summary, most_text)}</pre>")
-    asked = {k: v for k, v in run.config.items() if k != "model"}
+    asked = {k: v for k, v in run.config.items() if k in ("fit", "compile")}
+    asked |= {k: v for k, v in run.config.items() if k not in ("model", *asked)}
     parts += [_table("Asked for", asked), _table("Environment", run.environment)]
     if model.get("architecture") is not None:
         code = json.dumps(model["architecture"], indent=1)
@@ -204,6 +207,8 @@ def _panels(run: Run) -> list[Panel]:
             panels.append(Panel(name, curves))
     for key, title in _GAUGES.items():
         points = run.series(key)
+        if key in _SLOW_AT_FIRST and len(points) > 3:
+            points = points[1:]
         if "(MB)" in title:
             points = [(x, y / 1e6) for x, y in points]
         if len(points) > 1 and any(y for _, y in points):
