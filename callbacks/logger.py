@@ -14,7 +14,7 @@ from exburn.callbacks.log_targets import target_of
 from exburn.core.checks import check_count
 from exburn.errors import CallbackError, warn
 
-_LEAST_WAIT, _SHARE = 0.5, 0.01  # seconds, and part of the run, to wait at its end
+_LEAST_WAIT, _SHARE = 0.25, 0.005  # seconds, and part of the run, to wait at its end
 
 
 class Logger(Callback):

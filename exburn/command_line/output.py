@@ -63,4 +63,5 @@ def _plain(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain(dataclasses.asdict(value))
-    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)
+    as_list = getattr(value, "tolist", None)
+    return str(value) if as_list is None else _plain(as_list())

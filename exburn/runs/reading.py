@@ -127,7 +127,7 @@ class Run:
 
     @property
     def best(self) -> dict[str, tuple[float, int]]:
-        """Of each name whose direction is known the best value, and its epoch from 1."""
+        """The best value and its epoch, from 1, of names whose direction is known."""
         found = {}
         for name in self.last:
             points = [(x, y) for x, y in self.curve(name) if y == y and x == int(x)]

@@ -28,7 +28,7 @@ _GAUGES = {
     "device_bytes": "device memory in use (MB)",
     "host_bytes": "host memory (MB)",
 }
-# In the first epoch programs are compiled, beside which the others would all look alike.
+# In the first epoch programs are compiled: beside it all others would look alike.
 _SLOW_AT_FIRST = ("samples_per_second", "epoch_seconds")
 
 _PAGE = """<!doctype html>

@@ -87,9 +87,8 @@ def _columns(
         last = old
         for between in range(before + 1, column + 1):
             now = round(old + (row - old) * (between - before) / (column - before))
-            # A steep line has no gap between two columns.
-            toward = now - (now > last) + (now < last)
-            mark(between, now if now == last else toward, now)
+            # A steep line goes on in this column where it ended in the one before.
+            mark(between, last + (now > last) - (now < last), now)
             last = now
         if before == column:
             mark(column, old, row)
