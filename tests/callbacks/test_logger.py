@@ -160,7 +160,8 @@ def test_the_packages_themselves(name, tmp_path, monkeypatch, drive, model):
     monkeypatch.chdir(tmp_path)
     options = {"wandb": {"mode": "offline"}, "trackio": {"project": "p"}, "mlflow": {}}
     if name == "mlflow":
-        package.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        package.set_tracking_uri(f"file://{tmp_path}/mlruns")
     if name == "trackio":
         monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     logger = Logger(name, **options[name])
