@@ -5,9 +5,11 @@ from __future__ import annotations
 from exburn.callbacks.backup_and_restore import BackupAndRestore
 from exburn.callbacks.contract import Callback, CallbackList, FunctionCallback, History
 from exburn.callbacks.csv_logger import CSVLogger
+from exburn.callbacks.dashboard import Dashboard
 from exburn.callbacks.early_stopping import EarlyStopping
 from exburn.callbacks.lambda_callback import LambdaCallback
 from exburn.callbacks.learning_rate_scheduler import LearningRateScheduler
+from exburn.callbacks.logger import Logger
 from exburn.callbacks.logging_callback import LoggingCallback
 from exburn.callbacks.model_checkpoint import ModelCheckpoint
 from exburn.callbacks.monitor import MonitorCallback
@@ -29,12 +31,14 @@ __all__ = [
     "CSVLogger",
     "Callback",
     "CallbackList",
+    "Dashboard",
     "EarlyStopping",
     "EpochCheckpoint",
     "FunctionCallback",
     "History",
     "LambdaCallback",
     "LearningRateScheduler",
+    "Logger",
     "LoggingCallback",
     "ModelCheckpoint",
     "MonitorCallback",
