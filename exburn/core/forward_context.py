@@ -59,6 +59,8 @@ class Context:
         parts: The losses that a model's ``compute_loss`` added up, if several, by name.
         captured: Where a dict of paths is put here, it receives those layers' outputs,
             one for each call.
+        calls: Where a dict is put here, it receives ``(specs, rebuild)`` of each call
+            of every layer by its path: ``args, kwargs = rebuild(arrays)``.
         shapes: Where a dict is put here, it receives each layer's output specs by path.
         layouts: The distribution in force, if it may lay out what layers return.
     """
@@ -79,6 +81,7 @@ class Context:
         given = distribution is not None and bool(distribution.rules)
         self.layouts: Any = distribution if given else None
         self.captured: dict[str, list] | None = None
+        self.calls: dict[str, list] | None = None
         self.root: Any = None
         self.lookups: list[tuple[Any, int | None, str]] = []
         self.tables: Any = None

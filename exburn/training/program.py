@@ -203,6 +203,7 @@ class Programs:
         like: Programs | None = None,
     ):
         self.steps, self.split = steps, steps.split
+        self._settings = settings
 
         def program(function: Callable, name: str) -> Program:
             told = options(name == "train")
@@ -238,6 +239,15 @@ class Programs:
                 made = jax.jit(_with_name(run_traced, name), compiler_options=options)
                 self._further[name] = made
         return self._further[name]
+
+    def apart(self) -> Program:
+        """The program that trains, once more: nobody counts or notes its compilations.
+
+        It is for states that are consumed beside the model's own.
+        """
+        steps, options = self.steps.without_counting(), self._options(True)
+        log, settings = CompileLog(), self._settings
+        return Program(steps.train, "train", steps, log, settings, options)
 
     def trace(self, kind: str, state: Any, data: Any, filled: bool = False) -> Any:
         """One step on specs, as ``jax.jit(…).trace`` returns it; it is not counted.
