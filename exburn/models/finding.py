@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 _WORST = 4.0  # times the best loss: where a rate is too large for sure
 _WIDTH = 3  # steps: the standard deviation of the weights that smooth the losses
-_CLIP = 1.25  # times the first losses: no loss counts as more
+_ABOVE = 1.25  # times the first losses: no loss counts as more
+_FIRST = 10  # losses that tell where it began
+_RISE = 0.25  # of what the loss had fallen: more is no noise
+_STEEP = 0.9  # of the steepest fall: the smallest rate that reaches it is suggested
 _GAIN = 0.9  # of the best speed: the smallest batch that reaches it is suggested
 _SECONDS = 0.3  # of one measurement
 _PAUSES = 2  # sizes in a row without a gain after which no larger one is run
@@ -38,8 +41,8 @@ class LearningRates:
     """The losses of a range of learning rates.
 
     Attributes:
-        suggestion: A rate to begin with: where the loss falls most steeply, before it
-            has been at its lowest.
+        suggestion: A rate to begin with: where the loss falls steeply, before it has
+            been at its lowest.
         rates: The rates, one for each step.
         losses: The loss of each step.
         smoothed: Their mean with those around, by which the suggestion was found.
@@ -304,22 +307,32 @@ def smooth(losses: list[float]) -> list[float]:
     """The mean of each loss and those of the steps around it, of near ones most.
 
     What comes after is weighed as what came before, so that nothing is moved to larger
-    rates. Losses far above the first ones, where it diverges, count as little above.
+    rates. It is the geometric mean, where losses are positive: a loss far above the
+    others counts for little, and one that falls from 10 to 1 no more than from 1 to
+    0.1. Where it diverges, no loss counts as more than a little above the first ones.
 
     Example:
-        >>> [round(v, 3) for v in smooth([1.0] * 9 + [0.0] * 9)][7:11]
-        [0.691, 0.566, 0.434, 0.309]
+        >>> [round(v, 3) for v in smooth([4.0] * 9 + [1.0] * 9)][7:11]
+        [2.605, 2.191, 1.825, 1.536]
     """
     values = np.asarray(losses, np.float64)
-    top = _CLIP * np.nanmax(values[:_WIDTH], initial=-np.inf)
+    start = np.median(values[:_FIRST])
+    logarithms = bool((values > 0)[np.isfinite(values)].all())
+    top = start + (_ABOVE - 1) * abs(start)
     values = np.where(np.isfinite(values), np.minimum(values, top), top)
+    values = np.log(values) if logarithms else values
     places = np.arange(len(values))
     weights = np.exp(-0.5 * ((places[:, None] - places) / _WIDTH) ** 2)
-    return (weights @ values / weights.sum(1)).tolist()
+    means = weights @ values / weights.sum(1)
+    return (np.exp(means) if logarithms else means).tolist()
 
 
 def suggest(rates: list[float], smoothed: list[float]) -> float:
-    """The rate at which a smoothed loss falls most steeply, before its minimum.
+    """The rate at which a smoothed loss falls steeply, before its minimum.
+
+    Of the rates at which it falls nearly as steeply as anywhere it is the smallest. The
+    minimum is that before the loss first rises again for good: where a rate has killed
+    a model, its loss may be lower still.
 
     Args:
         rates: The rates, evenly spaced in their logarithm.
@@ -330,12 +343,17 @@ def suggest(rates: list[float], smoothed: list[float]) -> float:
         0.01
     """
     values = np.asarray(smoothed)
-    finite = np.isfinite(values)
-    end = int(np.argmin(np.where(finite, values, np.inf)))
+    if (values > 0).all():
+        values = np.log(values)
+    start, lowest = values[:_FIRST].mean(), np.minimum.accumulate(values)
+    fallen = start - lowest
+    risen = values - lowest > _RISE * fallen
+    over = np.flatnonzero(risen & (fallen > _RISE * np.ptp(values)))
+    end = int(np.argmin(values[: over[0]] if len(over) else values))
     if end < 2:  # nothing was learnt at any rate
         return rates[max(end - 1, 0)]
-    slopes = np.gradient(values[: end + 1], np.log(rates[: end + 1]))
-    return float(rates[int(np.argmin(slopes[:-1]))])
+    slopes = np.gradient(values[: end + 1], np.log(rates[: end + 1]))[:-1]
+    return float(rates[int(np.argmax(slopes <= _STEEP * slopes.min()))])
 
 
 def _check_rate(op: str, trainer: Trainer) -> None:

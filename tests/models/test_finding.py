@@ -110,7 +110,8 @@ def test_the_suggestion_is_where_the_loss_falls_most_steeply():
     rates = np.geomspace(1e-6, 10, 101).tolist()
     place = np.log10(rates)
     losses = 2 - 1.5 / (1 + np.exp(-4 * (place + 3))) + np.exp(6 * (place - 0.2))
-    assert finding.suggest(rates, losses.tolist()) == pytest.approx(1e-3, rel=0.3)
+    found = finding.suggest(rates, losses.tolist())
+    assert 4e-4 < found < 3e-3
     assert finding.suggest([1e-3, 1e-2, 1e-1], [1.0, np.nan, np.nan]) == 1e-3
 
 
@@ -156,16 +157,18 @@ def test_sizes_that_do_not_fit_are_left(monkeypatch, trained):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 def test_the_suggested_rate_trains_the_digits():
     (x, y), (x_test, y_test) = exburn.datasets.digits.load_data()
     x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)
-    for optimizer in ("sgd", "adam"):
+    for optimizer, scale in (("sgd", 16.0), ("adam", 16.0), ("adam", 1.0)):
         model = exburn.Sequential(
             [exburn.Input((64,)), layers.Dense(64, "relu"), layers.Dense(10)]
         )
         model.compile(optimizer, "cross_entropy", metrics=["accuracy"], seed=0)
-        found = model.find_learning_rate(x, y)
-        found.plot()
-        model.fit(x, y, epochs=5, learning_rate=found.suggestion, verbose=0)
-        accuracy = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
-        assert accuracy["accuracy"] >= 0.95, (optimizer, found)
+        found = model.find_learning_rate(x / scale, y)
+        axes = found.plot().axes[0]
+        assert axes.get_xscale() == "log" and axes.get_xlabel() == "learning rate"
+        model.fit(x / scale, y, epochs=5, learning_rate=found.suggestion, verbose=0)
+        logs = model.evaluate(x_test / scale, y_test, verbose=0, return_dict=True)
+        assert logs["accuracy"] >= 0.95, (optimizer, found)
