@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -528,6 +529,33 @@ class Preparer:
             parts = self.holder.placement.parts
             return forward.cost.times((rows or known) / known / parts)
         return None
+
+    def own_cost(self, kind: str) -> Cost | None:
+        """Cost of a step of the model's own, as it was traced; ``None`` without one."""
+        own = own_steps(self.custom, kind)
+        return None if own is None else own.costs.get(kind)
+
+    def step_cost(self, kind: str, x: Any) -> Cost:
+        """What chunks of steps are planned by: the cost of a forward pass.
+
+        Of the model's own step that trains it is a third of the step's.
+        """
+        if (cost := self.own_cost(kind)) is None:
+            return self.cost(x)
+        share = 3 if kind == "train" else 1
+        equations = cost.equations // share
+        cost = cost.times(1 / share / self.holder.placement.parts)
+        return dataclasses.replace(cost, equations=equations)
+
+    @property
+    def times_convolutions(self) -> bool:
+        """Whether XLA times convolutions on the device while it compiles.
+
+        Two programs that do so at once disturb each other, for seconds.
+        """
+        cost = self.first_cost()
+        found = cost is not None and cost.convolutions > 0
+        return found and jax.default_backend() != "cpu"
 
     def _joins_lookups(self, placement: OneDevice) -> bool:
         """Whether gradients of tables are made of those of the rows that were read.
