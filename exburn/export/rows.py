@@ -1,0 +1,69 @@
+"""Programs of fixed numbers of rows, for formats that have no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from exburn.errors import ArgumentError
+from exburn.export.program import Program
+
+
+def row_count(program: Program) -> int | None:
+    """The rows that a program takes; ``None`` if it takes any number."""
+    leaves = jax.tree.leaves(program.specs)
+    first = leaves[0].shape[0] if leaves and leaves[0].shape else 1
+    return first if isinstance(first, int) else None
+
+
+def fix_rows(program: Program, rows: int) -> Program:
+    """The program for so many rows.
+
+    Raises:
+        ArgumentError: Another size of its inputs is open.
+    """
+
+    def fix(spec: Any) -> Any:
+        shape = (rows, *spec.shape[1:]) if spec.shape else ()
+        if all(isinstance(n, int) for n in shape):
+            return jax.ShapeDtypeStruct(shape, spec.dtype)
+        raise ArgumentError(
+            "export",
+            "this format needs to know every size",
+            {"open": f"{tuple(map(str, spec.shape))}"},
+            hint="model.export(path, dynamic=None, samples=x[:8]).",
+        )
+
+    return program.with_specs(jax.tree.map(fix, program.specs))
+
+
+def flatten(program: Program) -> tuple[Callable[..., list], list[Any]]:
+    """A function from arrays to a list of arrays, weights included, and its specs."""
+    specs, tree = jax.tree.flatten(program.specs)
+
+    def function(*leaves: Any) -> list[Any]:
+        x = jax.tree.unflatten(tree, leaves)
+        return jax.tree.leaves(program.entry(program.groups, x))
+
+    return function, specs
+
+
+def batches(
+    inputs: Sequence[np.ndarray], rows: int
+) -> tuple[list[list[np.ndarray]], int]:
+    """Inputs cut into batches, the last filled up, and how many rows there were.
+
+    Example:
+        >>> parts, count = batches([np.arange(3)], 2)
+        >>> [part[0].tolist() for part in parts], count
+        ([[0, 1], [2, 2]], 3)
+    """
+    count = len(inputs[0])
+    places = [
+        np.minimum(np.arange(start, start + rows), count - 1)
+        for start in range(0, count, rows)
+    ]
+    return [[array[chosen] for array in inputs] for chosen in places], count
