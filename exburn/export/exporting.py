@@ -1,0 +1,128 @@
+"""Writing a model for another runtime, and the check of the file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from exburn.core.checks import check_number
+from exburn.errors import ArgumentError
+from exburn.export.comparison import compare
+from exburn.export.formats import format_named, format_of
+from exburn.export.program import Program, warn_of_lookups
+from exburn.export.report import ExportReport, Problem
+from exburn.export.signature import specs_for_export
+from exburn.export.staging import staged
+
+
+def export_model(
+    model: Any,
+    filepath: Any,
+    format: str | None = None,
+    *,
+    input_signature: Any = None,
+    dynamic: str | None = "batch",
+    samples: Any = None,
+    rtol: float = 1e-4,
+    batch_size: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> ExportReport:
+    """Writes a model in a format; see ``Model.export``."""
+    try:
+        path = Path(os.fspath(filepath))
+    except TypeError:
+        raise ArgumentError(
+            "export", f"a path is needed, received {filepath!r}"
+        ) from None
+    form = format_of(path, format)
+    options = dict(options or {})
+    form.check_options(options)
+    rtol = check_number("export", "rtol", rtol, open_low=True)
+    writer = form.writer
+    writer.require_packages()
+    specs = specs_for_export(
+        model,
+        input_signature,
+        dynamic=dynamic,
+        batch_size=batch_size,
+        samples=samples,
+    )
+    warn_of_lookups(model)
+    program = Program(model, specs, form.target)
+    with staged(path, folder=form.folder) as place:
+        written = writer.write(program, place, options)
+        error, checked = written.error, written.checked
+        if error is None:
+            error, checked = _checked(writer, program, place, samples, rtol)
+        size = _size(place)
+    inputs, outputs = program.described()
+    return ExportReport(
+        path,
+        form.name,
+        size,
+        program.weight_bytes,
+        dict(written.operators),
+        error,
+        checked,
+        inputs,
+        outputs,
+    )
+
+
+def check(
+    model: Any,
+    target: str = "onnx",
+    *,
+    input_signature: Any = None,
+    dynamic: str | None = "batch",
+    batch_size: int | None = None,
+) -> list[Problem]:
+    """What of a model a format cannot express; nothing is written.
+
+    Args:
+        model: A model with weights.
+        target: The format: ``"onnx"``, ``"stablehlo"`` …
+        input_signature: Arrays or specs in the structure of the inputs, where the model
+            does not know them.
+        dynamic, batch_size: As of ``Model.export``.
+
+    Returns:
+        ``[(layer, primitive, hint)]``; empty if there is nothing in the way.
+
+    Raises:
+        UnknownNameError: There is no such format.
+        NotBuiltError: The model has no weights, or its inputs are not known.
+        MissingDependencyError: A package that writes the format is not installed.
+        ArgumentError: The model cannot be traced with sizes that are open.
+
+    Example:
+        >>> import exburn
+        >>> x = exburn.Input((3,))
+        >>> check(exburn.Model(x, exburn.ops.relu(x)), "stablehlo")
+        []
+    """
+    form = format_named(target, "check")
+    form.writer.require_packages()
+    specs = specs_for_export(
+        model, input_signature, dynamic=dynamic, batch_size=batch_size
+    )
+    return form.writer.problems(Program(model, specs, form.target))
+
+
+def _checked(
+    writer: Any, program: Program, place: Path, samples: Any, rtol: float
+) -> tuple[float | None, str]:
+    runner = writer.runner(program, place)
+    if runner is None:
+        return None, "it was not run: nothing here runs this format"
+    name, run = runner
+    if run is None:
+        return None, name
+    error, rows = compare(program, run, samples, rtol)
+    return error, f"{name}, {rows}"
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files if file.is_file())
