@@ -132,7 +132,7 @@ def telling_line(said: str, error: str | None = None) -> str | None:
         error: The exception that it ended with.
 
     Example:
-        >>> said = "note: x\\nloc(a): error: failed to legalize 'stablehlo.fft'\\nnote: y"
+        >>> said = "note: x\\nloc(a): error: failed to legalize 'stablehlo.fft'"
         >>> telling_line(said, "RuntimeError: Failed to run converter passes")
         "loc(a): error: failed to legalize 'stablehlo.fft'"
     """

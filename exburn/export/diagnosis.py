@@ -18,9 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from exburn.errors import ExportError
+from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
-from exburn.export.mobile.verification import greatest_error
 from exburn.export.operations import Known, Operation, Slot
 from exburn.export.program import Program
 from exburn.export.report import Problem
@@ -28,7 +27,7 @@ from exburn.export.report import Problem
 _LIMIT = 1e-4  # of the error of one operation, beside its greatest entry
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Piece:
     """Operations that are tried together.
 
@@ -45,7 +44,9 @@ class Piece:
     error: str = ""
 
     def __call__(self, *values: Any) -> list[Any]:
-        slots = {id(slot): value for slot, value in zip(self.inputs, values, strict=True)}
+        slots = {
+            id(slot): value for slot, value in zip(self.inputs, values, strict=True)
+        }
         for step in self.steps:
             given = [
                 slot.value if isinstance(slot, Known) else slots[id(slot)]
@@ -76,18 +77,6 @@ def find_problems(program: Program, script: Path, target: str) -> list[Problem]:
         names = ", ".join(dict.fromkeys(each.name for each in piece.steps))
         problems.append(Problem(step.layer, names, piece.error))
     return list(dict.fromkeys(problems))
-
-
-def explain(error: ExportError, problems: Sequence[Problem]) -> ExportError:
-    """The error with the layer and the primitive that it is about, if one was found."""
-    if not problems:
-        return error
-    layer, primitive, hint = problems[0]
-    details = {"layer": layer, "primitive": primitive, "cause": hint}
-    if len(problems) > 1:
-        others = [f"{p.layer or 'the model'} ({p.primitive})" for p in problems[1:]]
-        details["also"] = ", ".join(others)
-    return ExportError(error.op, error.reason, {**error.details, **details})
 
 
 def _with_weights_known(program: Program) -> list[Operation]:
@@ -191,10 +180,7 @@ def _outcome(folder: Path, job: dict, wanted: list[np.ndarray]) -> str:
         got = found[place]
         if got.shape != want.shape:
             return f"its result has the shape {got.shape}, not {want.shape}"
-        if want.dtype.kind in "biu" and not np.array_equal(got, want):
-            return "its result is another one"
-        error = greatest_error(got, want)
-        if not error <= _LIMIT:
+        if not (error := difference(want, got)) <= _LIMIT:
             return f"its result is another one, by {error:.1e}"
     return ""
 

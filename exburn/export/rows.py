@@ -12,13 +12,6 @@ from exburn.errors import ArgumentError
 from exburn.export.program import Program
 
 
-def row_count(program: Program) -> int | None:
-    """The rows that a program takes; ``None`` if it takes any number."""
-    leaves = jax.tree.leaves(program.specs)
-    first = leaves[0].shape[0] if leaves and leaves[0].shape else 1
-    return first if isinstance(first, int) else None
-
-
 def fix_rows(program: Program, rows: int) -> Program:
     """The program for so many rows.
 

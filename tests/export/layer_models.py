@@ -147,7 +147,9 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     "ELU": (lambda: layers.ELU(0.7), ROW),
     "Embedding": (lambda: layers.Embedding(9, 4), WORDS),
     "Embedding masked": (
-        lambda: exburn.Sequential([layers.Embedding(9, 4, mask_zero=True), layers.LSTM(3)]),
+        lambda: exburn.Sequential(
+            [layers.Embedding(9, 4, mask_zero=True), layers.LSTM(3)]
+        ),
         WORDS,
     ),
     "Flatten": (layers.Flatten, IMAGE),
@@ -227,7 +229,10 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
         _floats(200, 1),
     ),
     "Subtract": (_merge(layers.Subtract), [ROW, ROW[::-1]]),
-    "TimeDistributed": (lambda: layers.TimeDistributed(layers.Conv1D(3, 2)), FILM[..., 0]),
+    "TimeDistributed": (
+        lambda: layers.TimeDistributed(layers.Conv1D(3, 2)),
+        FILM[..., 0],
+    ),
     "UnitNormalization": (layers.UnitNormalization, SEQUENCE),
     "UpSampling1D": (lambda: layers.UpSampling1D(2), SEQUENCE),
     "UpSampling2D": (lambda: layers.UpSampling2D((2, 3)), IMAGE),

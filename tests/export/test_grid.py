@@ -5,10 +5,10 @@ import gc
 import jax
 import numpy as np
 import pytest
+from tests.export.layer_models import CASES, model_of
 
 import exburn
 from exburn.errors import ExportError
-from tests.export.layer_models import CASES, model_of
 
 PACKAGES = {
     "tflite": ("litert_converter", "ai_edge_litert"),

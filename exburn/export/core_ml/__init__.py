@@ -1,8 +1,8 @@
 """Core ML packages, written on any system.
 
 The converter runs in a process of its own, which is the script `conversion`. Core ML
-itself is there on macOS alone; elsewhere the package's program is computed by NumPy (see
-`evaluation`), which finds what a conversion got wrong.
+itself is there on macOS alone; elsewhere the package's program is computed by NumPy
+(see `evaluation`), which finds what a conversion got wrong.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from exburn.core.checks import check_choice
 from exburn.errors import ExportError
 from exburn.export.converter import artifact, run_converter
 from exburn.export.converter import require_packages as require_all
-from exburn.export.diagnosis import explain, find_problems
+from exburn.export.diagnosis import find_problems
 from exburn.export.program import Program
-from exburn.export.report import Problem, Written
-from exburn.export.rows import batches, fix_rows, flatten, row_count
+from exburn.export.report import Problem, Written, explain
+from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
 NAME = "the Core ML converter"
@@ -56,7 +57,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     check_choice("export", "precision", precision, ("float32", "float16"))
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
         folder = Path(room)
-        function, specs = flatten(fix_rows(program, row_count(program) or 1))
+        function, specs = flatten(fix_rows(program, program.rows or 1))
         (folder / "program.stablehlo").write_bytes(artifact(function, specs, "coreml"))
         job = {
             "file": "program.stablehlo",
@@ -73,44 +74,49 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     return Written(result["operators"], rtol=rtol)
 
 
-def runner(program: Program, path: Path) -> tuple[str, list[Callable]]:
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
     """Core ML on macOS; elsewhere the package's operators as NumPy computes them."""
     if sys.platform == "darwin":
-        version = importlib.metadata.version("coremltools")
-        return f"Core ML by coremltools {version}", [functools.partial(_predict, program, path)]
-    return "its operators by NumPy, not Core ML", [functools.partial(_evaluate, program, path)]
+        name, run = f"Core ML by coremltools {_version()}", _predict
+    else:
+        name, run = "its operators by NumPy, not Core ML", _evaluate
+    return name, [functools.partial(_in_batches, program, path, run)]
 
 
 def problems(program: Program) -> list[Problem]:
     """What the converter cannot convert, or converts wrongly."""
-    return find_problems(fix_rows(program, row_count(program) or 1), SCRIPT, NAME)
+    return find_problems(fix_rows(program, program.rows or 1), SCRIPT, NAME)
 
 
-def _evaluate(program: Program, path: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    parts, count = batches(inputs, row_count(program) or 1)
-    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
-        folder = Path(room)
-        for number, part in enumerate(parts):
-            named = dict(zip(program.input_names, part, strict=True))
-            np.savez(folder / f"batch_{number}.npz", **named)
-        job = {"package": str(path.resolve()), "batches": len(parts)}
-        run_converter(SCRIPT, folder, job, target="Core ML's operators by NumPy")
-        found = [np.load(folder / f"outputs_{n}.npz") for n, _ in enumerate(parts)]
-        return [
-            np.concatenate([part[name] for part in found])[:count]
-            for name in program.output_names
-        ]
-
-
-def _predict(program: Program, path: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    import coremltools
-
-    model = coremltools.models.MLModel(str(path))
-    parts, count = batches(inputs, row_count(program) or 1)
-    found = [
-        model.predict(dict(zip(program.input_names, part, strict=True))) for part in parts
-    ]
+def _in_batches(
+    program: Interface, path: Path, run: Callable, inputs: list[np.ndarray]
+) -> list[np.ndarray]:
+    parts, count = batches(inputs, program.rows or 1)
+    feeds = [dict(zip(program.input_names, part, strict=True)) for part in parts]
+    found = run(path, feeds)
     return [
         np.concatenate([np.asarray(part[name]) for part in found])[:count]
         for name in program.output_names
     ]
+
+
+def _evaluate(path: Path, feeds: list[dict]) -> list[Any]:
+    with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
+        folder = Path(room)
+        for number, feed in enumerate(feeds):
+            np.savez(folder / f"batch_{number}.npz", **feed)
+        job = {"package": str(path.resolve()), "batches": len(feeds)}
+        run_converter(SCRIPT, folder, job, target="Core ML's operators by NumPy")
+        files = [folder / f"outputs_{number}.npz" for number, _ in enumerate(feeds)]
+        return [dict(np.load(file)) for file in files]
+
+
+def _predict(path: Path, feeds: list[dict]) -> list[Any]:
+    import coremltools
+
+    model = coremltools.models.MLModel(str(path))
+    return [model.predict(feed) for feed in feeds]
+
+
+def _version() -> str:
+    return importlib.metadata.version("coremltools")

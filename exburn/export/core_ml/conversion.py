@@ -30,6 +30,8 @@ def main(folder: pathlib.Path) -> None:
     job = json.loads((folder / "job.json").read_text())
     sys.path.extend(p for p in job["path"] if p not in sys.path)
     sys.path.append(str(pathlib.Path(__file__).parent))  # where `evaluation` is
+    for other in ("sklearn", "tensorflow", "torch", "xgboost"):
+        sys.modules.setdefault(other, None)  # coremltools would load them in seconds
     report: dict[str, Any] = {}
 
     def enter(stage: str) -> None:
@@ -105,7 +107,9 @@ def write(model: Any, job: dict, path: str) -> None:
         for number, name in enumerate(names):
             rename_feature(spec, f"exburn_{kind}_{number}", name)
     weights = model.weights_dir
-    renamed = coremltools.models.MLModel(spec, weights_dir=weights, skip_model_load=True)
+    renamed = coremltools.models.MLModel(
+        spec, weights_dir=weights, skip_model_load=True
+    )
     renamed.save(path)
 
 
@@ -167,7 +171,7 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
         return 0
     except BaseException as error:
         text = f"{type(error).__name__}: {error}"
-        (folder / f"{name}.json").write_text(json.dumps(text.partition("\n")[0]))
+        (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
         return 1
 
 

@@ -295,14 +295,14 @@ _OPERATORS |= {
 }
 
 
-@_operator("reduce_argmax", "reduce_argmin")
+@_operator("reduce_argmax")
 def _reduce_argmax(x, axis=-1, keep_dims=False, output_dtype="int32"):
     return np.argmax(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
 
 
-_OPERATORS["reduce_argmin"] = lambda x, axis=-1, keep_dims=False, output_dtype="int32": (
-    np.argmin(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
-)
+@_operator("reduce_argmin")
+def _reduce_argmin(x, axis=-1, keep_dims=False, output_dtype="int32"):
+    return np.argmin(x, axis=axis, keepdims=bool(keep_dims)).astype(output_dtype)
 
 
 @_operator("cumsum")
@@ -669,7 +669,9 @@ def _along_channels(bias: Any, rank: int) -> Any:
 
 
 @_operator("max_pool")
-def _max_pool(x, kernel_sizes, strides=None, pad_type="valid", pad=None, ceil_mode=False):
+def _max_pool(
+    x, kernel_sizes, strides=None, pad_type="valid", pad=None, ceil_mode=False
+):
     return _pool(x, -np.inf, lax.max, kernel_sizes, strides, pad_type, pad, ceil_mode)
 
 

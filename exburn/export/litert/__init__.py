@@ -17,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from exburn.core.checks import check_choice, check_integer
+from exburn.core.checks import check_choice, check_count
 from exburn.errors import ArgumentError, ExportError
-from exburn.export.converter import artifact, require_packages as require_all
-from exburn.export.converter import run_converter
-from exburn.export.diagnosis import explain, find_problems
+from exburn.export.comparison import sample_inputs
+from exburn.export.converter import artifact, run_converter
+from exburn.export.converter import require_packages as require_all
+from exburn.export.diagnosis import find_problems
 from exburn.export.litert.file import Signature, operators, signatures
 from exburn.export.program import Program
-from exburn.export.report import Problem, Written
-from exburn.export.rows import batches, fix_rows, flatten, row_count
+from exburn.export.report import Problem, Written, explain
+from exburn.export.rows import batches, fix_rows, flatten
+from exburn.export.signature import Interface
 
 SCRIPT = Path(__file__).with_name("conversion.py")
 NAME = "the LiteRT converter"
@@ -76,7 +78,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
                 }
             )
         if quantize == "int8":
-            named = zip(program.input_names, program.sample_leaves, strict=True)
+            named = zip(program.input_names, sample_inputs(program) or [], strict=True)
             np.savez(folder / "samples.npz", **dict(named))
         job = {"programs": jobs, "quantize": quantize}
         try:
@@ -88,7 +90,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
     return Written(operators(path.read_bytes()), rtol=rtol)
 
 
-def runner(program: Program, path: Path) -> tuple[str, list[Callable]]:
+def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
     """LiteRT's interpreter on each signature, in a process of its own."""
     version = importlib.metadata.version("ai-edge-litert")
     found = signatures(path.read_bytes())
@@ -103,7 +105,7 @@ def problems(program: Program) -> list[Problem]:
 
 
 def _run(
-    program: Program, path: Path, signature: Signature, inputs: list[np.ndarray]
+    program: Interface, path: Path, signature: Signature, inputs: list[np.ndarray]
 ) -> list[np.ndarray]:
     parts, count = batches(inputs, signature.rows)
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
@@ -123,7 +125,7 @@ def _run(
 
 def _row_counts(program: Program, given: Any) -> list[int]:
     """The numbers of rows of the signatures."""
-    fixed = row_count(program)
+    fixed = program.rows
     if given is None:
         return [fixed or 1]
     if isinstance(given, int):
@@ -134,7 +136,7 @@ def _row_counts(program: Program, given: Any) -> list[int]:
             f"batch_sizes are numbers of rows, received {given!r}",
             hint="batch_sizes=(1, 8).",
         )
-    sizes = [check_integer("export", "batch_sizes", n, least=1) for n in given]
+    sizes = [check_count("export", "batch_sizes", n) for n in given]
     if fixed is not None and sizes != [fixed]:
         raise ArgumentError(
             "export",

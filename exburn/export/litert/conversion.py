@@ -180,7 +180,7 @@ def try_one(folder: pathlib.Path, piece: dict) -> int:
             said.seek(0)
             lines = [line for line in said.read().splitlines() if "error:" in line]
             text = lines[0] if lines else f"{type(error).__name__}: {error}"
-            (folder / f"{name}.json").write_text(json.dumps(text.strip()))
+            (folder / f"{name}.json").write_text(json.dumps(" ".join(text.split())))
             return 1
 
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from exburn.errors import ArgumentError, require
-from exburn.export.comparison import draw_inputs
+from exburn.export.comparison import draw_inputs, sample_inputs
 from exburn.export.exporting import write_checked
 from exburn.export.formats import FORMATS, Format
-from exburn.export.mobile.contract import contract_of, check_labels
+from exburn.export.mobile.contract import check_labels, contract_of
 from exburn.export.mobile.verification import CONTRACT, GOLDEN, digest
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written
@@ -110,9 +110,7 @@ def _forms(names: Any) -> list[Format]:
 
 def _golden(program: Program) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Inputs by name, samples if there are some, and the model's outputs for them."""
-    inputs = program.sample_leaves
-    if inputs is None:
-        inputs = draw_inputs(program, 4)
+    inputs = sample_inputs(program) or draw_inputs(program, 4, {})
     inputs = [np.ascontiguousarray(value[:_GOLDEN_ROWS]) for value in inputs]
     outputs = [np.ascontiguousarray(value) for value in program.reference(inputs)]
     return (

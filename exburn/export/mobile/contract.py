@@ -20,12 +20,12 @@
       "golden": {"path": "golden.safetensors", "sha256": "…", "rows": 8}
     }
 
-The number of rows comes first in every shape, as ``null``; a file's ``rows`` is how many
-it takes at once, ``null`` for any number. ``inside`` lists the layers that prepare the
-inputs and are in the files, so that the application does not do it again. Of a folder
-the digests are those of its files. The golden tensors are ``input/NAME`` and
-``output/NAME``; a file's outputs may differ from them by ``tolerance``, as a part of the
-greatest golden number, or of 1.
+The number of rows comes first in every shape, as ``null``; a file's ``rows`` is how
+many it takes at once, ``null`` for any number. ``inside`` lists the layers that prepare
+the inputs and are in the files, so that the application does not do it again. Of a
+folder the digests are those of its files. The golden tensors are ``input/NAME`` and
+``output/NAME``; a file's outputs may differ from them by ``tolerance``, as a part of
+the greatest golden number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from exburn.export.litert.file import signatures
 from exburn.export.mobile.verification import FORMAT, digests
 from exburn.export.program import Program
 from exburn.export.report import ExportReport
-from exburn.export.rows import row_count
 from exburn.module.traversal import iter_modules
 
 # Layers that an application might think it has to do the work of.
@@ -147,7 +146,10 @@ def _described(names: list[str], tree: Any) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "shape": [None, *(n if isinstance(n, int) else None for n in spec.shape[1:])],
+            "shape": [
+                None,
+                *(n if isinstance(n, int) else None for n in spec.shape[1:]),
+            ],
             "dtype": str(np.dtype(spec.dtype)),
         }
         for name, spec in zip(names, jax.tree.leaves(tree), strict=True)
@@ -162,7 +164,7 @@ def _file(
         "path": path.name,
         "bytes": report.bytes,
         "sha256": digests(path),
-        "rows": row_count(program),
+        "rows": program.rows,
         "inputs": {name: name for name in report.inputs},
         "outputs": {name: name for name in report.outputs},
         "tolerance": report.rtol,
@@ -173,7 +175,7 @@ def _file(
         about["rows"] = found[0].rows
         about["precision"] = options.get("quantize") or "float32"
     elif report.format == "coreml":
-        about["rows"] = row_count(program) or 1
+        about["rows"] = program.rows or 1
         about["precision"] = options.get("precision") or "float32"
         about["systems"] = {"ios": "18.0", "macos": "15.0"}
     return about

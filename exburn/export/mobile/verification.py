@@ -8,12 +8,13 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exburn.errors import ArgumentError, ExportError, ModelFormatError, require
-from exburn.models.interop import predict
+from exburn.export.comparison import difference
+from exburn.export.formats import FORMATS
 
 FORMAT = "exburn-mobile-1"
 CONTRACT, GOLDEN = "contract.json", "golden.safetensors"
@@ -61,7 +62,7 @@ def verify(folder: Any) -> dict[str, str]:
         elif importlib.util.find_spec(module) is None:
             found[kind] = f"not run: {module} is not installed"
         else:
-            error = _error(folder, contract, about, golden)
+            error = _error(folder, contract, kind, golden)
             if not error <= about["tolerance"]:
                 raise ExportError(
                     "verify",
@@ -85,26 +86,6 @@ def digests(path: Path) -> Any:
         return digest(path)
     files = sorted(each for each in path.rglob("*") if each.is_file())
     return {str(each.relative_to(path).as_posix()): digest(each) for each in files}
-
-
-def greatest_error(found: Any, wanted: Any) -> float:
-    """The greatest difference, as a part of the greatest wanted number, if over 1.
-
-    Example:
-        >>> greatest_error(np.array([1.0, 102.0]), np.array([1.0, 100.0]))
-        0.02
-    """
-    found, wanted = (np.asarray(v).astype(np.float64) for v in (found, wanted))
-    if found.shape != wanted.shape:
-        return float("inf")
-    if not wanted.size:
-        return 0.0
-    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(found - wanted))
-    finite = np.abs(wanted[np.isfinite(wanted)])
-    error = float(np.max(apart)) / max(1.0, float(finite.max(initial=0.0)))
-    return float("inf") if np.isnan(error) else error
 
 
 def _contract(folder: Path) -> dict[str, Any]:
@@ -150,18 +131,30 @@ def _damaged(name: str, cause: str) -> ModelFormatError:
     )
 
 
+class _Names(NamedTuple):
+    """A file's names in the contract's order, and its rows."""
+
+    input_names: list[str]
+    output_names: list[str]
+    rows: int | None
+
+
 def _error(
-    folder: Path, contract: Mapping[str, Any], about: Mapping[str, Any], golden: Any
+    folder: Path, contract: Mapping[str, Any], kind: str, golden: Mapping[str, Any]
 ) -> float:
-    rows = contract["golden"]["rows"]
-    feed = {
-        about["inputs"][each["name"]]: golden[f"input/{each['name']}"]
-        for each in contract["inputs"]
-    }
-    found = predict(folder / about["path"], feed, batch_size=about.get("rows") or rows)
-    names = [each["name"] for each in contract["outputs"]]
-    found = found if isinstance(found, Mapping) else {about["outputs"][names[0]]: found}
-    return max(
-        greatest_error(found[about["outputs"][name]], golden[f"output/{name}"])
-        for name in names
+    """The greatest difference of a file's outputs from the golden ones."""
+    about = contract["files"][kind]
+    inputs = [each["name"] for each in contract["inputs"]]
+    outputs = [each["name"] for each in contract["outputs"]]
+    names = _Names(
+        [about["inputs"][name] for name in inputs],
+        [about["outputs"][name] for name in outputs],
+        about["rows"],
     )
+    _, runs = FORMATS[kind].writer.runner(names, folder / about["path"])
+    worst = 0.0
+    for run in runs:
+        found = run([golden[f"input/{name}"] for name in inputs])
+        for name, value in zip(outputs, found, strict=True):
+            worst = max(worst, difference(golden[f"output/{name}"], np.asarray(value)))
+    return worst

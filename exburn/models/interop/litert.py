@@ -116,7 +116,9 @@ class _Entry:
         for name, value in feed.items():
             run.set_tensor(self.inputs[name]["index"], value)
         run.invoke()
-        return {n: _real(run.get_tensor(d["index"]), d) for n, d in self.outputs.items()}
+        return {
+            n: _real(run.get_tensor(d["index"]), d) for n, d in self.outputs.items()
+        }
 
 
 def _entries(interpreter: Any) -> list[_Entry]:

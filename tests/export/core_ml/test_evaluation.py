@@ -23,8 +23,12 @@ CASES = {
         | dict(dilations=[1, 2], groups=1, bias=np.ones(5, np.float32)),
         lambda x: (
             lax.conv_general_dilated(
-                x[:, :2], KERNEL, (2, 1), ((1, 0), (2, 1)),
-                rhs_dilation=(1, 2), dimension_numbers=NCHW,
+                x[:, :2],
+                KERNEL,
+                (2, 1),
+                ((1, 0), (2, 1)),
+                rhs_dilation=(1, 2),
+                dimension_numbers=NCHW,
             )
             + 1
         ),
@@ -32,8 +36,12 @@ CASES = {
     "conv_transpose": (
         dict(x=X, weight=WINDOW, strides=[2, 3], pad_type="custom", pad=[1, 1, 0, 1]),
         lambda x: lax.conv_general_dilated(
-            x, np.swapaxes(WINDOW, 0, 1)[..., ::-1, ::-1], (1, 1), ((1, 1), (1, 0)),
-            lhs_dilation=(2, 3), dimension_numbers=NCHW,
+            x,
+            np.swapaxes(WINDOW, 0, 1)[..., ::-1, ::-1],
+            (1, 1),
+            ((1, 1), (1, 0)),
+            lhs_dilation=(2, 3),
+            dimension_numbers=NCHW,
         ),
     ),
     "max_pool": (
