@@ -42,7 +42,7 @@ def compare(
         ExportError: The error is greater.
         DataError, ArgumentError: The samples do not fit the model.
     """
-    batches = _batches(program)[-1 if at_once else 0 :]
+    batches = trials(program)[-1 if at_once else 0 :]
     worst, counts = 0.0, []
     for inputs, wanted in batches:
         try:
@@ -110,8 +110,19 @@ def difference(want: np.ndarray, got: np.ndarray) -> float:
     )
 
 
+def trials(program: Program) -> list[tuple[list, list]]:
+    """Inputs of each run, and what the model makes of them.
+
+    Raises:
+        DataError, ArgumentError: The samples do not fit the model, or there are none,
+            and it does not take drawn ones.
+    """
+    if program.trials is None:
+        program.trials = _batches(program)
+    return program.trials
+
+
 def _batches(program: Program) -> list[tuple[list, list]]:
-    """Inputs of each run, and what the model makes of them."""
     if (inputs := sample_inputs(program)) is not None:
         return _of_samples(program, inputs)
     if not program.is_dynamic:

@@ -84,7 +84,8 @@ def write_checked(
     limit = rtol or written.rtol or RTOL
     error, checked = written.error, written.checked
     if error is None:
-        error, checked = _checked(form, program, path, limit)
+        runs = written.runs or form.writer.runner(program, path)
+        error, checked = _checked(form, program, runs, limit)
     inputs, outputs = program.described()
     return ExportReport(
         path,
@@ -141,9 +142,8 @@ def check(
 
 
 def _checked(
-    form: Format, program: Program, place: Path, rtol: float
+    form: Format, program: Program, runner: Any, rtol: float
 ) -> tuple[float | None, str]:
-    runner = form.writer.runner(program, place)
     if runner is None:
         return None, "it was not run: nothing here runs this format"
     name, runs = runner

@@ -37,10 +37,12 @@ class Program:
         groups: The weights: a tree of arrays, whose leaves are in ``weight_names``.
         exact: Whether weights and arithmetic are float32.
         input_names, output_names: A name for each leaf of inputs and outputs.
+        trials: Inputs and outputs that files are compared on, once they are drawn.
     """
 
     def __init__(self, model: Any, specs: Any, target: str | None, samples: Any = None):
         self.model, self.target, self.samples = model, target, samples
+        self.trials: list[tuple[list, list]] | None = None
         self.exact = target is not None and TARGETS[target].exact
         self.specs = jax.tree.map(exact_spec, specs) if self.exact else specs
         with _without_observers(model):

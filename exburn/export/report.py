@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,12 +33,14 @@ class Written(NamedTuple):
         error: The greatest difference that it found.
         rtol: The greatest that is taken, where the caller names none and the file is
             not in float32.
+        runs: As ``runner`` returns them, if the writer has run the file already.
     """
 
     operators: Mapping[str, int]
     checked: str = ""
     error: float | None = None
     rtol: float | None = None
+    runs: tuple[str, Sequence[Callable]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

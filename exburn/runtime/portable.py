@@ -96,14 +96,8 @@ def layer_of(stack: Any) -> str:
     """The innermost layer's path in a stack of names; empty if there is none.
 
     Example:
-        >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("")
+        >>> layer_of("jit(f)/⟨block⟩/⟨block/dense⟩/dot"), layer_of("vmap()/le")
         ('block/dense', '')
     """
-    before, _, rest = str(stack).rpartition(_OPEN)
-    return rest.partition(_CLOSE)[0] if before or rest else ""
-
-
-def unrolls() -> bool:
-    """Whether recurrent layers are traced without a loop now."""
-    target = _current.get()
-    return target is not None and target.unrolled
+    _, found, rest = str(stack).rpartition(_OPEN)
+    return rest.partition(_CLOSE)[0] if found else ""

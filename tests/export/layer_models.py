@@ -48,10 +48,6 @@ def _attention(make: Callable[[], Any], *, pair: bool = False) -> Callable[[], A
     return build
 
 
-def _rnn(make: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: make()
-
-
 # name: (what makes the layer, or a model; an input or several)
 CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     "Activation elu": (lambda: layers.Activation("elu"), ROW),

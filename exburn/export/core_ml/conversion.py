@@ -5,7 +5,7 @@ its argument. ``job.json`` holds one of these:
 
 ``file``
     The portable artifact of StableHLO that becomes ``model.mlpackage``, with the names
-    of ``inputs`` and ``outputs``, and the ``precision``.
+    of ``inputs`` and ``outputs``, and the ``precision``; then computed as below.
 ``package``
     A package to be computed by NumPy: ``batch_0.npz`` becomes ``outputs_0.npz``.
 ``pieces``
@@ -50,6 +50,8 @@ def main(folder: pathlib.Path) -> None:
             model, report["operators"] = convert(folder / job["file"], job["precision"])
             enter("writing the package")
             write(model, job, str(folder / "model.mlpackage"))
+            enter("computing the package")
+            compute(folder, str(folder / "model.mlpackage"), job["batches"])
         report["done"] = True
     except BaseException as error:
         report["error"] = f"{type(error).__name__}: {error}"

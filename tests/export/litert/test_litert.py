@@ -103,7 +103,10 @@ def test_an_operation_that_cannot_be_expressed_names_its_layer(tmp_path, litert)
     assert caught.value.primitive == "complex"
     assert path.read_bytes() == b"the old file"
     problems = exburn.export.check(model, "litert")
-    assert [(p.layer, p.primitive) for p in problems] == [("spectrum", "complex"), ("spectrum", "fft")]
+    assert [(p.layer, p.primitive) for p in problems] == [
+        ("spectrum", "complex"),
+        ("spectrum", "fft"),
+    ]
 
 
 @longest
