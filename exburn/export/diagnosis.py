@@ -11,16 +11,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
-from exburn.export.operations import Known, Operation, Slot
+from exburn.export.operations import Known, Operation, Rule, Slot, apply, run
 from exburn.export.program import Program
 from exburn.export.report import Problem
 
@@ -43,32 +45,30 @@ class Piece:
     outputs: list[Slot]
     error: str = ""
 
-    def __call__(self, *values: Any) -> list[Any]:
-        slots = {
-            id(slot): value for slot, value in zip(self.inputs, values, strict=True)
-        }
-        for step in self.steps:
-            given = [
-                slot.value if isinstance(slot, Known) else slots[id(slot)]
-                for slot in step.inputs
-            ]
-            found = step.primitive.bind(*given, **step.params)
-            found = found if step.primitive.multiple_results else [found]
-            slots |= {id(s): v for s, v in zip(step.outputs, found, strict=True)}
-        return [slots[id(slot)] for slot in self.outputs]
+    def compute(self, rules: Any, *values: Any) -> list[Any]:
+        """The outputs for inputs."""
+        known = dict(zip(map(id, self.inputs), values, strict=True))
+        found = run(self.steps, known, rules)
+        return [found[id(slot)] for slot in self.outputs]
 
 
-def find_problems(program: Program, script: Path, target: str) -> list[Problem]:
+def find_problems(
+    program: Program,
+    script: Path,
+    target: str,
+    rules: Mapping[str, Rule] | None = None,
+) -> list[Problem]:
     """What of a program a converter cannot convert, or converts wrongly.
 
     Args:
         program: The program, of known sizes.
         script: The converter's script, which takes jobs of ``pieces``.
         target: The converter's name, as errors have it.
+        rules: What the converter is given in place of some primitives.
     """
     steps = _with_weights_known(program)
     for pieces in (_each_once(steps), _by_layer(steps)):
-        failed = [p for p in _try(pieces, script, program.target, target) if p.error]
+        failed = [p for p in _try(pieces, script, program.target, target, rules) if p.error]
         if failed:
             break
     problems = []
@@ -90,8 +90,7 @@ def _with_weights_known(program: Program) -> list[Operation]:
         given = tuple(values.get(id(slot), slot) for slot in step.inputs)
         step = dataclasses.replace(step, inputs=given)
         if all(isinstance(slot, Known) for slot in given):
-            found = step.primitive.bind(*(slot.value for slot in given), **step.params)
-            found = found if step.primitive.multiple_results else [found]
+            found = apply(step, [jnp.asarray(slot.value) for slot in given])
             for slot, value in zip(step.outputs, found, strict=True):
                 values[id(slot)] = Known(slot.aval, value)
         else:
@@ -143,7 +142,7 @@ def _piece(steps: Sequence[Operation], outputs: Sequence[Slot]) -> Piece:
 
 
 def _try(
-    pieces: list[Piece], script: Path, traced_for: Any, target: str
+    pieces: list[Piece], script: Path, traced_for: Any, target: str, rules: Any
 ) -> list[Piece]:
     """The pieces, with what went wrong in each."""
     with tempfile.TemporaryDirectory(prefix="exburn-export-") as room:
@@ -152,12 +151,12 @@ def _try(
         for number, piece in enumerate(pieces):
             inputs = _draw(piece)
             with jax.default_matmul_precision("highest"):
-                found = jax.jit(piece)(*inputs)
+                found = jax.jit(partial(piece.compute, None))(*inputs)
             wanted.append([np.asarray(value) for value in found])
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
             name = f"piece_{number}"
             (folder / f"{name}.stablehlo").write_bytes(
-                artifact(piece, specs, traced_for)
+                artifact(partial(piece.compute, rules), specs, traced_for)
             )
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
             outs = [f"y{place}" for place, _ in enumerate(found)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError
+from exburn.export.operations import Known, Rule, run
 from exburn.export.program import Program
 
 
@@ -33,13 +35,28 @@ def fix_rows(program: Program, rows: int) -> Program:
     return program.with_specs(jax.tree.map(fix, program.specs))
 
 
-def flatten(program: Program) -> tuple[Callable[..., list], list[Any]]:
-    """A function from arrays to a list of arrays, weights included, and its specs."""
-    specs, tree = jax.tree.flatten(program.specs)
+def flatten(
+    program: Program, rules: Mapping[str, Rule] | None = None
+) -> tuple[Callable[..., list], list[Any]]:
+    """A function from arrays to a list of arrays, weights included, and its specs.
+
+    Args:
+        program: The program.
+        rules: By primitive what computes it instead: see `operations.apply`.
+    """
+    operations = program.operations
+    weights = jax.tree.leaves(program.groups)
+    specs = jax.tree.leaves(program.specs)
 
     def function(*leaves: Any) -> list[Any]:
-        x = jax.tree.unflatten(tree, leaves)
-        return jax.tree.leaves(program.entry(program.groups, x))
+        values = [*weights, *leaves, jax.random.key(0)]
+        slots = map(id, operations.inputs)
+        known = dict(zip(slots, values, strict=True))
+        found = run(operations.steps, known, rules)
+        return [
+            jnp.asarray(slot.value) if isinstance(slot, Known) else found[id(slot)]
+            for slot in operations.outputs
+        ]
 
     return function, specs
 

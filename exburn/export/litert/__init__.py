@@ -24,6 +24,7 @@ from exburn.export.converter import artifact, run_converter
 from exburn.export.converter import require_packages as require_all
 from exburn.export.diagnosis import find_problems
 from exburn.export.litert.file import Signature, operators, signatures
+from exburn.export.litert.rewriting import RULES
 from exburn.export.program import Program
 from exburn.export.report import Problem, Written, explain
 from exburn.export.rows import batches, fix_rows, flatten
@@ -66,7 +67,7 @@ def write(program: Program, path: Path, options: dict[str, Any]) -> Written:
         jobs = []
         for number, rows in enumerate(sizes):
             file = f"program_{number}.stablehlo"
-            function, specs = flatten(fix_rows(program, rows))
+            function, specs = flatten(fix_rows(program, rows), RULES)
             (folder / file).write_bytes(artifact(function, specs, "litert"))
             jobs.append(
                 {
@@ -101,7 +102,7 @@ def runner(program: Interface, path: Path) -> tuple[str, list[Callable]]:
 def problems(program: Program) -> list[Problem]:
     """What LiteRT's converter cannot convert, or converts wrongly."""
     rows = _row_counts(program, None)[0]
-    return find_problems(fix_rows(program, rows), SCRIPT, NAME)
+    return find_problems(fix_rows(program, rows), SCRIPT, NAME, RULES)
 
 
 def _run(

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from exburn.export.operations import Operation
-
-Rule = Callable[[Operation, Sequence[Any]], Any]
+from exburn.export.operations import Operation, Rule
 
 
 def _total_order(compare: Callable, below: Callable) -> Rule:

@@ -254,6 +254,36 @@ def _compare(low: Lowering, step, a, b):
     return graph.unary("Not", made) if name == "ne" else made
 
 
+@rule("eq_to", "lt_to", "le_to", elementwise=True)
+def _compare_in_total_order(low: Lowering, step, a, b):
+    """With -0 before 0, and NaN behind all numbers and equal to itself."""
+    graph, operator = (
+        low.graph,
+        {"eq": "Equal", "lt": "Less", "le": "LessOrEqual"}[step.name[:2]],
+    )
+    if a.dtype.kind != "f":
+        return computed(graph, operator, a, b, result=np.dtype(bool))
+
+    def compare(how: str, x: Value, y: Value) -> Value:
+        return graph.binary(how, x, y, np.bool_)
+
+    # Of equal numbers only zeros have other reciprocals.
+    signs = compare(
+        operator, graph.unary("Reciprocal", a), graph.unary("Reciprocal", b)
+    )
+    found = compare("And", compare("Equal", a, b), signs)
+    if operator != "Equal":
+        found = compare("Or", compare("Less", a, b), found)
+    a_nan, b_nan = graph.unary("IsNaN", a, np.bool_), graph.unary("IsNaN", b, np.bool_)
+    if operator == "Equal":
+        behind = compare("And", a_nan, b_nan)
+    elif operator == "Less":
+        behind = compare("And", graph.unary("Not", a_nan), b_nan)
+    else:
+        behind = b_nan
+    return compare("Or", found, behind)
+
+
 _LOGICAL = {"and": "And", "or": "Or", "xor": "Xor"}
 
 

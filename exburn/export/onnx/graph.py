@@ -89,6 +89,14 @@ class Spread(Value):
         self.source, self.shape, self.dtype = source, tuple(shape), source.dtype
 
 
+class Complex(Value):
+    """Complex numbers: ONNX has none, so that they are two arrays."""
+
+    def __init__(self, real: Value, imaginary: Value):
+        self.real, self.imaginary = real, imaginary
+        self.shape, self.dtype = real.shape, np.dtype(np.complex64)
+
+
 @dataclasses.dataclass
 class Node:
     """One operator; attributes may be graphs."""

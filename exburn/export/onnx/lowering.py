@@ -16,6 +16,7 @@ import numpy as np
 
 from exburn.errors import ExportError
 from exburn.export.onnx.graph import (
+    Complex,
     Constant,
     Graph,
     Spread,
@@ -32,6 +33,14 @@ Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 #: Primitives that work entry by entry, whose operands may be broadcast.
 ELEMENTWISE: set[str] = set()
+
+#: Rules of operations that take or give complex numbers.
+COMPLEX: dict[str, Rule] = {}
+# Primitives that move entries, of which complex ones are moved part by part.
+_MOVES = set(
+    "reshape squeeze expand_dims transpose broadcast_in_dim concatenate slice rev copy "
+    "dynamic_slice gather stack tile".split()
+)
 
 _SMALL = 1 << 14  # bytes up to which a constant may grow
 # What is no function of its operands alone, or of sizes that are open.
@@ -64,6 +73,17 @@ def rule(*names: str, elementwise: bool = False) -> Callable[[Rule], Rule]:
             RULES[name] = function
         if elementwise:
             ELEMENTWISE.update(names)
+        return function
+
+    return note
+
+
+def complex_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Decorates the rule for primitives where they take or give complex numbers."""
+
+    def note(function: Rule) -> Rule:
+        for name in names:
+            COMPLEX[name] = function
         return function
 
     return note
@@ -141,6 +161,8 @@ class Lowering:
             self.bind(slot, result)
 
     def _ruled(self, step: Operation, inputs: list[Value]) -> Sequence[Value]:
+        if any(_is_complex(slot.aval) for slot in (*step.inputs, *step.outputs)):
+            return [self._complex(step, inputs)]
         function = RULES.get(step.name)
         if function is None:
             raise NotExpressible("")
@@ -150,6 +172,19 @@ class Lowering:
             return [self._entrywise(step, function, inputs)]
         made = function(self, step, *inputs)
         return made if isinstance(made, list | tuple) else [made]
+
+    def _complex(self, step: Operation, inputs: list[Value]) -> Value:
+        """An operation on complex numbers, or one that gives some."""
+        values = [_parted(v) if v.dtype.kind == "c" else v for v in inputs]
+        if step.name in _MOVES:
+            parts = [
+                [getattr(v, name) if isinstance(v, Complex) else v for v in values]
+                for name in ("real", "imaginary")
+            ]
+            return Complex(*(RULES[step.name](self, step, *part) for part in parts))
+        if step.name not in COMPLEX:
+            raise NotExpressible("It computes with complex numbers")
+        return COMPLEX[step.name](self, step, *values)
 
     def _entrywise(self, step: Operation, function: Rule, inputs: list[Value]) -> Value:
         """An operation on operands that are broadcast as late as possible."""
@@ -257,6 +292,22 @@ def _is_small(values: Sequence[Value]) -> bool:
     for value in values:
         shape = broadcast(shape, value.shape)
     return math.prod(shape) * 8 <= _SMALL
+
+
+def _parted(value: Value) -> Complex:
+    if isinstance(value, Constant):
+        return Complex(Constant(value.array.real), Constant(value.array.imag))
+    if isinstance(value, Spread):
+        source = _parted(value.source)
+        return Complex(
+            Spread(source.real, value.shape), Spread(source.imaginary, value.shape)
+        )
+    assert isinstance(value, Complex)
+    return value
+
+
+def _is_complex(aval: Any) -> bool:
+    return jax.dtypes.issubdtype(aval.dtype, np.complexfloating)
 
 
 def _is_key(dtype: Any) -> bool:

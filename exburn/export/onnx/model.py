@@ -9,6 +9,7 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     arrangement,
     control,
     elementwise,
+    fourier,
     indexing,
     products,
     reductions,
