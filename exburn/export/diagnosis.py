@@ -68,7 +68,9 @@ def find_problems(
     """
     steps = _with_weights_known(program)
     for pieces in (_each_once(steps), _by_layer(steps)):
-        failed = [p for p in _try(pieces, script, program.target, target, rules) if p.error]
+        failed = [
+            p for p in _try(pieces, script, program.target, target, rules) if p.error
+        ]
         if failed:
             break
     problems = []

@@ -75,7 +75,9 @@ def _spread(x: Any, axis: int, gap: int) -> Any:
         shape[axis],
         int(np.prod(shape[axis + 1 :])),
     )
-    wide = jnp.pad(x.reshape(before, size, 1, after), ((0, 0),) * 2 + ((0, gap), (0, 0)))
+    wide = jnp.pad(
+        x.reshape(before, size, 1, after), ((0, 0),) * 2 + ((0, gap), (0, 0))
+    )
     wide = wide.reshape(before, size * (gap + 1), after)[:, : size * (gap + 1) - gap]
     return wide.reshape(*shape[:axis], -1, *shape[axis + 1 :])
 
