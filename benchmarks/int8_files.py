@@ -21,7 +21,7 @@ import exburn
 from exburn import layers
 
 
-def load(name: str):
+def load(name: str, folder: str | None):
     """Images ``[rows, height, width, 1]`` from 0 to 1, and classes: train and test."""
     if name == "digits":
         from sklearn.datasets import load_digits
@@ -31,7 +31,7 @@ def load(name: str):
         order = np.random.default_rng(0).permutation(len(x))
         x, y = x[order].astype(np.float32), y[order]
         return (x[:1200], y[:1200]), (x[1200:], y[1200:])
-    splits = exburn.datasets.fashion_mnist.load_data()
+    splits = exburn.datasets.fashion_mnist.load_data(folder)
     return [(x[..., None].astype(np.float32) / 255, y) for x, y in splits]
 
 
@@ -72,11 +72,12 @@ def milliseconds(path: Path, x) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="fashion_mnist")
+    parser.add_argument("--folder", help="where Fashion-MNIST's files are")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10000)
     options = parser.parse_args()
     exburn.set_random_seed(0)
-    (x, y), (x_test, y_test) = load(options.data)
+    (x, y), (x_test, y_test) = load(options.data, options.folder)
     x_test, y_test = x_test[: options.rows], y_test[: options.rows]
     model = train(x, y, options.epochs)
     model_right = model.predict(x_test, verbose=0).argmax(-1) == y_test
@@ -91,8 +92,8 @@ def main() -> None:
             right = exburn.predict(path, x_test).argmax(-1) == y_test
             print(
                 f"{quantize or 'float32':>12}: {100 * right.mean():.2f} %, "
-                f"{report.bytes:,} bytes, {milliseconds(path, x_test):.3f} ms an image, "
-                f"greatest error {report.error:.1e}, written in {seconds:.1f} s"
+                f"{report.bytes:,} bytes, {milliseconds(path, x_test):.3f} ms an "
+                f"image, greatest error {report.error:.1e}, written in {seconds:.1f} s"
             )
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from exburn.errors import ExportError
 from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
 from exburn.export.operations import Known, Operation, Rule, Slot, apply, run
@@ -66,12 +66,13 @@ def find_problems(
         target: The converter's name, as errors have it.
         rules: What the converter is given in place of some primitives.
     """
-    steps = _with_weights_known(program)
+    steps, failed = _with_weights_known(program), []
     for pieces in (_each_once(steps), _by_layer(steps)):
-        failed = [
-            p for p in _try(pieces, script, program.target, target, rules) if p.error
-        ]
-        if failed:
+        try:
+            tried = _try(pieces, script, program.target, target, rules)
+        except ExportError:  # what failed before is the error to show
+            break
+        if failed := [piece for piece in tried if piece.error]:
             break
     problems = []
     for piece in failed:
@@ -84,15 +85,16 @@ def find_problems(
 def _with_weights_known(program: Program) -> list[Operation]:
     """The operations that depend on the inputs, with the weights' values put in."""
     operations = program.operations
-    values: dict[int, Any] = {}
-    for slot, weight in zip(operations.inputs, program.weights, strict=False):
+    *slots, key = operations.inputs
+    values: dict[int, Any] = {id(key): Known(key.aval, jax.random.key(0))}
+    for slot, weight in zip(slots, program.weights, strict=False):
         values[id(slot)] = Known(slot.aval, weight)
     kept = []
     for step in operations.steps:
         given = tuple(values.get(id(slot), slot) for slot in step.inputs)
         step = dataclasses.replace(step, inputs=given)
         if all(isinstance(slot, Known) for slot in given):
-            found = apply(step, [jnp.asarray(slot.value) for slot in given])
+            found = apply(step, [slot.value for slot in given])
             for slot, value in zip(step.outputs, found, strict=True):
                 values[id(slot)] = Known(slot.aval, value)
         else:
@@ -156,10 +158,9 @@ def _try(
                 found = jax.jit(partial(piece.compute, None))(*inputs)
             wanted.append([np.asarray(value) for value in found])
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
+            data = artifact(partial(piece.compute, rules), specs, traced_for)
             name = f"piece_{number}"
-            (folder / f"{name}.stablehlo").write_bytes(
-                artifact(partial(piece.compute, rules), specs, traced_for)
-            )
+            (folder / f"{name}.stablehlo").write_bytes(data)
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
             outs = [f"y{place}" for place, _ in enumerate(found)]
             np.savez(folder / f"{name}.in.npz", **dict(zip(ins, inputs, strict=True)))

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
@@ -143,6 +144,7 @@ def apply(
         rules: By primitive what computes it instead: a function of the operation and
             its inputs, which may return ``NotImplemented``.
     """
+    values = [v if isinstance(v, jax.Array) else jnp.asarray(v) for v in values]
     rule = (rules or {}).get(step.name)
     found = NotImplemented if rule is None else rule(step, values)
     if found is NotImplemented:
@@ -168,7 +170,7 @@ def run(
             slot.value if isinstance(slot, Known) else values[id(slot)]
             for slot in step.inputs
         ]
-        found = apply(step, [jnp.asarray(v) for v in given], rules)
+        found = apply(step, given, rules)
         values |= {id(s): v for s, v in zip(step.outputs, found, strict=True)}
     return values
 

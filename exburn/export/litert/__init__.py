@@ -150,7 +150,7 @@ def _row_counts(program: Program, given: Any) -> list[int]:
 def _quantization(program: Program, given: Any) -> str | None:
     if given is None:
         return None
-    check_choice("export", "quantize", given, QUANTIZED)
+    given = check_choice("export", "quantize", given, QUANTIZED)
     reason = "quantizing a LiteRT file needs its quantizer"
     require_all(("litert_quantizer",), "export", reason, "litert")
     if given == "int8" and program.samples is None:

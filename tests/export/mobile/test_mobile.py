@@ -119,7 +119,7 @@ def test_options_that_cannot_be_are_refused(tmp_path, options, says):
 def self_test() -> str:
     """The program of the documentation that a device would run."""
     (found,) = re.findall(
-        r"```python[^\n]*name=self_test\n(.*?)```", PAGE.read_text(), re.DOTALL
+        r"```python file=device.py\n(.*?)```", PAGE.read_text(), re.DOTALL
     )
     return found
 
