@@ -149,9 +149,8 @@ class Epochs:
         holder, preparer, feed = self.holder, self.preparer, self.validation_feed
         if feed is None or not self._compiles_ahead(feed):
             return
-        cost = preparer.first_cost()
-        if cost is not None and cost.convolutions and jax.default_backend() != "cpu":
-            return  # XLA would time convolutions of both programs at once, for seconds
+        if preparer.times_convolutions:
+            return
         chunk, specs = feed.first_specs(), jax.tree.map(spec_like, holder.arrays)
         arguments = preparer.fresh_totals("test"), *chunk.arguments, np.int32(0)
         self.programs.evaluate.begin_compiling(specs, *arguments)

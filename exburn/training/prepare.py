@@ -526,6 +526,16 @@ class Preparer:
             return forward.cost.times((rows or known) / known / parts)
         return None
 
+    @property
+    def times_convolutions(self) -> bool:
+        """Whether XLA times convolutions on the device while it compiles.
+
+        Two programs that do so at once disturb each other, for seconds.
+        """
+        cost = self.first_cost()
+        found = cost is not None and cost.convolutions > 0
+        return found and jax.default_backend() != "cpu"
+
     def _joins_lookups(self, placement: OneDevice) -> bool:
         """Whether gradients of tables are made of those of the rows that were read.
 

@@ -72,7 +72,8 @@ class Program:
         self._model: dict[str, Spec] = {}  # as it was when this last compiled
         self._places: set[tuple[str, str]] = set()  # that it was compiled for
         self._proven: set[tuple] = set()  # forms of the data that it has run on
-        self._begun: tuple[tuple, float, Future] | None = None  # a compilation
+        # Compilations under way: by the forms of arguments, these and seconds so far.
+        self._begun: dict[tuple, tuple[tuple, float, Future]] = {}
 
     def __call__(
         self, *args: Any, restore: Callable[[TrainState], None] | None = None
@@ -100,7 +101,7 @@ class Program:
         if unsafe:
             self.begin_compiling(*whole)
             remake = jax.tree.map(_copy_to_host, whole[0])
-        failed = not self.finish_compiling()
+        failed = not self.finish_compiling(*args)
         args, places = self._placement.bind(args, _DATA[self._name])
         before, start = self._counts[self._name], time.perf_counter()
         try:
@@ -121,36 +122,45 @@ class Program:
             self._proven.add(form)
         return out
 
-    def begin_compiling(self, *args: Any) -> None:
+    def begin_compiling(self, *args: Any, further: bool = False) -> None:
         """Begins to compile for arguments like these, unless it ever has before.
 
         It is traced at once, and compiled by a thread, for which the interpreter has
         nothing to do. If that fails, so will the call, which can say why.
+
+        Args:
+            *args: The arguments of a call, or specs of them.
+            further: Whether it may have been compiled for arguments of other shapes.
         """
         disabled = jax.config.jax_disable_jit  # type: ignore[attr-defined]
-        if self._eager or disabled or self._model or self._begun is not None:
+        if self._eager or disabled or ((self._model or self._begun) and not further):
             return
         start = time.perf_counter()
-        args, places = self._placement.bind(_apart_from_totals(args), _DATA[self._name])
+        args = _apart_from_totals(args)
+        form = _form_of(args)
+        if form in self._begun:
+            return
+        args, places = self._placement.bind(args, _DATA[self._name])
         with starting(), self._spreading(places):
             lowered = self._call.lower(*args)
         traced, specs = time.perf_counter() - start, jax.tree.map(spec_like, args)
         threads = ThreadPoolExecutor(1, "exburn-compiler")
-        self._begun = (
-            (specs, places),
-            traced,
-            threads.submit(_time, lowered.compile),
-        )
+        compiling = threads.submit(_time, lowered.compile)
+        self._begun[form] = (specs, places), traced, compiling
         threads.shutdown(wait=False)
 
-    def finish_compiling(self) -> bool:
-        """Waits until what was begun is compiled; says if that did not fail."""
-        if self._begun is None:
+    def finish_compiling(self, *args: Any) -> bool:
+        """Waits until what was begun for arguments is compiled; False if that failed.
+
+        Args:
+            *args: As the function takes them, with the totals apart.
+        """
+        if not self._begun or (begun := self._begun.pop(_form_of(args), None)) is None:
             return True
-        ((args, places), traced, compiling), self._begun = self._begun, None
+        (specs, places), traced, compiling = begun
         if compiling.exception() is not None:
             return False
-        self._note(args, traced + compiling.result(), places)
+        self._note(specs, traced + compiling.result(), places)
         return True
 
     def _spreading(
@@ -271,9 +281,9 @@ def _apart_from_totals(args: tuple) -> tuple:
     return args[0].replace(metrics=None), args[0].metrics, *args[1:]
 
 
-def _form_of(chunk: tuple) -> tuple:
-    """Shapes and dtypes of a chunk."""
-    return tuple((v.shape, v.dtype) for v in jax.tree.leaves(chunk))
+def _form_of(args: Any) -> tuple:
+    """Shapes and dtypes of the arrays among some arguments."""
+    return tuple((v.shape, v.dtype) for v in jax.tree.leaves(args))
 
 
 def _time(call: Callable[[], Any]) -> float:

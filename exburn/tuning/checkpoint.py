@@ -18,6 +18,7 @@ import numpy as np
 from exburn.data import ArrayDataset
 from exburn.errors import ArgumentError, CheckpointError
 from exburn.saving.atomic import write_atomically
+from exburn.tuning import lanes
 from exburn.tuning.groups import Group
 from exburn.tuning.records import LaneRecord
 from exburn.tuning.run import Lane, SweepRun
@@ -116,6 +117,9 @@ class SweepCheckpoint:
             lane.variant = run.variants[kept["variant"]]
             lane.step = kept["step"]
         _restore_kept(run.lanes, told["lanes"], arrays)
+        run.decide_parking(
+            [(run.variants[number], len(m)) for number, m in told["groups"]]
+        )
         for at, (number, members) in enumerate(told["groups"]):
             group = run.make_group(run.variants[number], members, None)
             leaves, treedef = jax.tree.flatten(group.state.replace(metrics=None))
@@ -125,7 +129,7 @@ class SweepCheckpoint:
             ]
             state = treedef.unflatten(found)
             group.state = group.variant.placement.state(state)
-            run.groups.append(group)
+            run.add(group)
         return told["epochs"]
 
 
@@ -233,6 +237,4 @@ def _from_bytes(data: np.ndarray, like: Any) -> Any:
         return jax.random.wrap_key_data(made, impl=jax.random.key_impl(like))
     made = np.frombuffer(data.tobytes(), like.dtype).reshape(like.shape)
     weak = isinstance(like, jax.Array) and like.weak_type and made.ndim
-    if weak:  # the numbers of lanes
-        return jnp.stack([jnp.asarray(float(value)) for value in made])
-    return jax.device_put(made.copy())
+    return lanes.on_device(made.copy(), bool(weak))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -62,6 +62,10 @@ class Group:
         if variant.data.validation is not None or rows is not None:
             self.validation = variant.feed("test", seeds, held_out)
         self._phase = phase_of(variant.preparer, self.feed.feed.group, 0)
+        self._seeds = seeds
+        self._weak: Any = None  # which arrays of the state are weakly typed
+        # Programs that its first epoch calls, with specs of what these are given.
+        self._calls: dict[tuple, tuple[str, LaneFeed, tuple]] | None = {}
 
     @property
     def width(self) -> int:
@@ -87,12 +91,55 @@ class Group:
         readings: Any = None
         for chunk in self.feed.epoch(epoch, phase, last=last):
             program = getattr(programs, chunk.program)
+            self._note_call(chunk.program, self.feed, self.state, *chunk.arguments)
             with defer_signals():  # an interrupted call would lose the state
                 self.state, readings = program(self.state, *chunk.arguments)
             running.append(readings)
             if len(running) > IN_FLIGHT:
                 jax.block_until_ready(running.popleft())
         return readings
+
+    def _note_call(self, name: str, feed: LaneFeed, *args: Any) -> None:
+        if self._calls is None:
+            return
+        specs = jax.tree.map(_spec_of, args)
+        form = tuple(leaf.shape for leaf in jax.tree.leaves(specs))
+        self._calls.setdefault((name, form), (name, feed, specs))
+
+    def compile_ahead(self, widths: Iterable[int]) -> None:
+        """Begins to compile what parts of its lanes will be trained with.
+
+        To be called after its first epoch, which has shown the calls.
+
+        Args:
+            widths: How many lanes each part has, at least two.
+        """
+        calls, self._calls = self._calls or {}, None
+        seeds = set(self._seeds)
+        if self.rows is None and len(seeds) not in (1, len(self._seeds)):
+            return  # whether their rows differ depends on who is left
+        for width in widths:
+            for name, feed, specs in calls.values():
+                program = getattr(self.variant.programs(self._lanes(feed)), name)
+                narrower = _narrower(specs, width, feed.own_rows)
+                program.begin_compiling(*narrower, further=True)
+
+    def park(self) -> None:
+        """Moves its states into host memory, until it is trained again."""
+        if self._weak is not None:
+            return
+        state = self.state.replace(metrics=None)
+        self._weak = jax.tree.map(lambda v: getattr(v, "weak_type", False), state)
+        self.state = jax.tree.map(lanes.to_host, state)
+
+    def unpark(self) -> None:
+        """Moves its states to where they are trained, if they were parked."""
+        if self._weak is None:
+            return
+        with self.variant.making_states():
+            state = jax.tree.map(lanes.on_device, self.state, self._weak)
+            self.state = self.variant.placement.state(state)
+        self._weak = None
 
     def set_values(self) -> None:
         """Gives the states the numbers and seeds of the trials."""
@@ -119,10 +166,9 @@ class Group:
         arrays = state.params, state.frozen, state.others
         totals: Any = self._totals("test", [False] * self.width)
         for chunk in self.validation.epoch(0):
-            start = batch_number(done)
-            totals, readings = programs.evaluate(
-                arrays, totals, *chunk.arguments, start
-            )
+            given = arrays, totals, *chunk.arguments, batch_number(done)
+            self._note_call("evaluate", self.validation, *given)
+            totals, readings = programs.evaluate(*given)
             done += chunk.steps
         return readings
 
@@ -145,6 +191,31 @@ def read_lanes(readings: Readings, order: Sequence[str]) -> list[dict[str, Any]]
         names = [n for n in order if n in values]
         found.append({n: values[n] for n in dict.fromkeys([*names, *values])})
     return found
+
+
+def _spec_of(value: Any) -> jax.ShapeDtypeStruct:
+    weak = bool(getattr(value, "weak_type", False))
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak)
+
+
+def _narrower(specs: tuple, width: int, own_rows: bool) -> tuple:
+    """Specs of a call's arguments with fewer lanes."""
+    states = 1 if isinstance(specs[0], TrainState) else 2  # arrays, and totals
+    data, index, count, *start = specs[states:]
+    if own_rows:
+        index, count = (_with_lanes(v, 1, width) for v in (index, count))
+    arrays = (_with_lanes(v, 0, width) for v in specs[:states])
+    return *arrays, data, index, count, *start
+
+
+def _with_lanes(specs: Any, axis: int, count: int) -> Any:
+    """Specs with so many lanes on an axis."""
+
+    def one(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        shape = (*spec.shape[:axis], count, *spec.shape[axis + 1 :])
+        return spec.update(shape=shape)
+
+    return jax.tree.map(one, specs)
 
 
 def cut(

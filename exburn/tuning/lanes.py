@@ -146,31 +146,52 @@ def repeat(tree: Any, lanes: int) -> Any:
 
 
 def join(
-    trees: Sequence[Any], positions: Sequence[Sequence[int]], order: Sequence[int]
+    states: Sequence[Any],
+    positions: Sequence[Sequence[int]],
+    order: Sequence[int],
 ) -> Any:
-    """Lanes of several trees as one tree.
+    """Lanes of several states as one state.
 
     Args:
-        trees: The trees.
+        states: The states.
         positions: Which lanes of each of them.
         order: The order of all these lanes in the result, maybe some several times.
     """
     at = tuple(np.asarray(one, np.int32) for one in positions)
-    return _join(tuple(trees), at, np.asarray(order, np.int32))
+    leaves = jax.tree.leaves(tuple(states))
+    if any(isinstance(leaf, np.ndarray) for leaf in leaves):  # they stay on the host
+        return _joined(tuple(states), at, np.asarray(order))
+    return _join(tuple(states), at, np.asarray(order, np.int32))
 
 
-@jax.jit  # one program: a call for each array compiles as many
-def _join(trees: tuple, positions: tuple, order: Any) -> Any:
+def _joined(trees: tuple, positions: tuple, order: Any) -> Any:
     def joined(*leaves: Any) -> Any:
+        numpy: Any = np if isinstance(leaves[0], np.ndarray) else jnp
         taken = [leaf[at] for leaf, at in zip(leaves, positions, strict=True)]
-        return jnp.concatenate(taken)[order]
+        return numpy.concatenate(taken)[order]
 
     return jax.tree.map(joined, *trees)
+
+
+_join = jax.jit(_joined)  # one program: a call for each array compiles as many
 
 
 def lane(tree: Any, position: int) -> Any:
     """One lane, without the axis."""
     return jax.tree.map(lambda v: v[position], tree)
+
+
+def to_host(leaf: Any) -> Any:
+    """An array in host memory; keys have no form there, and stay where they are."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf if is_key else jax.device_get(leaf)
+
+
+def on_device(values: Any, weak: bool) -> jax.Array:
+    """An array on the device, as weakly typed as it was there."""
+    if weak:  # the numbers of lanes
+        return jnp.stack([jnp.asarray(value) for value in values.tolist()])
+    return jax.device_put(values)
 
 
 def seeds_data(seeds: Sequence[int]) -> np.ndarray:

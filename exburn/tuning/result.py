@@ -347,6 +347,7 @@ class SweepResult:
             "format": FORMAT,
             "monitor": self.monitor,
             "mode": self.mode,
+            "notes": self.notes,
             "records": [record.get_config() for record in self.records],
         }
         text = json.dumps(described, indent=1)
@@ -375,7 +376,8 @@ class SweepResult:
             if described["format"] != FORMAT:
                 raise ValueError(f"its format is {described['format']!r}")
             records = [LaneRecord.from_config(one) for one in described["records"]]
-            return cls(records, None, described["monitor"], described["mode"])
+            told = (described[name] for name in ("monitor", "mode", "notes"))
+            return cls(records, None, *told)
         except (ValueError, KeyError, TypeError) as error:
             reason = "the file holds no result of a sweep"
             raise FileFormatError(op, reason, {"file": file, "cause": error}) from error

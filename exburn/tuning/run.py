@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from exburn.callbacks.contract import History
+from exburn.errors import ArgumentError
 from exburn.models import Model
 from exburn.models.fit_data import prepare_for_fit
 from exburn.models.saving import set_training_state
 from exburn.models.training_settings import require_trainer
+from exburn.runtime.donation import is_consumed
+from exburn.runtime.signals import defer_signals
 from exburn.training.numbers import is_number
 from exburn.training.state import TrainState
 from exburn.tuning import lanes
@@ -82,6 +86,7 @@ class SweepRun:
         self.monitor, self.mode = ready.monitor, ready.mode
         self._ready, self._width, self._notes = ready, width, list(notes)
         self._stops = False
+        self._parks = False  # whether groups that do not run are in host memory
         self.groups: list[Group] = []
         self.variants = list(dict.fromkeys(lane.variant for lane in self.lanes))
         self.begun = [dict(record.trial) for record in self.records]
@@ -105,6 +110,8 @@ class SweepRun:
         if len(widths) > 1:
             text = f"{len(widths)} groups of at most {max(widths)} lanes"
             found.append(f"{text} run one after the other")
+        if self._parks:
+            found.append("groups wait in host memory: the device cannot hold them all")
         return found
 
     def stop(self) -> None:
@@ -138,17 +145,25 @@ class SweepRun:
                 if (done or 0) < rung.epochs and not self._ended:
                     self._train_until(rung, done or 0, checkpoint)
                     done = rung.epochs
-            for lane in self.lanes:
-                if lane.record.status == "running":
-                    ended = lane.record.epochs >= self.epochs
-                    lane.record.status = "finished" if ended else "stopped"
-            self._keep(range(len(self.lanes)), whole=True)
-            self.groups = []
+            self._end()
             if checkpoint is not None:
                 checkpoint.save(self, self.epochs)
+        except BaseException:
+            with defer_signals():  # what the lanes have come to is not lost
+                self._end()
+            raise
         finally:
             self._close()
         self._tell("on_sweep_end")
+
+    def _end(self) -> None:
+        """Says how each lane ended, and keeps what it has come to."""
+        for lane in self.lanes:
+            if lane.record.status == "running":
+                ended = lane.record.epochs >= self.epochs
+                lane.record.status = "finished" if ended else "stopped"
+        self._keep(range(len(self.lanes)), whole=True)
+        self.groups = []
 
     def _train_until(self, rung: Any, done: int, checkpoint: Any) -> None:
         """Trains to the end of a rung, and decides who goes on."""
@@ -173,15 +188,46 @@ class SweepRun:
     def _epoch(self, epoch: int, must_validate: bool) -> None:
         """Trains all groups for an epoch; reads what they log when all are begun."""
         read, last = [], epoch + 1 == self.epochs
+        validates = self._ready.validates(epoch) or (
+            must_validate and self.monitor.startswith("val_")
+        )
         for group in self.groups:
             frozen = [self.records[i].status == "nan" for i in group.members]
-            logs = group.train(epoch, frozen, last=last)
-            validated = self._ready.validates(epoch) or (
-                must_validate and self.monitor.startswith("val_")
-            )
-            read.append((group, logs, group.validate() if validated else None))
+            with self._on_device(group):
+                logs = group.train(epoch, frozen, last=last)
+                held_out = group.validate() if validates else None
+            read.append((group, logs, held_out))
+        for group in self.groups:
+            group.compile_ahead(self._widths_after(epoch, group))
         for group, logs, held_out in read:
             self._note(group, logs, held_out)
+
+    def _widths_after(self, epoch: int, group: Group) -> list[int]:
+        """Widths of the programs that the lanes which go on will need.
+
+        Known where there is one group, of which schedulers leave so many lanes.
+        """
+        variant = group.variant
+        alone = len(self.groups) == len(self.variants) == 1
+        if not alone or group.width == 1 or self._width.fills_up(variant):
+            return []
+        if variant.preparer.times_convolutions:
+            return []
+        following = [rung.lanes for rung in self.rungs if rung.epochs > epoch + 1]
+        parts = [
+            part
+            for lanes in following
+            for part in cut(lanes, min(lanes, group.width), variant.placement.devices)
+        ]
+        return sorted({len(part) for part in parts} - {1, group.width}, reverse=True)
+
+    @contextlib.contextmanager
+    def _on_device(self, group: Group) -> Iterator[None]:
+        """In the block a group's states are on the device."""
+        group.unpark()
+        yield
+        if self._parks:
+            group.park()
 
     def _note(self, group: Group, logs: Any, held_out: Any) -> None:
         """Notes what the lanes of a group have logged, and which turned NaN."""
@@ -238,7 +284,8 @@ class SweepRun:
         space.tell(self.records)
         self._regroup(sources)
         for group in self.groups:
-            group.set_values()
+            with self._on_device(group):
+                group.set_values()
 
     def _takes_part(self, number: int) -> bool:
         """Whether a lane is in a group: it runs, or has turned NaN since."""
@@ -251,16 +298,35 @@ class SweepRun:
         Args:
             sources: The number of each lane, and of that whose state it goes on from.
         """
-        old, made = self.groups, []
+        old: list[Group] = self.groups
         alike: dict[tuple, list[int]] = {}
         for number in sources:
             lane = self.lanes[number]
             alike.setdefault((lane.variant, *_sizes(lane)), []).append(number)
-        for (variant, *_), own in alike.items():
-            for part in self._parts(variant, own):
-                state = _state_of([sources[i] for i in part], old) if old else None
-                made.append(self.make_group(variant, part, state))
+        parts = [
+            (variant, part)
+            for (variant, *_), own in alike.items()
+            for part in self._parts(variant, own)
+        ]
+        self.decide_parking([(variant, len(part)) for variant, part in parts])
+        made: list[Group] = []
+        for variant, part in parts:
+            state = _state_of([sources[i] for i in part], old) if old else None
+            made.append(self._parked(self.make_group(variant, part, state)))
         self.groups = made
+
+    def decide_parking(self, groups: Sequence[tuple[Variant, int]]) -> None:
+        """Decides whether groups of so many lanes wait in host memory."""
+        self._parks = self._width.must_park(groups)
+
+    def add(self, group: Group) -> None:
+        """Adds a group to those that run."""
+        self.groups.append(self._parked(group))
+
+    def _parked(self, group: Group) -> Group:
+        if self._parks:
+            group.park()
+        return group
 
     def _parts(self, variant: Variant, numbers: list[int]) -> list[list[int]]:
         """The lanes of each group, some of which may come several times."""
@@ -301,6 +367,8 @@ class SweepRun:
         wanted = set(numbers)
         for group in self.groups:
             if not wanted.intersection(group.members):
+                continue
+            if is_consumed(group.state.step):  # by a program that failed
                 continue
             state = group.state.replace(metrics=None)
             if not whole:
@@ -362,7 +430,10 @@ def build_model(lane: Lane) -> Model:
         if path not in variant.fixed and path not in variant.widths:
             variant.places[path].set(made, value)
     holder = require_trainer(made, "sweep").holder
-    assert lane.weights is not None
+    if lane.weights is None:
+        raise ArgumentError(
+            "SweepResult", "the sweep was ended before this lane had any weights"
+        )
     params, frozen, others = variant.narrow(trial, lane.weights)
     others = {name: v for name, v in others.items() if not is_number(name)}
     opt_state = None

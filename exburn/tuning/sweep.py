@@ -95,6 +95,8 @@ def sweep(
         DataError: The data do not fit the model.
         LayoutError: There are no such devices, or they divide the model already.
         OutOfMemoryError: ``lanes`` at once need more memory than there is.
+        KeyboardInterrupt, and whatever else ends a sweep that has begun: with what its
+            lanes have come to as the exception's ``result``.
 
     Example:
         >>> import numpy as np
@@ -115,21 +117,38 @@ def sweep(
     if checkpoint is not None:
         check_resumable(ready.data.dataset, ready.space.asks)
         kept = SweepCheckpoint(checkpoint)
+
+    def result() -> SweepResult:
+        return SweepResult(
+            [lane.record for lane in found],
+            lambda number: build_model(found[number]),
+            ready.monitor,
+            ready.mode,
+            list(said),
+        )
+
     data = ready.data
     with guard_run(model, "sweep", data.dataset, data.batch_size, data.validation):
         for trials in ready.rounds():
             own = ready.make_lanes(trials)
             notes = notes_of([lane.variant for lane in own])
             run = SweepRun(own, ready, width, notes)
-            run.run(kept)
             found += own
-            said |= dict.fromkeys([*notes, *width.notes])
+            try:
+                run.run(kept)
+            except BaseException as error:
+                _hand_over(result(), error)
+                raise
+            finally:
+                said |= dict.fromkeys([*notes, *width.notes])
             ready.space.tell(run.records)
-    records = [lane.record for lane in found]
-    return SweepResult(
-        records,
-        lambda number: build_model(found[number]),
-        ready.monitor,
-        ready.mode,
-        list(said),
+    return result()
+
+
+def _hand_over(result: SweepResult, error: BaseException) -> None:
+    """Gives an error that ended a sweep what its lanes have come to."""
+    error.result = result  # type: ignore[attr-defined]
+    error.add_note(
+        "What the lanes of the sweep have come to is this error's `result`; in a "
+        "notebook: `import sys; sys.last_value.result`."
     )

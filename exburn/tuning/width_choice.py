@@ -139,9 +139,8 @@ class WidthChoice:
         """
         count, devices = len(trials), variant.placement.devices
         if variant not in self._memory:
-            memory = self._memory[variant] = look_at_memory(variant, count)
             wanted = min(self._asked or 1, count)
-            check_memory(memory, math.ceil(wanted / devices))
+            check_memory(self._memory_of(variant, count), math.ceil(wanted / devices))
         most = min(count, self._memory[variant].most * devices)
         if 1 in (count, self._asked) or self._in_turn(variant):
             return 1
@@ -150,6 +149,33 @@ class WidthChoice:
         if not _is_slow_to_widen(variant):
             return most
         return self._quickest(variant, trials, rows, epochs)
+
+    def _memory_of(self, variant: Variant, count: int) -> Memory:
+        if variant not in self._memory:
+            self._memory[variant] = look_at_memory(variant, count)
+        return self._memory[variant]
+
+    def must_park(self, groups: Sequence[tuple[Variant, int]]) -> bool:
+        """Whether the device cannot hold the states of all groups beside one's run.
+
+        A CPU's memory is the host's, so that there is nothing to be gained.
+
+        Args:
+            groups: The variant of each of them, and its number of lanes.
+        """
+        if len(groups) < 2 or jax.default_backend() == "cpu":
+            return False
+        return not self._all_fit(groups)
+
+    def _all_fit(self, groups: Sequence[tuple[Variant, int]]) -> bool:
+        states, working, left = 0, 0, math.inf
+        for variant, count in groups:
+            memory = self._memory_of(variant, count)
+            each = math.ceil(count / variant.placement.devices)
+            states += each * memory.state
+            working = max(working, each * (memory.lane - memory.state))
+            left = min(left, memory.available * _SHARE - memory.data)
+        return states + working <= left
 
     def _in_turn(self, variant: Variant) -> bool:
         """Whether its lanes can only run one after the other."""

@@ -279,7 +279,7 @@ for how in ("bilinear", "bicubic", "lanczos5"):
 case("up sampling 1d", SEQUENCE, lambda: L.UpSampling1D(2))
 case("up sampling 3d", VOLUME, lambda: L.UpSampling3D(2))
 
-# ------------------------------------------------------------------ at rest in inference
+# ------------------------------------------------------------------ without effect
 case("dropout", FLAT, lambda: L.Dropout(0.5))
 case("gaussian noise", FLAT, lambda: L.GaussianNoise(0.5))
 case("alpha dropout", FLAT, lambda: L.AlphaDropout(0.5))

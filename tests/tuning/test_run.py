@@ -7,6 +7,7 @@ import pytest
 from tests.tuning.models import X, Y, make_model
 
 from exburn.tuning import PBT, Halving, SweepCallback, sweep
+from exburn.tuning.width_choice import WidthChoice
 
 FIT = {"batch_size": 8, "validation_split": 0.25, "verbose": 0}
 
@@ -106,3 +107,72 @@ def test_the_worst_lane_goes_on_from_the_best_with_values_near_its():
     assert worst.trial == {"learning_rate": 0.0}  # one step along the list
     assert worst.history["val_loss"][1] == best.history["val_loss"][0]
     assert result._build(1).optimizer.learning_rate == 0.0
+
+
+def assert_equal_lanes(one, two):
+    for a, b in zip(one.records, two.records, strict=True):
+        assert (a.status, a.history) == (b.status, b.history)
+    for i in range(len(one.records)):
+        pairs = one._build(i).get_weights(), two._build(i).get_weights()
+        for a, b in zip(*pairs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_what_ends_a_sweep_hands_over_what_its_lanes_have_come_to(error):
+    class Ends(SweepCallback):
+        def on_epoch_end(self, epoch):
+            if epoch == 1:
+                raise error("now")
+
+    over = {"learning_rate": [0.1, 0.01]}
+    with pytest.raises(error, match="now") as caught:
+        sweep(make_plain(), X, Y, over=over, epochs=9, callbacks=[Ends()], **FIT)
+    assert "`result`" in caught.value.__notes__[0]
+    found = caught.value.result
+    assert [r.status for r in found.records] == ["stopped", "stopped"]
+    whole = sweep(make_plain(), X, Y, over=over, epochs=2, **FIT)
+    for record in whole.records:
+        record.status = "stopped"
+    assert_equal_lanes(found, whole)
+
+
+def test_groups_that_wait_in_host_memory_change_nothing(monkeypatch):
+    class Looks(SweepCallback):
+        def on_epoch_end(self, epoch):
+            kinds.update(type(group.state.step) for group in self.run.groups)
+            notes.update(self.run.notes)
+
+    kinds, notes = set(), set()
+    over = {"seed": range(4), "learning_rate": [0.1, 0.01]}
+    options = {"epochs": 4, "lanes": 3, "halving": Halving(eta=2, min_epochs=2), **FIT}
+    usual = sweep(make_plain(), X, Y, over=over, **options)
+    monkeypatch.setattr(WidthChoice, "must_park", lambda self, groups: len(groups) > 1)
+    parked = sweep(make_plain(), X, Y, over=over, callbacks=[Looks()], **options)
+    assert kinds == {np.ndarray}
+    assert any("host memory" in note for note in notes)
+    assert_equal_lanes(parked, usual)
+
+
+def test_programs_of_the_rungs_are_compiled_ahead(monkeypatch):
+    class Counts(SweepCallback):
+        def on_rung_end(self, epochs, stopped):
+            (variant,) = self.run.variants
+            kinds = variant._programs.items()
+            programs = next(found for lanes, found in kinds if lanes.own_rows)
+            under_way.append(len(programs.train._begun))
+            traced.append(variant.preparer.trace_counts["train"])
+
+    under_way, traced = [], []
+    over, options = {"seed": range(8)}, {"epochs": 4, "lanes": 8, **FIT}
+    sweep(
+        make_plain(),
+        *(X, Y),
+        over=over,
+        halving=Halving(eta=2),
+        callbacks=[Counts()],
+        **options,
+    )
+    # Lanes to epoch: 8 to 1, 4 to 2, 2 to 4. The last two programs are begun in the
+    # first rung, and not traced again.
+    assert under_way == [2, 1] and len(set(traced)) == 1

@@ -74,3 +74,15 @@ def test_lanes_that_cannot_be_mapped_run_in_turn_and_say_why(variant, monkeypatc
     assert choice(variant, TRIALS, None, 1) == 1
     (note,) = choice.notes
     assert note == "lanes run in turn: a step cannot be that of many (no rule)"
+
+
+def test_groups_that_the_device_cannot_hold_wait_on_the_host(variant, monkeypatch):
+    choice = WidthChoice(None, own_order=True)
+    choice._memory[variant] = Memory(10, 25, data=90, available=1000, measured=True)
+    # 810 bytes for the states of all, and 15 more for each lane of the one that runs.
+    assert choice._all_fit([(variant, 30), (variant, 6)])
+    assert not choice._all_fit([(variant, 30), (variant, 7)])
+    assert not choice.must_park([(variant, 30), (variant, 7)])  # a CPU's is the host's
+    monkeypatch.setattr(width_choice.jax, "default_backend", lambda: "gpu")
+    assert choice.must_park([(variant, 30), (variant, 7)])
+    assert not choice.must_park([(variant, 100)])

@@ -71,7 +71,7 @@ class Constant(Value):
     @property
     def large(self) -> bool:
         """Whether a copy of it would be felt in the size of the file."""
-        return self.nbytes > 1 << 14
+        return self.nbytes > _COMPARED
 
     @property
     def stays(self) -> bool:

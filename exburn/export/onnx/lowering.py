@@ -42,7 +42,7 @@ _MOVES = set(
     "dynamic_slice gather stack tile".split()
 )
 
-_SMALL = 1 << 14  # bytes up to which a constant may grow
+_SMALL = 1 << 12  # bytes up to which a constant may grow
 # What is no function of its operands alone, or of sizes that are open.
 _NEVER = {"dim_as_value", "dimension_size", "debug_callback", "pure_callback"}
 _HINTS = {

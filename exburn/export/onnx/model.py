@@ -17,7 +17,7 @@ from exburn.export.onnx import (  # noqa: F401  (their rules register themselves
     sorting,
     windows,
 )
-from exburn.export.onnx.graph import Constant, Graph, Node, Tensor
+from exburn.export.onnx.graph import Constant, Graph, Node, Tensor, file_dtype
 from exburn.export.onnx.lowering import (
     Lowering,
     add_inputs,
@@ -47,18 +47,24 @@ def make_graph(program: Program) -> Graph:
 def find_problems(program: Program) -> list[Problem]:
     """The operations that cannot be expressed, each of a layer once."""
     lowering, found = _begin(program), {}
+    drawn: set[int] = set()  # what is made of random numbers is told once
     for step in program.operations.steps:
+        random = any(id(slot) in drawn for slot in step.inputs)
         try:
             lowering.lower(step)
         except ExportError as error:
             layer, primitive = error.layer or "", error.primitive or step.name
             hint = hint_for(primitive, error.details.get("reason", ""))
-            found.setdefault((layer, primitive), Problem(layer, primitive, hint))
+            if not random:
+                problem = Problem(layer, primitive, hint)
+                found.setdefault((layer, primitive), problem)
+            random = random or primitive.startswith("random_")
             for slot in step.outputs:
-                stand_in = Tensor(
-                    lowering.graph.fresh("unknown"), slot.aval.shape, "f4"
-                )
-                lowering.bind(slot, stand_in)
+                dtype = "f4" if random else file_dtype(slot.aval.dtype)
+                name = lowering.graph.fresh("unknown")
+                lowering.bind(slot, Tensor(name, slot.aval.shape, dtype))
+        if random:
+            drawn |= {id(slot) for slot in step.outputs}
     return list(found.values())
 
 

@@ -73,8 +73,6 @@ def _conv(low: Lowering, step, x, kernel):
         [tuple(p) for p in params["padding"]],
     )
     spread, dilation = list(params["lhs_dilation"]), list(params["rhs_dilation"])
-    if not all(isinstance(side, int) for pair in pads for side in pair):
-        raise NotExpressible("Its padding depends on an open size")
     x = graph.transpose(x, numbers.lhs_spec)  # [batch, channels, *sizes]
     kernel = graph.transpose(kernel, numbers.rhs_spec)  # [out, in / groups, *window]
     order = [0] * x.ndim
@@ -83,14 +81,19 @@ def _conv(low: Lowering, step, x, kernel):
     wanted = step.outputs[0].aval.shape
     shape = [wanted[axis] for axis in numbers.out_spec]
     if max(spread) > 1:
+        if not all(isinstance(side, int) for pair in pads for side in pair):
+            raise NotExpressible("Its padding depends on an open size")
         y = _transposed(graph, x, kernel, spread, pads, dilation, groups)
         ends = list(y.shape)
         y = cut(graph, y, [0] * y.ndim, ends, (1, 1, *strides))
     else:
-        zero = graph.like(0, x)
-        negative = [tuple(min(side, 0) for side in pair) for pair in pads]
-        x = padded(graph, x, [(0, 0), (0, 0), *negative], zero)
-        more = [tuple(max(side, 0) for side in pair) for pair in pads]
+        # The operator pads by what is known, and cuts nothing.
+        own = [tuple(_own_padding(side) for side in pair) for pair in pads]
+        rest = [
+            tuple(side - part for side, part in zip(pair, parts, strict=True))
+            for pair, parts in zip(pads, own, strict=True)
+        ]
+        x = padded(graph, x, [(0, 0), (0, 0), *rest], graph.like(0, x))
         y = graph.add(
             "Conv",
             x,
@@ -98,11 +101,15 @@ def _conv(low: Lowering, step, x, kernel):
             shape=shape,
             kernel_shape=list(kernel.shape[2:]),
             strides=strides,
-            pads=[low for low, _ in more] + [high for _, high in more],
+            pads=[low for low, _ in own] + [high for _, high in own],
             dilations=dilation,
             group=groups,
         )
     return graph.transpose(y, order)
+
+
+def _own_padding(side: Any) -> int:
+    return max(side, 0) if isinstance(side, int) else 0
 
 
 def _transposed(

@@ -41,6 +41,9 @@ def _windows(graph: Graph, step, x: Value, operator: str, first: Value | None) -
     pads, dilation = params["padding"], params["window_dilation"]
     if any(n != 1 for n in params["base_dilation"]):
         raise NotExpressible("Its entries lie apart")
+    if not all(isinstance(side, int) for pair in pads for side in pair):
+        fill = graph.like(_neutral(operator, x.dtype), x) if first is None else first
+        x, pads = padded(graph, x, pads, fill), ((0, 0),) * x.ndim
     axes = [
         axis
         for axis in range(x.ndim)
@@ -58,11 +61,13 @@ def _windows(graph: Graph, step, x: Value, operator: str, first: Value | None) -
     dilated = any(dilation[a] > 1 for a in axes)
     pooled = operator in ("Max", "Min") or (operator == "Add" and not dilated)
     if plain and fits and pooled and len(axes) <= 3 and x.dtype.name == "float32":
-        return _pooled(graph, step, x, operator, axes)
-    return _by_taps(graph, step, x, operator, first)
+        return _pooled(graph, step, x, operator, axes, pads)
+    return _by_taps(graph, step, x, operator, first, pads)
 
 
-def _pooled(graph: Graph, step, x: Value, operator: str, axes: Sequence[int]) -> Value:
+def _pooled(
+    graph: Graph, step, x: Value, operator: str, axes: Sequence[int], padding
+) -> Value:
     """By an operator for pooling, which takes ``[rows, channels, *sizes]``."""
     params, shape = step.params, step.outputs[0].aval.shape
     rest = [axis for axis in range(x.ndim) if axis not in axes]
@@ -75,7 +80,7 @@ def _pooled(graph: Graph, step, x: Value, operator: str, axes: Sequence[int]) ->
         channels = channels * n
     moved = graph.reshape(moved, (rows, channels, *(x.shape[axis] for axis in axes)))
     sizes = [params["window_dimensions"][axis] for axis in axes]
-    pads = [params["padding"][axis] for axis in axes]
+    pads = [padding[axis] for axis in axes]
     made = [shape[axis] for axis in axes]
     common: dict[str, Any] = {
         "kernel_shape": sizes,
@@ -99,11 +104,13 @@ def _pooled(graph: Graph, step, x: Value, operator: str, axes: Sequence[int]) ->
     return graph.transpose(y, tuple(np.argsort(order)))
 
 
-def _by_taps(graph: Graph, step, x: Value, operator: str, first: Value | None) -> Value:
+def _by_taps(
+    graph: Graph, step, x: Value, operator: str, first: Value | None, pads
+) -> Value:
     """Each place in the window by itself, all of them combined."""
     params = step.params
     size, strides = params["window_dimensions"], params["window_strides"]
-    pads, dilation = params["padding"], params["window_dilation"]
+    dilation = params["window_dilation"]
     if math.prod(size) > _TAPS:
         raise NotExpressible(f"Its windows have more than {_TAPS} entries")
     fill = graph.like(_neutral(operator, x.dtype), x) if first is None else first
