@@ -243,8 +243,9 @@ def _extreme(low: Lowering, step, a, b):
 
 def _bounded(graph: Graph, x: Value, bound: Value, largest: bool) -> Value | None:
     """``Relu`` or ``Clip``, which runtimes join with the convolution before them."""
-    known = isinstance(bound, Constant) and bound.array.size == 1
-    if not known or x.dtype != np.float32 or x.ndim < bound.ndim:
+    if not isinstance(bound, Constant) or bound.array.size != 1:
+        return None
+    if x.dtype != np.float32 or x.ndim < bound.ndim:
         return None
     if not largest and isinstance(x, Rectified):
         most = graph.reshape(bound, ())

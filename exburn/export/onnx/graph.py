@@ -57,7 +57,7 @@ class Constant(Value):
     """
 
     def __init__(self, array: Any, path: str = "", shared: bool = False):
-        if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+        if not jax.numpy.issubdtype(array.dtype, jax.dtypes.extended):
             array = np.asarray(array)
             array = array.astype(file_dtype(array.dtype), copy=False)
         self.array, self.path, self.shared = array, path, shared
@@ -154,7 +154,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
-        self._done: dict[Any, Tensor] = {}  # what need not be computed twice
+        self._done: dict[Any, tuple[Tensor, Any]] = {}  # what need not be computed twice
         if parent is None:
             self.initializers: dict[str, np.ndarray] = {}
             self.layer = ""
