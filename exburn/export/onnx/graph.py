@@ -154,7 +154,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
-        self._done: dict[Any, tuple[Tensor, Any]] = {}  # what need not be computed twice
+        self._done: dict[Any, tuple[Tensor, Any]] = {}  # what is there already
         if parent is None:
             self.initializers: dict[str, np.ndarray] = {}
             self.layer = ""
