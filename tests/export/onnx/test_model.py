@@ -11,19 +11,19 @@ from tests.export.catalogue import CASES, draw, randomize
 import exburn
 from exburn import applications, layers, ops
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-def close(path, model, rows, tolerance=1e-5):
+def close(report, model, rows, tolerance=1e-5):
+    """Compares a file with its model on new rows."""
     x = draw(model, rows, seed=rows)
     leaves = jax.tree.leaves(x)
-    found = exburn.predict(path, leaves if len(leaves) > 1 else leaves[0])
-    wanted = model.predict(x, verbose=0)
+    found = exburn.predict(report.path, leaves if len(leaves) > 1 else leaves[0])
     if isinstance(found, dict):
-        names = sorted(wanted) if isinstance(wanted, dict) else model.output_names
-        found = [found[name] for name in names]
-    for want, got in zip(jax.tree.leaves(wanted), jax.tree.leaves(found), strict=True):
+        found = [found[name] for name in report.outputs]
+    wanted = jax.tree.leaves(model.predict(x, verbose=0))
+    for want, got in zip(wanted, jax.tree.leaves(found), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
         scale = max(1, np.abs(want).max())
         np.testing.assert_allclose(got, want, tolerance, tolerance * scale)
@@ -51,7 +51,8 @@ def test_a_model_of_many_kinds(tmp_path):
     assert report.inputs["words"] == "int32[batch, 5]"
     assert set(report.outputs) == {"p", "best"}
     assert {"Conv", "ConvTranspose", "MaxPool", "Scan"} <= set(report.operators)
-    close(path, model, 7)
+    onnx.checker.check_model(str(path), full_check=True)
+    close(report, model, 7)
 
 
 def test_halves_are_written_as_float32_and_few_bits_as_they_are(tmp_path):
@@ -103,9 +104,10 @@ def test_open_sizes_are_computed_in_the_file(tmp_path):
 @pytest.mark.parametrize("name", list(CASES))
 def test_layers(name, tmp_path):
     model, path = randomize(CASES[name]()), tmp_path / "m.onnx"
-    model.export(path, rtol=1e-5)
+    report = model.export(path, rtol=1e-5)
+    onnx.checker.check_model(str(path), full_check=True)
     for rows in (1, 3, 7):
-        close(path, model, rows)
+        close(report, model, rows)
     jax.clear_caches()
 
 
