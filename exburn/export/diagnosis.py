@@ -153,17 +153,21 @@ def _try(
         folder = Path(room)
         jobs, wanted = [], []
         for number, piece in enumerate(pieces):
-            inputs = _draw(piece)
+            draws = _draw(piece)
+            compute = jax.jit(partial(piece.compute, None))
             with jax.default_matmul_precision("highest"):
-                found = jax.jit(partial(piece.compute, None))(*inputs)
-            wanted.append([np.asarray(value) for value in found])
+                found = [list(map(np.asarray, compute(*inputs))) for inputs in draws]
+            wanted.append(found)
+            inputs = draws[0]
             specs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs]
             data = artifact(partial(piece.compute, rules), specs, traced_for)
             name = f"piece_{number}"
             (folder / f"{name}.stablehlo").write_bytes(data)
             ins = [f"x{place}" for place, _ in enumerate(inputs)]
-            outs = [f"y{place}" for place, _ in enumerate(found)]
-            np.savez(folder / f"{name}.in.npz", **dict(zip(ins, inputs, strict=True)))
+            outs = [f"y{place}" for place, _ in enumerate(found[0])]
+            for draw, inputs in enumerate(draws):
+                named = dict(zip(ins, inputs, strict=True))
+                np.savez(folder / f"{name}.in_{draw}.npz", **named)
             jobs.append({"name": name, "inputs": ins, "outputs": outs})
         run_converter(script, folder, {"pieces": jobs}, target=target)
         for job, piece, want in zip(jobs, pieces, wanted, strict=True):
@@ -171,33 +175,37 @@ def _try(
     return pieces
 
 
-def _outcome(folder: Path, job: dict, wanted: list[np.ndarray]) -> str:
+def _outcome(folder: Path, job: dict, wanted: list[list[np.ndarray]]) -> str:
     """What went wrong with a piece; empty if nothing did."""
     name = job["name"]
-    outputs, reason = folder / f"{name}.out.npz", folder / f"{name}.json"
-    if not outputs.exists():
-        return json.loads(reason.read_text()) if reason.exists() else "the process died"
-    found = np.load(outputs)
-    for place, want in zip(job["outputs"], wanted, strict=True):
-        got = found[place]
-        if got.shape != want.shape:
-            return f"its result has the shape {got.shape}, not {want.shape}"
-        if not (error := difference(want, got)) <= _LIMIT:
-            return f"its result is another one, by {error:.1e}"
+    reason = folder / f"{name}.json"
+    for draw, values in enumerate(wanted):
+        outputs = folder / f"{name}.out_{draw}.npz"
+        if not outputs.exists():
+            known = reason.exists()
+            return json.loads(reason.read_text()) if known else "the process died"
+        found = np.load(outputs)
+        for place, want in zip(job["outputs"], values, strict=True):
+            got = found[place]
+            if got.shape != want.shape:
+                return f"its result has the shape {got.shape}, not {want.shape}"
+            if not (error := difference(want, got)) <= _LIMIT:
+                return f"its result is another one, by {error:.1e}"
     return ""
 
 
-def _draw(piece: Piece) -> list[np.ndarray]:
-    """Numbers that most operations can be told apart by: positive, below one."""
+def _draw(piece: Piece) -> list[list[np.ndarray]]:
+    """Inputs that tell operations apart: positive ones, and others of any sign."""
     random = np.random.default_rng(0)
-    drawn = []
+    first: list[np.ndarray] = []
+    second: list[np.ndarray] = []
     for slot in piece.inputs:
         shape, dtype = slot.aval.shape, np.dtype(slot.aval.dtype)
-        if dtype.kind == "b":
-            value = random.integers(0, 2, shape).astype(bool)
-        elif dtype.kind in "iu":
+        if dtype.kind in "biu":
             value = random.integers(0, 2, shape).astype(dtype)
+            first.append(value)
+            second.append((1 - value.astype(np.int32)).astype(dtype))
         else:
-            value = random.uniform(0.1, 0.9, shape).astype(dtype)
-        drawn.append(value)
-    return drawn
+            first.append(random.uniform(0.1, 0.9, shape).astype(dtype))
+            second.append(random.uniform(-2, 2, shape).astype(dtype))
+    return [first, second]

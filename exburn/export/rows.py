@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from exburn.errors import ArgumentError
-from exburn.export.operations import Known, Rule, run
+from exburn.export.operations import Rule, outputs_of, run
 from exburn.export.program import Program
 
 
@@ -52,11 +51,7 @@ def flatten(
         values = [*weights, *leaves, jax.random.key(0)]
         slots = map(id, operations.inputs)
         known = dict(zip(slots, values, strict=True))
-        found = run(operations.steps, known, rules)
-        return [
-            jnp.asarray(slot.value) if isinstance(slot, Known) else found[id(slot)]
-            for slot in operations.outputs
-        ]
+        return outputs_of(operations, run(operations.steps, known, rules))
 
     return function, specs
 
