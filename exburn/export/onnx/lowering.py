@@ -307,11 +307,11 @@ def _parted(value: Value) -> Complex:
 
 
 def _is_complex(aval: Any) -> bool:
-    return jax.dtypes.issubdtype(aval.dtype, np.complexfloating)
+    return jax.numpy.issubdtype(aval.dtype, np.complexfloating)
 
 
 def _is_key(dtype: Any) -> bool:
-    return jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
+    return jax.numpy.issubdtype(dtype, jax.dtypes.extended)
 
 
 def _array(value: Any, aval: Any) -> Any:
