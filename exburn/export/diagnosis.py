@@ -22,9 +22,10 @@ import numpy as np
 from exburn.errors import ExportError
 from exburn.export.comparison import difference
 from exburn.export.converter import artifact, run_converter
-from exburn.export.operations import Known, Operation, Rule, Slot, apply, run
+from exburn.export.operations import Known, Operation, Rule, Slot, run
 from exburn.export.program import Program
 from exburn.export.report import Problem
+from exburn.export.rows import fold_weights, load_arrays
 
 _LIMIT = 1e-4  # of the error of one operation, beside its greatest entry
 
@@ -66,7 +67,7 @@ def find_problems(
         target: The converter's name, as errors have it.
         rules: What the converter is given in place of some primitives.
     """
-    steps, failed = _with_weights_known(program), []
+    steps, failed = fold_weights(program)[0], []
     for pieces in (_each_once(steps), _by_layer(steps)):
         try:
             tried = _try(pieces, script, program.target, target, rules)
@@ -80,26 +81,6 @@ def find_problems(
         names = ", ".join(dict.fromkeys(each.name for each in piece.steps))
         problems.append(Problem(step.layer, names, piece.error))
     return list(dict.fromkeys(problems))
-
-
-def _with_weights_known(program: Program) -> list[Operation]:
-    """The operations that depend on the inputs, with the weights' values put in."""
-    operations = program.operations
-    *slots, key = operations.inputs
-    values: dict[int, Any] = {id(key): Known(key.aval, jax.random.key(0))}
-    for slot, weight in zip(slots, program.weights, strict=False):
-        values[id(slot)] = Known(slot.aval, weight)
-    kept = []
-    for step in operations.steps:
-        given = tuple(values.get(id(slot), slot) for slot in step.inputs)
-        step = dataclasses.replace(step, inputs=given)
-        if all(isinstance(slot, Known) for slot in given):
-            found = apply(step, [slot.value for slot in given])
-            for slot, value in zip(step.outputs, found, strict=True):
-                values[id(slot)] = Known(slot.aval, value)
-        else:
-            kept.append(step)
-    return kept
 
 
 def _each_once(steps: Sequence[Operation]) -> list[Piece]:
@@ -184,7 +165,7 @@ def _outcome(folder: Path, job: dict, wanted: list[list[np.ndarray]]) -> str:
         if not outputs.exists():
             known = reason.exists()
             return json.loads(reason.read_text()) if known else "the process died"
-        found = np.load(outputs)
+        found = load_arrays(outputs)
         for place, want in zip(job["outputs"], values, strict=True):
             got = found[place]
             if got.shape != want.shape:
