@@ -99,7 +99,7 @@ class ImageModel(Pretrained):
             >>> sizes = {"patch_size": 8, "layers": 1, "width": 8, "heads": 1}
             >>> model = ViT(input_shape=(16, 16, 3), classes=2, mlp_width=8, **sizes)
             >>> x = model.preprocess(np.full((20, 30, 3), 255, np.uint8))
-            >>> x.shape, float(x[0, 0, 0, 0])
+            >>> x.shape, round(float(x[0, 0, 0, 0]), 3)
             ((1, 16, 16, 3), 1.0)
         """
         single = getattr(images, "ndim", 0) == 3
